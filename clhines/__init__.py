@@ -1,0 +1,1 @@
+"""clhines: batches of Hines matrices solved on any OpenCL device."""

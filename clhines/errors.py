@@ -1,0 +1,59 @@
+"""Every exception a user of clhines can meet; all derive from :class:`ClhinesError`.
+
+Each message is one line that says what was got, what was expected, and where.
+"""
+
+from __future__ import annotations
+
+
+class ClhinesError(Exception):
+    """Base class of every error that clhines raises on purpose."""
+
+
+class ForestError(ClhinesError, ValueError):
+    """The parent array or the cell offsets do not describe a forest of rooted trees."""
+
+
+class InputError(ClhinesError, ValueError):
+    """An argument has the wrong shape, dtype, order or value."""
+
+
+class MorphologyError(ClhinesError, ValueError):
+    """An SWC file is malformed; the message starts with ``file:line:``."""
+
+
+class CableError(ClhinesError, ValueError):
+    """A morphology cannot be discretised: a radius or a length is not positive."""
+
+
+class PivotError(ClhinesError, ArithmeticError):
+    """A pivot was zero, negative, NaN or infinite.
+
+    Attributes
+    ----------
+    cell : int
+        Index of the first cell with a bad pivot.
+    node : int
+        Index of the node in natural order, the deepest bad one in that cell.
+    """
+
+    def __init__(self, message: str, cell: int, node: int) -> None:
+        super().__init__(message)
+        self.cell = cell
+        self.node = node
+
+
+class DeviceError(ClhinesError, RuntimeError):
+    """No usable OpenCL device: none found, none matches, or it lacks the precision asked for."""
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """The device has too little memory; the message says how much is needed and how much there is."""
+
+
+class BuildError(ClhinesError, RuntimeError):
+    """A generated kernel did not compile; the message ends with the numbered source."""
+
+
+class FileFormatError(ClhinesError, ValueError):
+    """A plan, state or tuner file is not what clhines wrote."""

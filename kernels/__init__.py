@@ -1,0 +1,1 @@
+"""OpenCL templates of clhines; `clhines.render` reads them from here."""
