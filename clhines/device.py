@@ -1,0 +1,140 @@
+"""Choosing a device and a queue, and what a plan needs to know of them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.errors import DeviceError
+from clhines.plan import Limits
+
+INSTALL_HINT = (
+    "install a driver for your GPU, or run 'pip install clhines[pocl]' for the CPU (PoCL)"
+)
+
+
+def all_devices() -> list[tuple[str, cl.Device]]:
+    """Every OpenCL device with its index pair ``platform:device``.
+
+    Raises
+    ------
+    DeviceError
+        There is no OpenCL platform; the message says what to install.
+    """
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR
+        raise DeviceError(f"no OpenCL platform was found; {INSTALL_HINT}") from error
+    found = []
+    for p, platform in enumerate(platforms):
+        try:
+            found += [(f"{p}:{k}", dev) for k, dev in enumerate(platform.get_devices())]
+        except cl.Error:  # a platform without devices
+            continue
+    if not found:
+        raise DeviceError(f"no OpenCL device was found; {INSTALL_HINT}")
+    return found
+
+
+def has_fp64(device: cl.Device) -> bool:
+    """Whether the device computes in float64."""
+    return "cl_khr_fp64" in device.extensions.split() or bool(device.double_fp_config)
+
+
+def is_simulator(device: cl.Device) -> bool:
+    """Whether this is Oclgrind, which claims to be every type and is far too slow to default to."""
+    return "oclgrind" in device.platform.name.lower()
+
+
+def is_cpu(device: cl.Device) -> bool:
+    """Whether the device is a CPU (a simulator counts as whatever else it claims to be)."""
+    return bool(device.type & cl.device_type.CPU) and not device.type & cl.device_type.GPU
+
+
+def limits(device: cl.Device) -> Limits:
+    """Return what a plan needs to know of the device."""
+    return Limits(
+        compute_units=device.max_compute_units,
+        max_work_group=device.max_work_group_size,
+        is_cpu=is_cpu(device),
+        vector_bytes=32 if is_cpu(device) else 16,
+    )
+
+
+def label(device: cl.Device) -> str:
+    """Name, platform and driver of a device, on one line."""
+    return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
+
+
+def choose(spec: Any = None, dtype: Any = np.float64) -> cl.Device:
+    """Choose a device.
+
+    Parameters
+    ----------
+    spec : pyopencl.Device, str or None
+        A device; an index pair like ``0:1``; part of a device's or platform's name. None takes
+        ``CLHINES_DEVICE``, then ``PYOPENCL_CTX``, then the first GPU that has the precision
+        asked for, then a CPU. A simulator is chosen only when named.
+    dtype : float64 or float32
+
+    Raises
+    ------
+    DeviceError
+        No platform, no match, or a device without the precision asked for.
+    """
+    double = np.dtype(dtype) == np.float64
+    if isinstance(spec, cl.Device):
+        return _with_precision(spec, double)
+    if spec is not None and not isinstance(spec, str):
+        raise DeviceError(
+            f"device={spec!r} is not valid; expected a pyopencl device, an index pair like "
+            "'0:1' or part of a name"
+        )
+    for name, text in (
+        ("device", spec),
+        ("CLHINES_DEVICE", os.environ.get("CLHINES_DEVICE")),
+        ("PYOPENCL_CTX", os.environ.get("PYOPENCL_CTX")),
+    ):
+        if text:
+            return _with_precision(_named(text, name), double)
+    real = [d for _, d in all_devices() if not is_simulator(d)]
+    able = [d for d in real if has_fp64(d)] if double else real
+    if not able:
+        listed = ", ".join(d.name.strip() for _, d in all_devices())
+        raise DeviceError(
+            f"no device for {np.dtype(dtype).name} was found among: {listed}; {INSTALL_HINT}"
+        )
+    return next((d for d in able if d.type & cl.device_type.GPU), able[0])
+
+
+def _named(text: str, origin: str) -> cl.Device:
+    devices = all_devices()
+    pair = text if ":" in text else (f"{text}:0" if text.isdigit() else text)
+    matches = [d for index, d in devices if index == pair] or [
+        d for _, d in devices if text.lower() in f"{d.name} {d.platform.name}".lower()
+    ]
+    if not matches:
+        listed = "; ".join(f"{index} {d.name.strip()}" for index, d in devices)
+        raise DeviceError(f"{origin}={text!r} matches no device; found: {listed}")
+    return matches[0]
+
+
+def _with_precision(device: cl.Device, double: bool) -> cl.Device:
+    if double and not has_fp64(device):
+        raise DeviceError(
+            f"device {device.name.strip()!r} has no float64; use dtype float32 or another device"
+        )
+    return device
+
+
+def make_queue(device: cl.Device) -> cl.CommandQueue:
+    """Return an in-order queue with timestamps, on a context of its own."""
+    try:
+        return cl.CommandQueue(
+            cl.Context([device]), properties=cl.command_queue_properties.PROFILING_ENABLE
+        )
+    except cl.Error as error:
+        raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error

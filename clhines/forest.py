@@ -1,0 +1,427 @@
+"""Forest: the trees of a batch of cells; validation, distinct shapes, branches and levels.
+
+Everything here is vectorised NumPy. Ancestors are found by pointer doubling, so that a chain of
+a million nodes takes twenty passes instead of a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from clhines.errors import ForestError
+
+_CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
+
+
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Concatenate ``arange(starts[k], starts[k] + counts[k])`` over k.
+
+    Parameters
+    ----------
+    starts, counts : (m,) integer
+
+    Returns
+    -------
+    (sum(counts),) int64
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+
+
+def _climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Follow `anchor` to its fixed points, adding `weight` on the way (pointer doubling).
+
+    Nodes on a cycle never reach a fixed point; the caller sees ``anchor[top] != top``.
+    """
+    for _ in range(len(anchor).bit_length() + 1):
+        above = anchor[anchor]
+        if np.array_equal(above, anchor):
+            break
+        weight = weight + weight[anchor]
+        anchor = above
+    return anchor, weight
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """The distinct trees of a forest, one after another, each with its own branches.
+
+    A *branch* is a maximal chain of nodes: it starts at the root or at a child of a node with
+    two or more children. Branches are numbered by tree, then level, then first node; the
+    breadth-first numbering of the 2018 report (section 2).
+
+    Attributes
+    ----------
+    offsets : (num_trees + 1,) int64
+        Nodes of tree s are ``offsets[s]:offsets[s + 1]``.
+    parent : (num_nodes,) int64
+        Index of the parent in these arrays, -1 at each root.
+    """
+
+    offsets: np.ndarray
+    parent: np.ndarray
+
+    @property
+    def num_trees(self) -> int:
+        """Number of distinct trees."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """(num_trees,) int64: nodes of each tree."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def num_children(self) -> np.ndarray:
+        """(num_nodes,) int64: children of each node."""
+        inner = self.parent[self.parent >= 0]
+        return np.bincount(inner, minlength=len(self.parent))
+
+    @cached_property
+    def _chains(self) -> tuple[np.ndarray, np.ndarray]:
+        """First node of each node's branch, and the node's position in that branch."""
+        nodes = np.arange(len(self.parent))
+        inner = self.parent >= 0
+        is_first = ~inner
+        is_first[inner] = self.num_children[self.parent[inner]] != 1
+        anchor = np.where(is_first, nodes, self.parent)
+        return _climb(anchor, (~is_first).astype(np.int64))
+
+    @cached_property
+    def _branches(self) -> tuple[np.ndarray, ...]:
+        """Branch arrays, in branch order; see the properties below for each."""
+        first_of_node, position = self._chains
+        heads = np.flatnonzero(first_of_node == np.arange(len(self.parent)))
+        number = np.full(len(self.parent), -1)
+        number[heads] = np.arange(len(heads))
+        branch_of_node = number[first_of_node]  # -1 on a cycle without side branches
+        above = self.parent[heads]
+        above = np.where(above >= 0, branch_of_node[above], -1)
+        is_root = above < 0
+        top, level = _climb(np.where(is_root, np.arange(len(heads)), above), (~is_root) + 0)
+        tree = np.searchsorted(self.offsets, heads, side="right") - 1
+        rank = np.lexsort((heads, level, tree))
+        new = np.empty_like(rank)
+        new[rank] = np.arange(len(rank))
+        on_cycle = branch_of_node < 0
+        on_cycle[~on_cycle] = ~is_root[top[branch_of_node[~on_cycle]]]
+        branch_of_node = np.where(branch_of_node < 0, -1, new[branch_of_node])
+        parent = np.where(is_root, -1, new[above])[rank]
+        return branch_of_node, heads[rank], parent, level[rank], tree[rank], on_cycle
+
+    @property
+    def position(self) -> np.ndarray:
+        """(num_nodes,) int64: place of each node in its branch, 0 nearest the root."""
+        return self._chains[1]
+
+    @property
+    def branch_of_node(self) -> np.ndarray:
+        """(num_nodes,) int64."""
+        return self._branches[0]
+
+    @property
+    def branch_first(self) -> np.ndarray:
+        """(num_branches,) int64: the node of each branch nearest the root."""
+        return self._branches[1]
+
+    @property
+    def branch_parent(self) -> np.ndarray:
+        """(num_branches,) int64: the branch that each one hangs from, -1 at the roots."""
+        return self._branches[2]
+
+    @property
+    def branch_level(self) -> np.ndarray:
+        """(num_branches,) int64: branches between each one and the root; the root's is 0."""
+        return self._branches[3]
+
+    @property
+    def branch_tree(self) -> np.ndarray:
+        """(num_branches,) int64: the tree that each branch belongs to."""
+        return self._branches[4]
+
+    @property
+    def on_cycle(self) -> np.ndarray:
+        """(num_nodes,) bool: nodes that do not lead to a root; none in a valid forest."""
+        return self._branches[5]
+
+    @cached_property
+    def branch_length(self) -> np.ndarray:
+        """(num_branches,) int64: nodes of each branch."""
+        return np.bincount(self.branch_of_node, minlength=len(self.branch_first))
+
+    @cached_property
+    def branch_offsets(self) -> np.ndarray:
+        """(num_trees + 1,) int64: branches of tree s are ``branch_offsets[s]:[s + 1]``."""
+        counts = np.bincount(self.branch_tree, minlength=self.num_trees)
+        return np.concatenate(([0], np.cumsum(counts)))
+
+    @cached_property
+    def num_levels(self) -> np.ndarray:
+        """(num_trees,) int64: branch levels of each tree."""
+        return self.branch_level[self.branch_offsets[1:] - 1] + 1
+
+    @cached_property
+    def branch_start(self) -> np.ndarray:
+        """(num_branches,) int64: place of each branch's first node in `order`."""
+        return np.cumsum(self.branch_length) - self.branch_length
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(num_nodes,) int64: nodes breadth-first by branch, each branch from the root outwards.
+
+        Parents come before children, tree after tree: the elimination order is its reverse.
+        """
+        order = np.empty(len(self.parent), np.int64)
+        order[self.rank] = np.arange(len(self.parent))
+        return order
+
+    @cached_property
+    def rank(self) -> np.ndarray:
+        """(num_nodes,) int64: inverse of `order`."""
+        return self.branch_start[self.branch_of_node] + self.position
+
+    @cached_property
+    def depth(self) -> np.ndarray:
+        """(num_nodes,) int64: edges between each node and its root."""
+        above = self.branch_parent
+        is_root = above < 0
+        anchor = np.where(is_root, np.arange(len(above)), above)
+        weight = np.where(is_root, 0, self.branch_length[anchor])
+        _, before = _climb(anchor, weight)
+        return before[self.branch_of_node] + self.position
+
+    @cached_property
+    def heights(self) -> np.ndarray:
+        """(num_trees,) int64: nodes on the longest path from the root to a tip."""
+        return np.maximum.reduceat(self.depth, self.offsets[:-1]) + 1
+
+
+class Forest:
+    """A batch of cells, each a rooted tree; the structure of a batch of Hines matrices.
+
+    Parameters
+    ----------
+    parent : (n,) integer array
+        Index of each node's parent in this same array, -1 at each root. Within a cell any
+        order is accepted; parents need not come first.
+    cell_offsets : (num_cells + 1,) integer array, optional
+        Nodes of cell c are ``cell_offsets[c]:cell_offsets[c + 1]``. Default: one cell.
+
+    Attributes
+    ----------
+    trees : Trees
+        The distinct shapes among the cells; identical cells are analysed and planned once.
+    shape_of_cell : (num_cells,) int64
+        Which of `trees` each cell is; shapes are numbered by first appearance.
+
+    Raises
+    ------
+    ForestError
+        Parent out of range or in another cell, cycle, no root or several roots, empty cell,
+        offsets not increasing, wrong dtype, NaN. The message names the cell and the node.
+    """
+
+    def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
+        self.parent = _integers(parent, "parent")
+        if cell_offsets is None:
+            cell_offsets = np.array([0, len(self.parent)])
+        self.cell_offsets = _integers(cell_offsets, "cell_offsets").astype(np.int64, copy=False)
+        self._check_offsets()
+        self.shape_of_cell, first_cell = self._group_cells()
+        self.trees = self._distinct_trees(first_cell)
+        self._check_trees(first_cell)
+
+    @classmethod
+    def from_cells(cls, parents: Iterable[np.ndarray]) -> Forest:
+        """Make a forest of cells given one by one, each with its own indices from 0.
+
+        Parameters
+        ----------
+        parents : iterable of (n_c,) integer arrays
+            Parent of each node within its cell, -1 at the root.
+        """
+        cells = [_integers(p, f"parent of cell {c}") for c, p in enumerate(parents)]
+        sizes = np.array([len(p) for p in cells], np.int64)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        flat = np.concatenate([*cells, np.empty(0, np.int64)]).astype(np.int64)
+        shift = np.repeat(offsets[:-1], sizes)
+        bad = np.flatnonzero((flat < -1) | (flat >= np.repeat(sizes, sizes)))
+        if len(bad):
+            i = int(bad[0])
+            c = int(np.searchsorted(offsets, i, side="right")) - 1
+            raise ForestError(
+                f"cell {c}, node {i - offsets[c]}: parent {flat[i]} is out of range; expected "
+                f"-1 or 0 to {sizes[c] - 1}"
+            )
+        return cls(np.where(flat < 0, -1, flat + shift), offsets)
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells."""
+        return len(self.cell_offsets) - 1
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes over all cells."""
+        return len(self.parent)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """(num_cells,) int64: nodes of each cell."""
+        return np.diff(self.cell_offsets)
+
+    @property
+    def num_branches(self) -> int:
+        """Number of branches over all cells."""
+        return int(np.diff(self.trees.branch_offsets)[self.shape_of_cell].sum())
+
+    @property
+    def heights(self) -> np.ndarray:
+        """(num_cells,) int64: nodes on the longest path from each cell's root to a tip."""
+        return self.trees.heights[self.shape_of_cell]
+
+    def node_index(self, cell: int, rank: int) -> int:
+        """Natural index of the node that is `rank`-th in the elimination order of `cell`."""
+        shape = int(self.shape_of_cell[cell])
+        start = int(self.trees.offsets[shape])
+        return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
+
+    def cells(self, start: int, stop: int) -> Forest:
+        """Return cells ``start:stop`` as a forest of their own."""
+        lo, hi = self.cell_offsets[start], self.cell_offsets[stop]
+        parent = self.parent[lo:hi]
+        return Forest(np.where(parent < 0, -1, parent - lo), self.cell_offsets[start : stop + 1] - lo)
+
+    def __repr__(self) -> str:
+        return (
+            f"Forest({self.num_cells} cells, {self.num_nodes} nodes, "
+            f"{self.trees.num_trees} distinct shapes)"
+        )
+
+    def _check_offsets(self) -> None:
+        offsets, n = self.cell_offsets, len(self.parent)
+        if len(offsets) < 2:
+            raise ForestError(f"cell_offsets has {len(offsets)} entries; expected at least 2")
+        if offsets[0] != 0 or offsets[-1] != n:
+            raise ForestError(
+                f"cell_offsets runs from {offsets[0]} to {offsets[-1]}; expected 0 to {n}, "
+                "the length of parent"
+            )
+        bad = np.flatnonzero(np.diff(offsets) <= 0)
+        if len(bad):
+            c = int(bad[0])
+            what = "is empty" if offsets[c] == offsets[c + 1] else "has decreasing offsets"
+            raise ForestError(
+                f"cell {c} {what}: cell_offsets[{c}] = {offsets[c]}, "
+                f"cell_offsets[{c + 1}] = {offsets[c + 1]}; expected increasing offsets"
+            )
+
+    def _rows(self, cells: np.ndarray, size: int) -> np.ndarray:
+        """(len(cells), size) parents within the cell, -1 at roots, of cells of one size."""
+        starts = self.cell_offsets[cells]
+        if starts[-1] - starts[0] == (len(cells) - 1) * size:  # neighbours: no copy needed
+            rows = self.parent[starts[0] : starts[-1] + size].reshape(-1, size)
+        else:
+            rows = self.parent[starts[:, None] + np.arange(size)]
+        local = rows - starts[:, None].astype(rows.dtype)
+        if rows.min() < -1 or (local.max(axis=1) >= size).any() or ((rows >= 0) & (local < 0)).any():
+            self._raise_range(cells, rows, local, size)
+        np.copyto(local, -1, where=rows < 0)
+        return local
+
+    def _raise_range(
+        self, cells: np.ndarray, rows: np.ndarray, local: np.ndarray, size: int
+    ) -> None:
+        bad = (rows < -1) | (local >= size) | ((rows >= 0) & (local < 0))
+        r, k = (int(v) for v in np.argwhere(bad)[0])
+        cell, p, lo = int(cells[r]), int(rows[r, k]), int(self.cell_offsets[cells[r]])
+        where = f"cell {cell}, node {lo + k}: parent {p}"
+        if p < -1 or p >= len(self.parent):
+            raise ForestError(f"{where} is out of range; expected -1 or {lo} to {lo + size - 1}")
+        other = int(np.searchsorted(self.cell_offsets, p, side="right")) - 1
+        raise ForestError(
+            f"{where} lies in cell {other}; expected -1 or a node of its own cell, "
+            f"{lo} to {lo + size - 1}"
+        )
+
+    def _equal_sized(self) -> Iterator[tuple[np.ndarray, int]]:
+        """Yield (cells, size) in chunks of at most about `_CHUNK_NODES` nodes."""
+        by_size = np.argsort(self.sizes, kind="stable")
+        cuts = np.flatnonzero(np.diff(self.sizes[by_size])) + 1
+        for cells in np.split(by_size, cuts):
+            size = int(self.sizes[cells[0]])
+            step = max(1, _CHUNK_NODES // size)
+            for k in range(0, len(cells), step):
+                yield cells[k : k + step], size
+
+    def _group_cells(self) -> tuple[np.ndarray, np.ndarray]:
+        """Shape of each cell, and the first cell of each shape.
+
+        Cells are grouped by a 64-bit hash of their local parents, and every cell is then
+        compared with the first of its group: a collision costs time, never correctness.
+        """
+        hashes = np.empty(self.num_cells, np.int64)
+        weights = np.random.default_rng(2018).integers(1, 1 << 62, int(self.sizes.max())) | 1
+        for cells, size in self._equal_sized():
+            hashes[cells] = self._rows(cells, size) @ weights[:size] + size
+        _, first, group = np.unique(hashes, return_index=True, return_inverse=True)
+        leader = first[group.reshape(-1)]
+        for cells, size in self._equal_sized():
+            mine = self._rows(cells, size)
+            others, which = np.unique(leader[cells], return_inverse=True)
+            same = self.sizes[others] == size
+            ok = same[which]
+            theirs = self._rows(others[same], size) if same.any() else mine[:0]
+            slot = np.cumsum(same) - 1
+            ok[ok] = (mine[ok] == theirs[slot[which[ok]]]).all(axis=1)
+            leader[cells[~ok]] = cells[~ok]
+        first_cell, shape = np.unique(leader, return_inverse=True)
+        return shape.reshape(-1), first_cell
+
+    def _distinct_trees(self, first_cell: np.ndarray) -> Trees:
+        sizes = self.sizes[first_cell]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        parent = self.parent[ranges(self.cell_offsets[first_cell], sizes)].astype(np.int64)
+        shift = np.repeat(offsets[:-1] - self.cell_offsets[first_cell], sizes)
+        return Trees(offsets, np.where(parent < 0, -1, parent + shift))
+
+    def _check_trees(self, first_cell: np.ndarray) -> None:
+        trees = self.trees
+        roots = np.add.reduceat((trees.parent < 0).astype(np.int64), trees.offsets[:-1])
+        bad = np.flatnonzero(roots != 1)
+        if len(bad):
+            s = int(bad[np.argmin(first_cell[bad])])
+            cell, start = int(first_cell[s]), int(trees.offsets[s])
+            if roots[s] == 0:
+                raise ForestError(f"cell {cell} has no root; expected one node with parent -1")
+            local = np.flatnonzero(trees.parent[start : trees.offsets[s + 1]] < 0)
+            nodes = ", ".join(str(int(k + self.cell_offsets[cell])) for k in local[:3])
+            raise ForestError(
+                f"cell {cell} has {roots[s]} roots (nodes {nodes}{', ...' * (len(local) > 3)}); "
+                "expected one"
+            )
+        if trees.on_cycle.any():
+            i = int(np.flatnonzero(trees.on_cycle)[0])
+            s = int(np.searchsorted(trees.offsets, i, side="right")) - 1
+            cell = int(first_cell[s])
+            node = i - int(trees.offsets[s]) + int(self.cell_offsets[cell])
+            raise ForestError(f"cell {cell}, node {node}: its parents run in a cycle, not to a root")
+
+
+def _integers(values: np.ndarray, name: str) -> np.ndarray:
+    """Return a 1-D signed integer array, or say what is wrong with `values`."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ForestError(f"{name} has {array.ndim} dimensions; expected 1")
+    if array.dtype.kind == "u":
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ForestError(f"{name}[{int(np.flatnonzero(np.isnan(array))[0])}] is NaN")
+    if array.dtype.kind != "i" and array.size:
+        raise ForestError(f"{name} has dtype {array.dtype}; expected an integer dtype")
+    return np.ascontiguousarray(array if array.size else array.astype(np.int64))

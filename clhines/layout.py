@@ -1,0 +1,161 @@
+"""Layouts: where a number lies in device order, and the maps to and from natural order.
+
+A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.forest import Forest
+from clhines.packing import Blocks, Columns
+from clhines.schedule import BranchLevels
+
+ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
+
+
+def pack(natural: np.ndarray, gather: np.ndarray, fill: float = 0.0) -> np.ndarray:
+    """Bring (..., n) values from natural into device order, `fill` in the padding."""
+    packed = natural[..., gather]
+    packed[..., gather < 0] = fill
+    return packed
+
+
+def unpack(packed: np.ndarray, gather: np.ndarray, num_nodes: int) -> np.ndarray:
+    """Bring (..., packed size) values from device into natural order."""
+    real = gather >= 0
+    natural = np.empty((*packed.shape[:-1], num_nodes), packed.dtype)
+    natural[..., gather[real]] = packed[..., real]
+    return natural
+
+
+def _runs(keys: np.ndarray) -> list[tuple[int, int]]:
+    """Maximal stretches of equal values as (start, stop)."""
+    cuts = np.flatnonzero(np.diff(keys)) + 1
+    edges = [0, *cuts.tolist(), len(keys)]
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def fill_columns(
+    out: np.ndarray, columns: Columns, shape: np.ndarray, values: list[np.ndarray], base: np.ndarray
+) -> None:
+    """Write ``base[lane] + values[shape]`` into `out` at every lane's positions.
+
+    Parameters
+    ----------
+    out : (columns.size,) integer, written
+    shape : (num_lanes,) integer
+        Shape of each lane, -1 for idle lanes.
+    values : list of (size of shape,) integer arrays
+    base : (num_lanes,) integer
+    """
+    edges = columns.block_lane
+    base = base.astype(out.dtype)
+    for lo, hi in _runs(shape):
+        if shape[lo] < 0:
+            continue
+        column = values[shape[lo]].astype(out.dtype)
+        head = min(hi, int(edges[np.searchsorted(edges, lo)]))
+        tail = max(head, int(edges[np.searchsorted(edges, hi, side="right") - 1]))
+        for a, b in ((lo, head), (head, tail), (tail, hi)):  # part, whole blocks, part
+            if a == b:
+                continue
+            k = int(np.searchsorted(edges, a, side="right")) - 1
+            width = int(edges[k + 1] - edges[k])
+            blocks = max(1, (b - a) // width)
+            lane = a - int(edges[k])
+            start = int(columns.block_start[k])
+            rows = int(columns.block_start[k + 1] - start) // width
+            view = out[start : start + blocks * rows * width].reshape(blocks, rows, width)
+            added = base[a:b].reshape(blocks, 1, -1)
+            view[:, : len(column), lane : lane + added.shape[2]] = column[None, :, None] + added
+
+
+def column_gather(forest: Forest, columns: Columns) -> np.ndarray:
+    """(columns.size,) int32: element j of lane c is at ``start[c] + j * stride[c]``."""
+    trees = forest.trees
+    lanes = columns.cells
+    shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
+    local = trees.order - np.repeat(trees.offsets[:-1], trees.sizes)
+    gather = np.full(columns.size, -1, np.int32)
+    values = np.split(local, trees.offsets[1:-1])
+    fill_columns(gather, columns, shape, values, forest.cell_offsets[lanes])
+    return gather
+
+
+class LevelStrided:
+    """A block's levels one after another, the branches of a level interleaved.
+
+    Element j of branch k on a level of w branches is at ``level_offset + j * w + k``
+    (2018 report, section 5); branches shorter than the longest of their level leave padding.
+
+    Attributes
+    ----------
+    level_offset : (num_levels,) int64
+        Place of each level, counted from the start of its block.
+    template_size : (num_templates,) int64
+        Values of a block of each template, padding included.
+    first, last : (num_branches,) int64
+        Places of each branch's first and last node, counted from the start of the block.
+    block_start : (num_blocks,) int64
+    size : int
+        Length of the device order.
+    """
+
+    def __init__(self, levels: BranchLevels, blocks: Blocks) -> None:
+        width, longest = levels.width, levels.longest
+        ends = np.cumsum(width * longest)
+        begin_of_template = levels.level_start[:-1]
+        before = (ends - width * longest)[begin_of_template]
+        num_levels = np.diff(levels.level_start)
+        self.level_offset = ends - width * longest - np.repeat(before, num_levels)
+        values = ends[levels.level_start[1:] - 1] - before
+        self.template_size = -(-values // ALIGNMENT) * ALIGNMENT
+        level = np.repeat(np.arange(len(width)), width)
+        lane = np.arange(len(level)) - levels.branch_start[level]
+        self.first = self.level_offset[level] + lane
+        self.stride = width[level]
+        self.last = self.first + (levels.length - 1) * self.stride
+        ends = np.cumsum(self.template_size[blocks.template])
+        self.block_start = ends - self.template_size[blocks.template]
+        self.size = int(ends[-1])
+        self._levels, self._blocks = levels, blocks
+
+    def gather(self, forest: Forest) -> np.ndarray:
+        """(size,) int32: natural index at every place of the device order."""
+        slot, node = self._template_maps(forest)
+        gather = np.empty(self.size, np.int32)
+        blocks = self._blocks
+        starts = np.append(forest.cell_offsets[:-1], 0)[blocks.cells].astype(np.int32)
+        bounds = np.concatenate(([0], np.cumsum(self.template_size)))
+        for lo, hi in _runs(blocks.template):
+            t = blocks.template[lo]
+            here = slice(bounds[t], bounds[t + 1])
+            slots = int(blocks.slot_start[t + 1] - blocks.slot_start[t])
+            cells = blocks.cell_start[lo]
+            base = starts[cells : cells + slots * (hi - lo)].reshape(hi - lo, slots)
+            base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
+            out = gather[self.block_start[lo] :][: (hi - lo) * (here.stop - here.start)]
+            out = out.reshape(hi - lo, -1)
+            np.take(base, slot[here], axis=1, out=out, mode="wrap")
+            out += node[here]
+        return gather
+
+    def _template_maps(self, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
+        """Slot and node within the cell at every place of every template; slot -1 pads."""
+        levels, blocks, trees = self._levels, self._blocks, forest.trees
+        bounds = np.cumsum(self.template_size) - self.template_size
+        template = blocks.slot_template[levels.slot]
+        total = int(self.template_size.sum())
+        slot = np.full(total, -1, np.int64)
+        node = np.zeros(total, np.int32)
+        branch = np.repeat(np.arange(len(levels.length)), levels.length)
+        step = np.arange(len(branch)) - np.repeat(
+            np.cumsum(levels.length) - levels.length, levels.length
+        )
+        place = (bounds[template] + self.first)[branch] + step * self.stride[branch]
+        slot[place] = (levels.slot - blocks.slot_start[template])[branch]
+        rank = trees.branch_start[levels.tree_branch][branch] + step
+        tree = blocks.slot_tree[levels.slot]
+        node[place] = trees.order[rank] - trees.offsets[tree][branch]
+        return slot, node

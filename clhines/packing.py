@@ -1,0 +1,221 @@
+"""Packing: which cells share a block, and so a work-group or a stride."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.forest import Forest, ranges
+
+
+def cells_by_shape(forest: Forest) -> np.ndarray:
+    """(num_cells,) int64: cells, largest first, cells of one shape side by side."""
+    shape = forest.shape_of_cell
+    return np.lexsort((shape, -forest.trees.sizes[shape]))
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Cells grouped into blocks; blocks with the same shapes share a *template*.
+
+    Attributes
+    ----------
+    cells : (num_cells,) int64
+        Natural cell numbers, block after block.
+    cell_start : (num_blocks + 1,) int64
+        Cells of block k are ``cells[cell_start[k]:cell_start[k + 1]]``.
+    template : (num_blocks,) int64, non-decreasing
+    slot_start : (num_templates + 1,) int64
+        Slots of template t are ``slot_start[t]:slot_start[t + 1]``.
+    slot_tree : (num_slots,) int64
+        Tree (shape) that each slot holds.
+    """
+
+    cells: np.ndarray
+    cell_start: np.ndarray
+    template: np.ndarray
+    slot_start: np.ndarray
+    slot_tree: np.ndarray
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.template)
+
+    @property
+    def slot_template(self) -> np.ndarray:
+        """(num_slots,) int64: template of each slot."""
+        return np.repeat(np.arange(len(self.slot_start) - 1), np.diff(self.slot_start))
+
+
+def next_fit(forest: Forest, lanes: int, max_cells: int) -> Blocks:
+    """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
+
+    A cell fits when no level of the block comes to hold more than `lanes` branches. A single
+    cell may be wider: its block then takes several passes a level. Cells of one shape lie side
+    by side, so that whole runs are placed at once and equal blocks share one template.
+
+    Parameters
+    ----------
+    lanes : int
+        Branches that a level of a block may hold: the size of the work-group.
+    max_cells : int
+        Most cells a block may hold, so that small batches still occupy the device.
+    """
+    widths = _level_widths(forest)
+    shape = forest.shape_of_cell
+    cells = np.argsort(shape, kind="stable")
+    counts = np.bincount(shape)
+    found: dict[tuple[tuple[int, int], ...], int] = {}  # template -> blocks of it
+    members: dict[tuple[tuple[int, int], ...], list[np.ndarray]] = {}
+    open_block: list[tuple[int, int]] = []
+    used, held, begin, at = np.zeros(0, np.int64), 0, 0, 0
+
+    def close(repeats: int = 1) -> None:
+        nonlocal open_block, used, held, begin
+        if open_block:
+            key = tuple(open_block)
+            found[key] = found.get(key, 0) + repeats
+            members.setdefault(key, []).append(cells[begin:at])
+        open_block, used, held, begin = [], np.zeros(0, np.int64), 0, at
+
+    for s, count in enumerate(counts.tolist()):
+        w, left = widths[s], count
+        alone = min(max(1, int((lanes // w).min())), max_cells)
+        while left:
+            room = max_cells - held
+            if open_block:
+                free = lanes - (used[: len(w)] if len(used) >= len(w) else _widen(used, len(w)))
+                room = min(room, int((free[: len(w)] // w).min()))
+            take = min(left, room if open_block else alone)
+            if take < 1:
+                close()
+                continue
+            repeats = left // alone if not open_block and take == alone else 1
+            at += take * repeats
+            left -= take * repeats
+            open_block.append((s, take))
+            if repeats > 1 or take == max_cells:
+                close(repeats)
+                continue
+            held += take
+            used = _widen(used, max(len(used), len(w)))
+            used[: len(w)] += take * w
+    close()
+    return _blocks(found, members)
+
+
+def _level_widths(forest: Forest) -> list[np.ndarray]:
+    """Branches on each level of each distinct tree."""
+    trees = forest.trees
+    start = np.cumsum(trees.num_levels) - trees.num_levels
+    flat = np.bincount(start[trees.branch_tree] + trees.branch_level)
+    return np.split(flat, start[1:])
+
+
+def _widen(used: np.ndarray, levels: int) -> np.ndarray:
+    return np.concatenate((used, np.zeros(max(0, levels - len(used)), np.int64)))
+
+
+def _blocks(
+    found: dict[tuple[tuple[int, int], ...], int],
+    members: dict[tuple[tuple[int, int], ...], list[np.ndarray]],
+) -> Blocks:
+    slots = [np.repeat(*np.array(key).T) for key in found]
+    per_template = np.array([len(s) for s in slots])
+    repeats = np.array(list(found.values()))
+    template = np.repeat(np.arange(len(slots)), repeats)
+    return Blocks(
+        cells=np.concatenate([c for key in found for c in members[key]]),
+        cell_start=np.concatenate(([0], np.cumsum(per_template[template]))),
+        template=template,
+        slot_start=np.concatenate(([0], np.cumsum(per_template))),
+        slot_tree=np.concatenate(slots),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Cells side by side, one a lane: every method with one work-item a cell.
+
+    Element j of a cell lies ``j * width`` after its first, where `width` is that of its block.
+
+    Attributes
+    ----------
+    cells : (num_lanes,) int64
+        Natural cell of each lane, largest first; -1 where a lane only pads its block.
+    block_lane : (num_blocks + 1,) int64
+        Lanes of block k are ``block_lane[k]:block_lane[k + 1]``.
+    block_start : (num_blocks + 1,) int64
+        Place of each block in device order; the last entry is the length of that order.
+    """
+
+    cells: np.ndarray
+    block_lane: np.ndarray
+    block_start: np.ndarray
+
+    @property
+    def size(self) -> int:
+        """Length of the device order, padding included."""
+        return int(self.block_start[-1])
+
+    @property
+    def stride(self) -> np.ndarray:
+        """(num_lanes,) int64: distance between the values of each lane."""
+        width = np.diff(self.block_lane)
+        return np.repeat(width, width)
+
+    @property
+    def start(self) -> np.ndarray:
+        """(num_lanes,) int64: place of each lane's first value."""
+        width = np.diff(self.block_lane)
+        return np.arange(len(self.cells)) + np.repeat(
+            self.block_start[:-1] - self.block_lane[:-1], width
+        )
+
+
+def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
+    """Cut the cells, largest first, into blocks of `width` lanes.
+
+    Parameters
+    ----------
+    width : int
+        Lanes of a block: 1 is the flat layout, 0 the full-interleaved one, which is cut only
+        where the cells are below half the size of their block's largest, so that padding
+        stays below one half whatever the mix of sizes.
+    whole_shapes : bool
+        Give every block one shape only, padding with idle lanes where needed.
+    """
+    cells = cells_by_shape(forest)
+    sizes = forest.sizes[cells]
+    if width == 0:
+        lanes, block_lane = cells, _size_classes(sizes)
+    elif whole_shapes:
+        lanes = _whole_shapes(forest.shape_of_cell[cells], cells, width)
+        block_lane = np.arange(0, len(lanes) + 1, width)
+    else:
+        lanes = np.full(-(-len(cells) // width) * width, -1)
+        lanes[: len(cells)] = cells
+        block_lane = np.arange(0, len(lanes) + 1, width)
+    block_size = forest.sizes[lanes[block_lane[:-1]]] * np.diff(block_lane)
+    return Columns(lanes, block_lane, np.concatenate(([0], np.cumsum(block_size))))
+
+
+def _size_classes(sizes: np.ndarray) -> np.ndarray:
+    """Boundaries of classes within which no size is below half the first (sizes decrease)."""
+    edges = [0]
+    while edges[-1] < len(sizes):
+        half = sizes[edges[-1]] / 2
+        edges.append(int(np.searchsorted(-sizes, -half, side="right")))
+    return np.array(edges)
+
+
+def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarray:
+    """Lanes in which each run of one shape is padded with -1 to a multiple of `width`."""
+    edges = np.r_[0, np.flatnonzero(np.diff(shape)) + 1, len(shape)]
+    counts = np.diff(edges)
+    padded = -(-counts // width) * width
+    lanes = np.full(int(padded.sum()), -1)
+    lanes[ranges(np.cumsum(padded) - padded, counts)] = cells
+    return lanes

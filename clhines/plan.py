@@ -1,0 +1,443 @@
+"""Plans: a method applied to a forest, as tables for the device and numbers to judge it by.
+
+A method is a row of `METHODS`; `make_plan` turns a row, a forest and the limits of a device into
+a `Plan`. Nothing here needs a device or OpenCL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines import layout, packing, schedule
+from clhines.errors import InputError
+from clhines.forest import Forest
+
+MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan needs to know of a device; the defaults describe a mid-size GPU.
+
+    Attributes
+    ----------
+    compute_units : int
+    max_work_group : int
+        Work-items.
+    is_cpu : bool
+    vector_bytes : int
+        Width of the vectors that explicit vector code should use.
+    """
+
+    compute_units: int = 64
+    max_work_group: int = 256
+    is_cpu: bool = False
+    vector_bytes: int = 16
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """Numbers and switches of ``cell.mako``: one work-item a cell, or a vector of cells.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    symmetric : bool
+        ``l`` equals ``u`` and is not passed.
+    rhs : int
+        Right-hand sides solved together.
+    stride : int
+        Distance between a cell's values; 0 reads it from the table.
+    vector_width : int
+        Cells a work-item takes.
+    same_shape : bool
+        The cells of a work-item have one shape: vector types, one step code for all.
+    codes_in_order : bool
+        Step codes lie in device order (all shapes different), not shape after shape.
+    work_group : int
+        Work-items of a work-group.
+    """
+
+    template: ClassVar[str] = "cell"
+    real: str
+    symmetric: bool
+    rhs: int
+    stride: int
+    vector_width: int
+    same_shape: bool
+    codes_in_order: bool
+    work_group: int
+
+
+@dataclass(frozen=True)
+class FineSpec:
+    """Numbers and switches of ``fine.mako``: one work-group a block, one work-item a branch.
+
+    Attributes
+    ----------
+    real, symmetric, rhs, work_group
+        As in `CellSpec`.
+    levels : int
+        Branch levels of every block; 0 reads each block's count from the table.
+    """
+
+    template: ClassVar[str] = "fine"
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    levels: int
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a batch is solved: who works, where the numbers lie, and what it costs.
+
+    Attributes
+    ----------
+    forest : Forest
+    method : str
+    spec : CellSpec or FineSpec
+        Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
+    tables : dict of name -> (m,) int32
+        Index arrays of the kernel, in the order of its arguments.
+    gather : (packed_size,) int32
+        ``packed[i] = natural[gather[i]]``, -1 in the padding.
+    num_units : int
+        Cells or blocks that the launch works through, idle lanes included.
+    num_groups : int
+        Work-groups of the launch.
+    statistics : dict
+        Counts that judge the plan without a device; see `describe`.
+    """
+
+    forest: Forest
+    method: str
+    spec: Any
+    tables: dict[str, np.ndarray]
+    gather: np.ndarray
+    num_units: int
+    num_groups: int
+    statistics: dict[str, int | float] = field(default_factory=dict)
+
+    @property
+    def packed_size(self) -> int:
+        """Length of one array in device order, padding included."""
+        return len(self.gather)
+
+    def solve_spec(self, symmetric: bool, rhs: int) -> Any:
+        """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
+        return replace(self.spec, symmetric=symmetric, rhs=rhs)
+
+    def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
+        """Device memory for `arrays` arrays in device order and the tables, in bytes."""
+        tables = sum(t.nbytes for t in self.tables.values())
+        return self.packed_size * itemsize * arrays + self.gather.nbytes + tables
+
+    def describe(self) -> str:
+        """Return a short table of what the plan does, for reading."""
+        forest, stats = self.forest, self.statistics
+        lines = [
+            f"method            {self.method}: {METHODS[self.method].summary}",
+            f"cells             {forest.num_cells} ({forest.trees.num_trees} distinct shapes)",
+            f"nodes             {forest.num_nodes}",
+            f"branches          {forest.num_branches}",
+            f"height            {int(forest.heights.max())} nodes at most",
+            f"work-groups       {self.num_groups} of {self.spec.work_group}",
+            f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
+        ]
+        lines += [f"{name.replace('_', ' '):<18}{value:.6g}" for name, value in stats.items()]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table of methods.
+
+    Attributes
+    ----------
+    summary : str
+        Unit of work and layout in a few words.
+    source : str
+        Where it comes from.
+    build : callable
+        ``build(forest, real, limits, options) -> Plan``.
+    options : dict of name -> default
+        What the row understands besides dtype and device; None is chosen from the limits.
+    """
+
+    summary: str
+    source: str
+    build: Callable[[Forest, Method, str, Limits, dict[str, Any]], Plan]
+    options: dict[str, Any]
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+
+def make_plan(
+    forest: Forest,
+    method: str = "fine",
+    dtype: Any = np.float64,
+    limits: Limits | None = None,
+    **options: Any,
+) -> Plan:
+    """Plan the solution of a forest.
+
+    Parameters
+    ----------
+    forest : Forest
+    method : str
+        A name in `METHODS`.
+    dtype : numpy dtype
+        float64 or float32.
+    limits : Limits, optional
+        Of the device; default: those of a mid-size GPU.
+    **options
+        See ``METHODS[method].options``.
+
+    Raises
+    ------
+    InputError
+        Unknown method or option, or an option the device cannot serve.
+    """
+    row = find_method(method)
+    unknown = sorted(set(options) - set(row.options))
+    if unknown:
+        raise InputError(
+            f"option {unknown[0]!r} is not one of method {method!r}; "
+            f"expected {', '.join(row.options) or 'none'}"
+        )
+    limits = limits or Limits()
+    for name, value in options.items():
+        _check_option(name, value, limits)
+    real = real_name(dtype)
+    if int(forest.sizes.max()) > schedule.MAX_CELL_NODES:
+        raise InputError(
+            f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
+            f"expected at most {schedule.MAX_CELL_NODES}"
+        )
+    return row.build(forest, method, real, limits, {**row.options, **options})
+
+
+def find_method(name: str) -> Method:
+    """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
+    if name not in METHODS:
+        raise InputError(f"method {name!r} is unknown; expected one of {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def real_name(dtype: Any) -> str:
+    """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known == np.float64:
+        return "double"
+    if known == np.float32:
+        return "float"
+    raise InputError(f"dtype {dtype!r} is not supported; expected float64 or float32")
+
+
+def _check_option(name: str, value: Any, limits: Limits) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise InputError(f"{name}={value!r} is not valid; expected a whole number of at least 1")
+    if name == "vector_width" and value not in (1, 2, 4, 8, 16):
+        raise InputError(f"vector_width={value} is not valid; expected 1, 2, 4, 8 or 16")
+    if name == "work_group" and value > limits.max_work_group:
+        raise InputError(
+            f"work_group={value} is above the device's limit of {limits.max_work_group} work-items"
+        )
+
+
+def _plan_columns(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
+    vector, block = _column_widths(method, real, limits, options)
+    whole = vector > 1
+    columns = packing.columns(forest, block, whole_shapes=whole)
+    if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
+        columns, whole = packing.columns(forest, block), False
+    lanes = columns.cells
+    shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
+    per_shape = vector > 1 and whole or forest.trees.num_trees * 2 <= forest.num_cells
+    codes, code_start = _step_codes(forest, columns, shape, bool(per_shape))
+    stride = columns.stride
+    spec = CellSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        stride=int(stride[0]) if (stride == stride[0]).all() else 0,
+        vector_width=vector,
+        same_shape=whole or vector == 1,
+        codes_in_order=not per_shape,
+        work_group=_work_group(options, limits, 1 if limits.is_cpu else 64),
+    )
+    items = len(lanes) // vector
+    tables = {
+        "cell_start": columns.start,
+        "cell_stride": stride,
+        "cell_size": np.where(lanes < 0, 0, forest.sizes[lanes]),
+        "cell_number": lanes,
+        "code_start": code_start,
+        "codes": codes,
+    }
+    return Plan(
+        forest=forest,
+        method=method,
+        spec=spec,
+        tables=_as_int32(tables, columns.size),
+        gather=layout.column_gather(forest, columns),
+        num_units=len(lanes),
+        num_groups=-(-items // spec.work_group),
+        statistics={
+            "dependent_steps": int(forest.sizes.max()) * 2,
+            "idle_lanes": int((lanes < 0).sum()),
+        },
+    )
+
+
+def _column_widths(
+    method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> tuple[int, int]:
+    """Cells a work-item and lanes a block; 0 lanes is full interleaving."""
+    if method != "block_interleaved":
+        return 1, (1 if method == "flat" else 0)
+    itemsize = 8 if real == "double" else 4
+    native = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
+    vector = int(options["vector_width"] or native)
+    block = int(options["block_size"] or (vector if limits.is_cpu else max(vector, 64)))
+    if block % vector:
+        raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
+    return vector, block
+
+
+def _step_codes(
+    forest: Forest, columns: packing.Columns, shape: np.ndarray, per_shape: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Step codes of the lanes and where each lane's begin."""
+    trees = forest.trees
+    codes = schedule.serial_steps(trees)
+    if per_shape:
+        return codes, np.where(shape < 0, 0, trees.offsets[shape])
+    out = np.zeros(columns.size, np.int32)
+    values = np.split(codes, trees.offsets[1:-1])
+    layout.fill_columns(out, columns, shape, values, np.zeros(len(shape), np.int32))
+    return out, columns.start
+
+
+def _plan_fine(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level."""
+    work_group = _work_group(options, limits, 16 if limits.is_cpu else 64)
+    enough_blocks = 4 * limits.compute_units
+    max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
+    blocks = packing.next_fit(forest, work_group, max_cells)
+    levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
+    places = layout.LevelStrided(levels, blocks)
+    counts = np.diff(levels.level_start)
+    has_parent = levels.parent >= 0
+    tables = {
+        "block_template": blocks.template,
+        "block_start": places.block_start,
+        "block_cells": blocks.cell_start,
+        "cell_number": blocks.cells,
+        "template_levels": levels.level_start,
+        "level_branches": levels.branch_start,
+        "level_offset": places.level_offset,
+        "branch_length": levels.length,
+        "branch_parent": np.where(has_parent, places.last[levels.parent], -1),
+        "branch_children": levels.child_start,
+        "child_first": places.first[levels.child],
+        "branch_slot": levels.slot - blocks.slot_start[blocks.slot_template[levels.slot]],
+        "branch_rank": _rank_in_tree(forest, levels),
+    }
+    spec = FineSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=work_group,
+        levels=int(counts[0]) if (counts == counts[0]).all() else 0,
+    )
+    return Plan(
+        forest=forest,
+        method=method,
+        spec=spec,
+        tables=_as_int32(tables, places.size),
+        gather=places.gather(forest),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_fine_statistics(levels, blocks, work_group),
+    )
+
+
+def _rank_in_tree(forest: Forest, levels: schedule.BranchLevels) -> np.ndarray:
+    trees = forest.trees
+    first = trees.branch_start[levels.tree_branch]
+    return first - trees.offsets[trees.branch_tree[levels.tree_branch]]
+
+
+def _fine_statistics(
+    levels: schedule.BranchLevels, blocks: packing.Blocks, work_group: int
+) -> dict[str, int | float]:
+    """Levels, steps and idle lanes over all blocks; a step is one element of every lane."""
+    repeats = np.bincount(blocks.template)
+    counts = np.diff(levels.level_start)
+    per_level = np.repeat(repeats, counts)
+    passes = -(-levels.width // work_group)
+    steps = levels.longest * passes
+    lane_steps = int((per_level * steps).sum()) * work_group
+    busy = int((repeats[blocks.slot_template[levels.slot]] * levels.length).sum())
+    return {
+        "levels": int(counts.max()),
+        "dependent_steps": int(np.add.reduceat(steps, levels.level_start[:-1]).max()) * 2,
+        "barriers": int((per_level * 2).sum()),
+        "idle_lanes": 1 - busy / lane_steps,
+        "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+    }
+
+
+def _work_group(options: dict[str, Any], limits: Limits, default: int) -> int:
+    return int(options["work_group"] or min(default, limits.max_work_group))
+
+
+def _as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+    if size > MAX_PLACES:
+        raise InputError(f"one plan holds at most {MAX_PLACES} values; this one needs {size}")
+    return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
+
+
+METHODS: dict[str, Method] = {
+    "flat": Method(
+        "one work-item a cell, cell after cell",
+        "Valero-Lara 2018, Flat; Huber 2018, the old solver",
+        _plan_columns,
+        {"work_group": None},
+    ),
+    "interleaved": Method(
+        "one work-item a cell, element j of all cells side by side",
+        "Valero-Lara 2018, Full-Interleaved; cuThomasBatch on chains",
+        _plan_columns,
+        {"work_group": None},
+    ),
+    "block_interleaved": Method(
+        "one work-item a cell or a vector of cells, interleaved in blocks",
+        "Valero-Lara 2018, Block-Interleaved",
+        _plan_columns,
+        {"work_group": None, "block_size": None, "vector_width": None},
+    ),
+    "fine": Method(
+        "one work-group a block of cells, one work-item a branch",
+        "Huber 2018, sections 3 to 5",
+        _plan_fine,
+        {"work_group": None, "max_cells": None},
+    ),
+}

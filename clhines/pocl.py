@@ -1,0 +1,71 @@
+"""Let PoCL build kernels on processors that are newer than its compiler.
+
+PoCL takes the processor's name from LLVM. An LLVM that is older than the processor answers
+``generic``, which its own code generator then refuses, so that no kernel builds at all
+(PoCL issue 1049; the PoCL wheel on PyPI carries LLVM 14 of 2022). PoCL has no setting for the
+name, so it is replaced in the device's record in memory, by the x86-64 level that the processor
+reports. Nothing happens where the record does not look exactly as expected.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+
+import pyopencl as cl
+
+_LEVELS = (  # LLVM's name, and the flags of /proc/cpuinfo that it stands for
+    (b"x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma"}),
+    (b"x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}),
+    (b"x86-64", set()),
+)
+_RECORD_BYTES = 1024  # the names lie in the first part of PoCL's device record
+_NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # must outlive the devices
+
+
+def name_processor(device: cl.Device) -> str | None:
+    """Give a PoCL device whose processor LLVM calls ``generic`` a name it can build for.
+
+    Returns
+    -------
+    str or None
+        The name given; None where there was nothing to do.
+    """
+    version = re.search(r"-(x86_64-[\w-]+)-generic$", device.version.strip())
+    if "Portable Computing" not in device.platform.name or version is None:
+        return None
+    try:
+        field = _find_name(device.int_ptr, version.group(1).encode())
+        choice = _level()
+    except OSError:  # no /proc: not Linux
+        return None
+    if field is None:
+        return None
+    ctypes.c_void_p.from_address(field).value = ctypes.addressof(_NAMES[choice])
+    return _LEVELS[choice][0].decode()
+
+
+def _find_name(record: int, triple: bytes) -> int | None:
+    """Address of the pointer to ``generic`` that follows the pointer to the target triple."""
+    with open("/proc/self/mem", "rb", buffering=0) as memory:  # refuses bad addresses
+
+        def text(address: int, size: int) -> bytes:
+            try:
+                memory.seek(address)
+                return memory.read(size) or b""
+            except (OSError, OverflowError, ValueError):
+                return b""
+
+        words = struct.unpack(f"{_RECORD_BYTES // 8}Q", text(record, _RECORD_BYTES))
+        for k, (first, second) in enumerate(zip(words[:-1], words[1:], strict=True)):
+            wanted = triple + b"\0"
+            if text(first, len(wanted)) == wanted and text(second, 8) == b"generic\0":
+                return record + 8 * (k + 1)
+    return None
+
+
+def _level() -> int:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as info:
+        flags = next((line.split() for line in info if line.startswith("flags")), [])
+    return next(k for k, (_, needed) in enumerate(_LEVELS) if needed <= set(flags))

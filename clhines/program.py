@@ -1,0 +1,65 @@
+"""Building kernels: one build per context and spec, readable errors, optional dumps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyopencl as cl
+
+from clhines.errors import BuildError
+from clhines.pocl import name_processor
+from clhines.render import render
+
+_BUILT: WeakKeyDictionary[cl.Context, dict[Any, cl.Program]] = WeakKeyDictionary()
+build_seconds: list[float] = []  # wall time of each build of this process, in order
+
+
+def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Program:
+    """Build the kernels of a spec, once per context.
+
+    Parameters
+    ----------
+    context : pyopencl.Context
+    spec : frozen dataclass
+        Rendered by `render.render`; the cache key.
+    source : str, optional
+        Use this text instead of rendering the spec (nothing is cached then).
+
+    Raises
+    ------
+    BuildError
+        With the compiler's log and the numbered generated source.
+    """
+    if source is not None:
+        return _compile(context, source, spec)
+    built = _BUILT.setdefault(context, {})
+    if spec not in built:
+        built[spec] = _compile(context, render(spec), spec)
+    return built[spec]
+
+
+def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
+    dump = os.environ.get("CLHINES_DUMP")
+    if dump:
+        folder = Path(dump)
+        folder.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+        (folder / f"{spec.template}-{digest}.cl").write_text(source, "utf-8")
+    for device in context.devices:
+        name_processor(device)
+    begin = time.perf_counter()
+    try:
+        program = cl.Program(context, source).build()
+    except cl.Error as error:
+        numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
+        raise BuildError(
+            f"kernel of {spec} did not build on {context.devices[0].name.strip()}\n"
+            f"{error}\n{numbered}"
+        ) from error
+    build_seconds.append(time.perf_counter() - begin)
+    return program

@@ -1,0 +1,143 @@
+"""Slow and plain float64 solvers: the truth that every kernel is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.errors import PivotError
+from clhines.forest import Forest
+
+
+def solve_serial(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741 - the field's name for the lower entries
+) -> np.ndarray:
+    """Solve with the serial Hines algorithm (Hines 1984; Huber 2018, listing 2), in float64.
+
+    Nodes are taken one branch position at a time over all cells, so that this is usable on a
+    few million nodes; the order of operations within a cell is that of `Trees.order`.
+
+    Parameters
+    ----------
+    forest : Forest
+    d, u : (n,) real
+        Diagonal; entries between each node and its parent (ignored at roots).
+    b : (n,) or (k, n) real
+    l : (n,) real, optional
+        ``A[i, parent[i]]`` where it differs from ``u[i] = A[parent[i], i]``.
+
+    Returns
+    -------
+    (n,) or (k, n) float64
+
+    Raises
+    ------
+    PivotError
+        Where a pivot is zero, negative, NaN or infinite.
+    """
+    lower = u if l is None else l
+    steps = _elimination_steps(forest)
+    diag = np.array(d, np.float64)
+    x = np.atleast_2d(np.array(b, np.float64))
+    parent = forest.parent
+    upper, lower = np.asarray(u, np.float64), np.asarray(lower, np.float64)
+    for nodes in reversed(steps[1:]):
+        _check_pivots(forest, diag, nodes)
+        up = parent[nodes]
+        f = upper[nodes] / diag[nodes]
+        np.subtract.at(diag, up, f * lower[nodes])
+        for row in x:
+            np.subtract.at(row, up, f * row[nodes])
+    _check_pivots(forest, diag, steps[0])
+    x[:, steps[0]] /= diag[steps[0]]
+    for nodes in steps[1:]:
+        x[:, nodes] = (x[:, nodes] - lower[nodes] * x[:, parent[nodes]]) / diag[nodes]
+    return x.reshape(np.shape(b))
+
+
+def _elimination_steps(forest: Forest) -> list[np.ndarray]:
+    """Nodes by depth: those of one depth do not depend on each other."""
+    trees = forest.trees
+    start = trees.offsets[forest.shape_of_cell]
+    within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+    depth = trees.depth[np.repeat(start, forest.sizes) + within]
+    by_depth = np.argsort(depth, kind="stable")
+    return np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+
+
+def _check_pivots(forest: Forest, diag: np.ndarray, nodes: np.ndarray) -> None:
+    pivots = diag[nodes]
+    bad = ~((pivots > 0) & np.isfinite(pivots))
+    if bad.any():
+        node = int(nodes[bad].min())
+        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        raise pivot_error(forest, cell, node, float(diag[node]))
+
+
+def pivot_error(forest: Forest, cell: int, node: int, value: float | None = None) -> PivotError:
+    """Build the error that names a bad pivot's cell and node."""
+    local = node - int(forest.cell_offsets[cell])
+    got = "" if value is None else f" {value:.6g}"
+    return PivotError(
+        f"cell {cell}, node {node} (number {local} of its cell): pivot{got} is zero, negative, "
+        "NaN or infinite; expected positive and finite",
+        cell,
+        node,
+    )
+
+
+def dense(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+    cell: int = 0,
+) -> np.ndarray:
+    """Return the (m, m) float64 matrix of one cell, in natural order."""
+    lo, hi = forest.cell_offsets[cell : cell + 2]
+    matrix = np.diag(np.asarray(d[lo:hi], np.float64))
+    parent = forest.parent[lo:hi] - lo
+    i = np.flatnonzero(forest.parent[lo:hi] >= 0)
+    matrix[parent[i], i] = u[lo:hi][i]
+    matrix[i, parent[i]] = (u if l is None else l)[lo:hi][i]
+    return matrix
+
+
+def multiply(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    x: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+) -> np.ndarray:
+    """Return A x in float64 for x of shape (n,) or (k, n)."""
+    inner = np.flatnonzero(forest.parent >= 0)
+    up = forest.parent[inner]
+    lower = np.asarray(u if l is None else l, np.float64)[inner]
+    x64 = np.atleast_2d(np.asarray(x, np.float64))
+    y = x64 * np.asarray(d, np.float64)
+    y[:, inner] += lower * x64[:, up]
+    for row, values in zip(y, x64, strict=True):
+        row += np.bincount(up, np.asarray(u, np.float64)[inner] * values[inner], len(row))
+    return y.reshape(np.shape(x))
+
+
+def residual(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+) -> float:
+    """Largest row-wise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` (Oettli-Prager).
+
+    Rows in which everything is zero count as exact; NaN anywhere gives NaN.
+    """
+    gap = np.abs(np.asarray(b, np.float64) - multiply(forest, d, u, x, l))
+    magnitude = None if l is None else np.abs(l)
+    scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x), magnitude) + np.abs(b)
+    return float(np.max(np.divide(gap, scale, out=np.where(gap > 0, np.inf, gap), where=scale > 0)))

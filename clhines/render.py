@@ -1,0 +1,39 @@
+"""The only caller of Mako: a frozen spec in, OpenCL source out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, ClassVar
+
+from mako.template import Template
+
+
+@dataclass(frozen=True)
+class PermuteSpec:
+    """``permute.mako``: between natural and device order; `real` is ``double`` or ``float``."""
+
+    template: ClassVar[str] = "permute"
+    real: str
+
+
+@dataclass(frozen=True)
+class FloorSpec:
+    """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs."""
+
+    template: ClassVar[str] = "floor"
+    real: str
+    vector_width: int
+
+
+@lru_cache(maxsize=None)
+def _template(name: str) -> Template:
+    text = files("clhines.kernels").joinpath(f"{name}.mako").read_text("utf-8")
+    return Template(text, strict_undefined=True, filename=f"{name}.mako")
+
+
+@lru_cache(maxsize=None)
+def render(spec: Any) -> str:
+    """Return the OpenCL source of a spec: a frozen dataclass whose class names its template."""
+    return _template(spec.template).render(spec=spec)

@@ -1,0 +1,119 @@
+"""Schedules: which node or branch is eliminated when, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.forest import Trees, ranges
+
+MAX_CELL_NODES = 1 << 29  # a step code holds a node number and two flags in 32 bits
+
+
+def serial_steps(trees: Trees) -> np.ndarray:
+    """Codes of the serial schedule: one node a step, in the reverse of ``trees.order``.
+
+    A node hands its contribution to its parent in registers when the parent is the next step,
+    and through memory otherwise. Code of step i: ``parent * 4 + waiting * 2 + first``, where
+    `parent` counts from the start of the tree (-1 at the root), `waiting` says that
+    contributions for node i lie in memory, and `first` that node i is the first to leave one
+    for its parent. Every sum is therefore taken in one fixed order, without atomics.
+
+    Returns
+    -------
+    (num_nodes,) int32, tree after tree, in ``trees.order``
+    """
+    start = np.repeat(trees.offsets[:-1], trees.sizes)
+    above = trees.parent[trees.order]
+    parent = np.where(above < 0, start - 1, trees.rank[above])
+    step = np.arange(len(parent))
+    leaves_sum = np.flatnonzero((parent != step - 1) & (parent >= start))
+    waiting = np.zeros(len(parent), np.int64)
+    waiting[parent[leaves_sum]] = 1
+    last = np.full(len(parent), -1)
+    np.maximum.at(last, parent[leaves_sum], leaves_sum)
+    first = np.zeros(len(parent), np.int64)
+    first[last[last >= 0]] = 1
+    return ((parent - start) * 4 + waiting * 2 + first).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class BranchLevels:
+    """Branches of groups of cells, level by level, longest first within a level.
+
+    A *template* is a sequence of trees that share a work-group; its *slots* are its cells.
+    All levels of all templates are numbered consecutively, and so are all branches.
+
+    Attributes
+    ----------
+    level_start : (num_templates + 1,) int64
+        Levels of template t are ``level_start[t]:level_start[t + 1]``, the roots' first.
+    branch_start : (num_levels + 1,) int64
+        Branches of level v are ``branch_start[v]:branch_start[v + 1]``.
+    length, parent, slot, tree_branch : (num_branches,) int64
+        Nodes; index of the parent branch or -1; slot in the template, counted over all
+        templates; the same branch in `Trees`.
+    child_start, child : CSR of each branch's children, in increasing branch number
+    """
+
+    level_start: np.ndarray
+    branch_start: np.ndarray
+    length: np.ndarray
+    parent: np.ndarray
+    slot: np.ndarray
+    tree_branch: np.ndarray
+    child_start: np.ndarray
+    child: np.ndarray
+
+    @property
+    def width(self) -> np.ndarray:
+        """(num_levels,) int64: branches on each level."""
+        return np.diff(self.branch_start)
+
+    @property
+    def longest(self) -> np.ndarray:
+        """(num_levels,) int64: nodes of the longest branch on each level."""
+        return self.length[self.branch_start[:-1]]
+
+
+def branch_levels(trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray) -> BranchLevels:
+    """Order the branches of every template by level, longest first (2018 report, section 4).
+
+    Parameters
+    ----------
+    slot_template : (num_slots,) integer, non-decreasing
+    slot_tree : (num_slots,) integer
+    """
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    template, level = slot_template[slot], trees.branch_level[tree_branch]
+    length = trees.branch_length[tree_branch]
+    rank = np.lexsort((-length, level, template))
+    new = np.empty_like(rank)
+    new[rank] = np.arange(len(rank))
+    first_of_slot = np.cumsum(counts) - counts
+    above = trees.branch_parent[tree_branch]
+    shift = (first_of_slot - trees.branch_offsets[slot_tree])[slot]
+    parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
+
+    template, level = template[rank], level[rank]
+    is_first = np.ones(len(rank), bool)
+    is_first[1:] = (np.diff(template) != 0) | (np.diff(level) != 0)
+    branch_start = np.append(np.flatnonzero(is_first), len(rank))
+    level_counts = np.bincount(template[is_first])
+
+    inner = np.flatnonzero(parent >= 0)
+    child = inner[np.argsort(parent[inner], kind="stable")]
+    child_counts = np.bincount(parent[inner], minlength=len(rank))
+    return BranchLevels(
+        level_start=np.concatenate(([0], np.cumsum(level_counts))),
+        branch_start=branch_start,
+        length=length[rank],
+        parent=parent,
+        slot=slot[rank],
+        tree_branch=tree_branch[rank],
+        child_start=np.concatenate(([0], np.cumsum(child_counts))),
+        child=child,
+    )

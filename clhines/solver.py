@@ -1,0 +1,529 @@
+"""Solver: a plan on a device; its buffers, kernels and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from tqdm import tqdm
+
+from clhines import device as devices
+from clhines import program, reference
+from clhines.errors import DeviceMemoryError, InputError
+from clhines.forest import Forest
+from clhines.plan import MAX_PLACES, Plan, make_plan, real_name
+from clhines.render import PermuteSpec, render
+
+_MAX_RHS = 4  # right-hand sides taken through one elimination
+_USABLE = 0.9  # share of the device's memory that a batch may take
+_ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
+
+
+class _Resident:
+    """One plan on one queue: index tables, scratch, status, and the kernels it was asked for."""
+
+    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        self.plan, self.queue, self.dtype = plan, queue, dtype
+        self.tables = [cla.to_device(queue, t) for t in plan.tables.values()]
+        self.gather = cla.to_device(queue, plan.gather)
+        self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
+        self._factor: cla.Array | None = None
+        self._kernels: dict[tuple[bool, int], cl.Kernel] = {}
+        permute = program.build(queue.context, PermuteSpec(plan.spec.real))
+        self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
+
+    @property
+    def factor(self) -> cla.Array:
+        """Scratch for the factors, made when first needed."""
+        if self._factor is None:
+            self._factor = cla.empty(self.queue, self.plan.packed_size, self.dtype)
+        return self._factor
+
+    def kernel(self, symmetric: bool, rhs: int) -> cl.Kernel:
+        """Return the kernel with its constant arguments set."""
+        key = symmetric, rhs
+        if key not in self._kernels:
+            spec = self.plan.solve_spec(symmetric, rhs)
+            kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
+            counts = self.plan.num_units, self.plan.packed_size
+            for k, count in enumerate(counts):
+                kernel.set_arg(k, np.int32(count))
+            for k, table in enumerate(self.tables, len(counts)):
+                kernel.set_arg(k, table.data)
+            self._kernels[key] = kernel
+        return self._kernels[key]
+
+    def run(self, arrays: Sequence[cl.MemoryObject], rhs: int, wait_for: list[cl.Event]) -> cl.Event:
+        """Launch; `arrays` are d, u, (l), b, factor, x."""
+        kernel = self.kernel(len(arrays) == 5, rhs)
+        for k, array in enumerate((*arrays, self.status.data), len(self.tables) + 2):
+            kernel.set_arg(k, array)
+        size = self.plan.spec.work_group
+        return cl.enqueue_nd_range_kernel(
+            self.queue, kernel, (self.plan.num_groups * size,), (size,), wait_for=wait_for or None
+        )
+
+    def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
+        """Enqueue pack (natural to device order) or unpack."""
+        rows = source.shape[0] if source.ndim == 2 else 1
+        kernel = self._pack if packing else self._unpack
+        event = kernel(
+            self.queue,
+            (-(-self.plan.packed_size // 64) * 64, rows),
+            (64, 1),
+            np.int32(self.plan.packed_size),
+            np.int32(self.plan.forest.num_nodes),
+            self.gather.data,
+            source.base_data,
+            target.base_data,
+            wait_for=source.events + target.events,
+        )
+        target.add_event(event)
+        return target
+
+    def first_bad(self) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return the cells with a bad pivot and the natural index of that node."""
+        status = self.status.get(self.queue)
+        cells = np.flatnonzero(status)
+        nodes = [self.plan.forest.node_index(int(c), int(status[c]) - 1) for c in cells]
+        return cells, np.array(nodes, np.int64)
+
+
+class Solver:
+    """Solve a batch of Hines matrices on an OpenCL device.
+
+    Parameters
+    ----------
+    forest : Forest
+    method : str
+        A name in `clhines.METHODS`.
+    dtype : float64 or float32
+        Precision of all values on the device.
+    device : pyopencl.Device or str, optional
+        See `clhines.device.choose`; ignored when `queue` is given.
+    queue : pyopencl.CommandQueue, optional
+        An in-order queue to work on.
+    max_memory : int, optional
+        Bytes of device memory to use at most; default: nine tenths of the device's. A batch
+        that needs more is solved in slices of whole cells.
+    **options
+        Options of the method, see ``METHODS[method].options``.
+
+    Attributes
+    ----------
+    plan : Plan
+        Of the whole batch, or of the first slice where it is solved in slices.
+    num_slices : int
+
+    Raises
+    ------
+    InputError
+        Unknown method, option or dtype.
+    DeviceError
+        No device, or one without the precision asked for.
+    DeviceMemoryError
+        Not even one cell fits on the device.
+    BuildError
+        The kernel does not compile on this device.
+    """
+
+    def __init__(
+        self,
+        forest: Forest,
+        method: str = "fine",
+        dtype: Any = np.float64,
+        device: Any = None,
+        queue: cl.CommandQueue | None = None,
+        max_memory: int | None = None,
+        **options: Any,
+    ) -> None:
+        real_name(dtype)  # refuses other dtypes before a device is looked for
+        self.forest, self.dtype = forest, np.dtype(dtype)
+        if queue is None:
+            queue = devices.make_queue(devices.choose(device, dtype))
+        elif self.dtype == np.float64:
+            devices.choose(queue.device, dtype)  # raises without float64
+        self.queue, self.device = queue, queue.device
+        if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+            raise InputError("queue is out of order; expected an in-order queue")
+        self._limits = devices.limits(self.device)
+        self._largest = self.device.max_mem_alloc_size
+        self._memory = int(max_memory or self.device.global_mem_size * _USABLE)
+        self._plans, self._bounds = self._make_plans(method, options)
+        self.plan = self._plans[0]
+        self._resident: _Resident | None = None
+        self._bad: tuple[np.ndarray, np.ndarray] | None = None
+        if self.num_slices == 1:
+            self._resident = _Resident(self.plan, queue, self.dtype)
+            self._resident.kernel(True, 1)
+
+    @property
+    def num_slices(self) -> int:
+        """Parts in which the batch is solved; 1 unless it is larger than the memory allows."""
+        return len(self._plans)
+
+    @property
+    def source(self) -> str:
+        """Generated OpenCL source of the plain solve."""
+        return render(self.plan.spec)
+
+    # -- planning ------------------------------------------------------------------------------
+
+    def _fits(self, plan: Plan) -> bool:
+        one = plan.packed_size * self.dtype.itemsize
+        return one <= self._largest and self._needed(plan) <= self._memory
+
+    def _needed(self, plan: Plan) -> int:
+        return plan.bytes_needed(self.dtype.itemsize, _ARRAYS)
+
+    def _make_plans(self, method: str, options: dict[str, Any]) -> tuple[list[Plan], np.ndarray]:
+        """Plan the whole batch, or as few slices of whole cells as fit, evenly filled."""
+        forest = self.forest
+        least = forest.num_nodes * self.dtype.itemsize
+        count = max(-(-least // self._largest), -(-least * _ARRAYS // self._memory), 1)
+        count = max(count, -(-forest.num_nodes // MAX_PLACES))
+        while True:
+            targets = forest.num_nodes * np.arange(1, count) / count
+            cuts = np.searchsorted(forest.cell_offsets, targets)
+            bounds = np.unique(np.concatenate(([0], cuts, [forest.num_cells])))
+            plans = []
+            for lo, hi in zip(bounds[:-1], bounds[1:], strict=True):
+                part = forest if hi - lo == forest.num_cells else forest.cells(lo, hi)
+                plan = make_plan(part, method, self.dtype, self._limits, **options)
+                if not self._fits(plan):
+                    if hi - lo == 1:
+                        self._raise_memory(int(lo), plan)
+                    break
+                plans.append(plan)
+            else:
+                return plans, bounds
+            count = min(count * 2, forest.num_cells)
+
+    def _raise_memory(self, cell: int, plan: Plan) -> None:
+        mib = 1 / (1 << 20)
+        raise DeviceMemoryError(
+            f"cell {cell} with {plan.forest.num_nodes} nodes needs {self._needed(plan) * mib:.1f} "
+            f"MiB, in arrays of {plan.packed_size * self.dtype.itemsize * mib:.1f} MiB; "
+            f"{self.device.name.strip()} offers {self._memory * mib:.1f} MiB, in arrays of at "
+            f"most {self._largest * mib:.1f} MiB"
+        )
+
+    def _whole(self, what: str) -> _Resident:
+        if self._resident is None:
+            need = sum(self._needed(p) for p in self._plans)
+            raise DeviceMemoryError(
+                f"{what} needs the whole batch on the device: {need / 2**20:.1f} MiB of "
+                f"{self._memory / 2**20:.1f} MiB; use solve() with NumPy arrays, which works in "
+                f"{self.num_slices} slices"
+            )
+        return self._resident
+
+    # -- device order --------------------------------------------------------------------------
+
+    def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
+        """Bring values from natural into device order.
+
+        Parameters
+        ----------
+        a : (n,) or (k, n), NumPy or pyopencl array
+            NumPy values are converted to the solver's dtype.
+
+        Returns
+        -------
+        pyopencl.array.Array, (packed size,) or (k, packed size)
+            Padding is zero.
+        """
+        resident = self._whole("pack()")
+        source = self._to_device(self._checked("a", a, self.forest.num_nodes))
+        shape = (*source.shape[:-1], self.plan.packed_size)
+        return resident.permute(source, cla.empty(self.queue, shape, self.dtype), True)
+
+    def unpack(self, a: cla.Array, out: cla.Array | None = None) -> cla.Array:
+        """Bring (packed size,) or (k, packed size) values back into natural order.
+
+        Returns
+        -------
+        pyopencl.array.Array, (n,) or (k, n)
+        """
+        resident = self._whole("unpack()")
+        source = self._checked("a", a, self.plan.packed_size, on_device=True)
+        shape = (*source.shape[:-1], self.forest.num_nodes)
+        target = cla.empty(self.queue, shape, self.dtype) if out is None else out
+        return resident.permute(source, target, False)
+
+    def enqueue(
+        self,
+        d: cla.Array,
+        u: cla.Array,
+        b: cla.Array,
+        out: cla.Array,
+        wait_for: Sequence[cl.Event] | None = None,
+        l: cla.Array | None = None,  # noqa: E741
+        overwrite: bool = False,
+    ) -> cl.Event:
+        """Enqueue a solve of arrays in *device* order (see `pack`), without waiting.
+
+        Parameters
+        ----------
+        d, u, l : (packed size,) pyopencl arrays of the solver's dtype
+        b, out : (packed size,) or (k, packed size)
+        wait_for : sequence of pyopencl.Event, optional
+            In addition to the events of the arrays.
+        overwrite : bool
+            Allow `d` to be destroyed, and `out` to be `b`.
+
+        Returns
+        -------
+        pyopencl.Event
+            Of the last kernel; `status` tells afterwards whether all pivots were good.
+        """
+        resident = self._whole("enqueue()")
+        size = self.plan.packed_size
+        operands = [
+            self._checked(name, a, size, on_device=True)
+            for name, a in (("d", d), ("u", u), ("l", l), ("b", b))
+            if a is not None
+        ]
+        self._checked("out", out, size, on_device=True)
+        if out.shape != b.shape:
+            raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
+        if out.offset or not out.flags.c_contiguous:
+            raise InputError("out is a strided or offset view; expected a whole array")
+        if out.base_data == b.base_data and not overwrite:
+            raise InputError("out is b; expected another array, or overwrite=True")
+        if any(a.ndim != 1 for a in operands[:-1]):
+            raise InputError("d, u and l have one row; only b and out may have several")
+        events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
+        factor = d if overwrite else resident.factor
+        event = self._run_rows(resident, operands, factor, out, events)
+        out.add_event(event)
+        self._bad = None
+        return event
+
+    def _run_rows(
+        self,
+        resident: _Resident,
+        operands: list[cla.Array],
+        factor: cla.Array,
+        out: cla.Array,
+        events: list[cl.Event],
+    ) -> cl.Event:
+        """Launch over the rows of b, several at a time."""
+        *matrix, b = operands
+        rows = b.shape[0] if b.ndim == 2 else 1
+        if rows > _MAX_RHS and factor is operands[0]:
+            factor = resident.factor  # d is needed again for the later rows
+        row_bytes = self.plan.packed_size * self.dtype.itemsize
+        event = None
+        for first in range(0, rows, _MAX_RHS):
+            rhs = min(_MAX_RHS, rows - first)
+            one = rows <= _MAX_RHS
+            b_part = b.base_data if one else _region(b, first * row_bytes, rhs * row_bytes)
+            x_part = out.base_data if one else _region(out, first * row_bytes, rhs * row_bytes)
+            arrays = [*(a.base_data for a in matrix), b_part, factor.base_data, x_part]
+            event = resident.run(arrays, rhs, events)
+        return event
+
+    # -- natural order -------------------------------------------------------------------------
+
+    def solve(
+        self,
+        d: Any,
+        u: Any,
+        b: Any,
+        l: Any = None,  # noqa: E741
+        out: Any = None,
+        overwrite: bool = False,
+        check: bool = True,
+    ) -> Any:
+        """Solve A x = b for arrays in *natural* order.
+
+        Parameters
+        ----------
+        d, u : (n,) NumPy or pyopencl arrays
+            Diagonal, and the entry between each node and its parent (ignored at roots).
+        b : (n,) or (k, n)
+            One or several right-hand sides.
+        l : (n,), optional
+            ``A[i, parent[i]]`` of an unsymmetric system; then ``u[i] = A[parent[i], i]``.
+        out : like b, optional
+            Written and returned.
+        overwrite : bool
+            Allow `b` to be destroyed: without `out`, the solution is then written into `b`.
+        check : bool
+            Raise `PivotError` for a zero, negative, NaN or infinite pivot, and `InputError` for
+            values of `b` that are not finite (NumPy only). Waits for the device. Without it,
+            `status` tells on request.
+
+        Returns
+        -------
+        x : like b
+            NumPy for NumPy, pyopencl (asynchronous unless `check`) for pyopencl.
+
+        Raises
+        ------
+        InputError, PivotError, DeviceMemoryError
+        """
+        given = {"d": d, "u": u, "l": l, "b": b}
+        arrays = {
+            name: self._checked(name, a, self.forest.num_nodes)
+            for name, a in given.items()
+            if a is not None
+        }
+        kinds = {isinstance(a, cla.Array) for a in arrays.values()}
+        if len(kinds) != 1:
+            raise InputError("d, u, l and b mix NumPy and pyopencl arrays; expected one kind")
+        if any(a.ndim != 1 for name, a in arrays.items() if name != "b"):
+            raise InputError("d, u and l have one row; only b may have several")
+        target = self._target(b, arrays["b"], out, overwrite)
+        if kinds == {True}:
+            self._solve_device(arrays, target)
+        else:
+            if check:
+                self._check_finite(arrays["b"])
+            self._solve_numpy(arrays, target)
+        if check:
+            self._raise_bad_pivot()
+        return target
+
+    def status(self) -> np.ndarray:
+        """Return the first bad node of every cell in the last solve; waits for the device.
+
+        Returns
+        -------
+        (num_cells,) int64
+            -1 where all pivots were positive and finite, else the natural index of the first
+            node of the elimination whose pivot was not.
+        """
+        status = np.full(self.forest.num_cells, -1)
+        cells, nodes = self._bad_pivots()
+        status[cells] = nodes
+        return status
+
+    def _solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
+        resident = self._whole("solve() with device arrays")
+        packed = {name: self.pack(a) for name, a in arrays.items()}
+        x = cla.empty_like(packed["b"])
+        self.enqueue(packed["d"], packed["u"], packed["b"], x, l=packed.get("l"))
+        resident.permute(x, target, False)
+
+    def _solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
+        bad_cells, bad_nodes = [], []
+        rows, shown = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
+        for k, resident in self._residents():
+            cells = slice(*self._bounds[k : k + 2])
+            nodes = slice(*self.forest.cell_offsets[self._bounds[k : k + 2]])
+            matrix = {
+                name: self._upload(resident, a[nodes]) for name, a in arrays.items() if name != "b"
+            }
+            step = _MAX_RHS if self._rows_fit(resident.plan) else 1
+            for r in range(0, len(rows), step):
+                b = self._upload(resident, np.ascontiguousarray(rows[r : r + step, nodes]))
+                x = cla.empty_like(b)
+                operands = [*matrix.values(), b]
+                x.add_event(self._run_rows(resident, operands, resident.factor, x, []))
+                shape = (x.shape[0], resident.plan.forest.num_nodes)
+                natural = cla.empty(self.queue, shape, self.dtype)
+                shown[r : r + step, nodes] = resident.permute(x, natural, False).get(self.queue)
+                found, where = resident.first_bad()
+                bad_cells.append(found + cells.start)
+                bad_nodes.append(where + nodes.start)
+        self._bad = np.concatenate(bad_cells), np.concatenate(bad_nodes)
+
+    def _residents(self) -> Iterator[tuple[int, _Resident]]:
+        """The batch on the device, or its slices one after another."""
+        if self._resident is not None:
+            yield 0, self._resident
+            return
+        for k, plan in enumerate(tqdm(self._plans, "slices", disable=None, leave=False)):
+            yield k, _Resident(plan, self.queue, self.dtype)
+
+    def _rows_fit(self, plan: Plan) -> bool:
+        extra = plan.packed_size * self.dtype.itemsize * (_MAX_RHS - 1)
+        return self._needed(plan) + 3 * extra <= self._memory and extra * 4 / 3 <= self._largest
+
+    def _upload(self, resident: _Resident, natural: np.ndarray) -> cla.Array:
+        shape = (*natural.shape[:-1], resident.plan.packed_size)
+        packed = cla.empty(self.queue, shape, self.dtype)
+        return resident.permute(self._to_device(natural), packed, True)
+
+    # -- arguments -----------------------------------------------------------------------------
+
+    def _checked(self, name: str, a: Any, size: int, on_device: bool = False) -> Any:
+        """Return `a` as an array of the solver's dtype whose rows have `size` values."""
+        if isinstance(a, cla.Array):
+            if a.dtype != self.dtype:
+                raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
+            if a.context != self.queue.context:
+                raise InputError(f"{name} lives in another OpenCL context than the solver")
+            if a.offset or not a.flags.c_contiguous:
+                a = a.copy(queue=self.queue)
+        elif on_device:
+            raise InputError(f"{name} is {type(a).__name__}; expected a pyopencl array (see pack)")
+        else:
+            a = self._to_numpy(name, a)
+        if a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape:
+            order = "device" if on_device else "natural"
+            raise InputError(
+                f"{name} has shape {a.shape}; expected ({size},) or (k, {size}) in {order} order"
+            )
+        return a
+
+    def _to_numpy(self, name: str, a: Any) -> np.ndarray:
+        try:
+            array = np.asarray(a)
+        except ValueError as error:
+            raise InputError(f"{name} is not an array: {error}") from error
+        if array.dtype.kind not in "fiub":
+            raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+        return np.ascontiguousarray(array, self.dtype)
+
+    def _to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
+        return a if isinstance(a, cla.Array) else cla.to_device(self.queue, a)
+
+    def _target(self, given: Any, b: Any, out: Any, overwrite: bool) -> Any:
+        """Return the array that the solution goes to."""
+        if out is None:
+            if overwrite and getattr(given, "dtype", None) == self.dtype and _writable(given):
+                return given
+            return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
+        if type(out) is not type(b) or out.dtype != self.dtype or out.shape != b.shape:
+            raise InputError(
+                f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "
+                f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {self.dtype} with "
+                f"shape {b.shape}"
+            )
+        if not _writable(out):
+            raise InputError("out is read-only or a strided view; expected a whole array")
+        return out
+
+    def _check_finite(self, b: np.ndarray) -> None:
+        good = np.isfinite(b)
+        if not good.all():
+            where = np.argwhere(~good)[0]
+            node = int(where[-1])
+            cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
+            raise InputError(f"cell {cell}, node {node}: b is {b[tuple(where)]}; expected finite")
+
+    def _bad_pivots(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._bad is None:
+            self._bad = self._whole("status()").first_bad()
+        return self._bad
+
+    def _raise_bad_pivot(self) -> None:
+        cells, nodes = self._bad_pivots()
+        if len(cells):
+            raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+
+
+def _writable(a: Any) -> bool:
+    if isinstance(a, cla.Array):
+        return a.offset == 0 and a.flags.c_contiguous
+    return isinstance(a, np.ndarray) and a.flags.writeable
+
+
+def _region(a: cla.Array, start: int, size: int) -> cl.Buffer:
+    return a.base_data.get_sub_region(start, size)

@@ -1,0 +1,142 @@
+<%page args="spec"/>\
+<%
+    vector = spec.vector_width if spec.same_shape and spec.vector_width > 1 else 1
+    lanes = 1 if vector > 1 else spec.vector_width
+    value = spec.real + (str(vector) if vector > 1 else "")
+    mask = ("long" if spec.real == "double" else "int") + (str(vector) if vector > 1 else "")
+    code = "codes[place]" if spec.codes_in_order else "codes[code_start[cell] + i]"
+%>\
+// Hines solver, one work-item a cell (Valero-Lara et al. 2018, pseudocode 1).
+// spec: ${spec}
+% if spec.stride == 1:
+// layout: flat, node i of a cell directly after node i - 1.
+% else:
+// layout: interleaved, node i of a cell ${spec.stride or "cell_stride"} values after node i - 1.
+% endif
+//
+// Nodes are numbered parents first. Step code of node i: parent * 4 + waiting * 2 + first:
+//   parent  == i - 1: the contribution to the parent stays in registers;
+//   waiting: children that are not node i + 1 have left their sum in factor[i] and x[i];
+//   first:   this node is the first to leave a sum for its parent.
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
+
+#define RHS ${spec.rhs}
+#define LANES ${lanes}   // cells that a work-item takes one after another within each step
+
+% if vector > 1:
+static value load(__global const real *a, int place) { return vload${vector}(0, a + place); }
+static void store(__global real *a, int place, value v) { vstore${vector}(v, 0, a + place); }
+% else:
+static value load(__global const real *a, int place) { return a[place]; }
+static void store(__global real *a, int place, value v) { a[place] = v; }
+% endif
+
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void solve(const int num_lanes, const int num_values,
+           __global const int *restrict cell_start, __global const int *restrict cell_stride,
+           __global const int *restrict cell_size, __global const int *restrict cell_number,
+           __global const int *restrict code_start, __global const int *restrict codes,
+           __global const real *d, __global const real *restrict u,
+% if not spec.symmetric:
+           __global const real *restrict l,
+% endif
+           __global const real *b, __global real *factor, __global real *x,
+           __global int *restrict status)
+{
+    const int item = (int)get_global_id(0) * ${spec.vector_width};
+    if (item >= num_lanes) return;
+
+    value sum_d[LANES], sum_b[LANES][RHS], above[LANES][RHS];
+    ${mask} bad[LANES];
+    int longest = 0;
+    for (int lane = 0; lane < LANES; ++lane) {
+        sum_d[lane] = 0;
+        bad[lane] = 0;
+        for (int r = 0; r < RHS; ++r) sum_b[lane][r] = above[lane][r] = 0;
+        longest = max(longest, cell_size[item + lane]);
+    }
+
+    // backward sweep: from the tips to the root
+    for (int i = longest - 1; i >= 0; --i) {
+        for (int lane = 0; lane < LANES; ++lane) {
+            const int cell = item + lane;
+% if lanes > 1:
+            if (i >= cell_size[cell]) continue;
+% endif
+            const int stride = ${spec.stride or "cell_stride[cell]"};
+            const int place = cell_start[cell] + i * stride;
+            const int code = ${code};
+            const int parent = code >> 2, waiting = code & 2, first = code & 1;
+            const int up = cell_start[cell] + parent * stride;
+
+            const value pivot = load(waiting ? factor : d, place) - sum_d[lane];
+            const value inverse = (real)1 / pivot;
+            const value coupling = i ? load(u, place) : (value)(0);
+% if spec.symmetric:
+            const value f = coupling * inverse;
+% else:
+            const value f = (i ? load(l, place) : (value)(0)) * inverse;
+% endif
+            store(factor, place, f);
+            sum_d[lane] = coupling * f;
+            for (int r = 0; r < RHS; ++r) {
+                const int shift = r * num_values;
+                const value g =
+                    (load(waiting ? x : b, place + shift) - sum_b[lane][r]) * inverse;
+                store(x, place + shift, g);
+                sum_b[lane][r] = coupling * g;
+            }
+% if vector > 1:
+            const ${mask} wrong = ~((pivot > (real)0) & (pivot < (real)INFINITY));
+            bad[lane] = select(bad[lane], (${mask})(i + 1), wrong & (bad[lane] == 0));
+% else:
+            if (!(pivot > (real)0 && pivot < (real)INFINITY) && bad[lane] == 0) bad[lane] = i + 1;
+% endif
+
+            if (parent != i - 1) {
+                store(factor, up, load(first ? d : factor, up) - sum_d[lane]);
+                sum_d[lane] = 0;
+                for (int r = 0; r < RHS; ++r) {
+                    const int shift = r * num_values;
+                    store(x, up + shift, load(first ? b : x, up + shift) - sum_b[lane][r]);
+                    sum_b[lane][r] = 0;
+                }
+            }
+        }
+    }
+
+    // forward sweep: from the root to the tips
+    for (int i = 0; i < longest; ++i) {
+        for (int lane = 0; lane < LANES; ++lane) {
+            const int cell = item + lane;
+% if lanes > 1:
+            if (i >= cell_size[cell]) continue;
+% endif
+            const int stride = ${spec.stride or "cell_stride[cell]"};
+            const int place = cell_start[cell] + i * stride;
+            const int parent = ${code} >> 2;
+            const int up = cell_start[cell] + parent * stride;
+            const value f = load(factor, place);
+            for (int r = 0; r < RHS; ++r) {
+                const int shift = r * num_values;
+                if (parent != i - 1) above[lane][r] = load(x, up + shift);
+                above[lane][r] = load(x, place + shift) - f * above[lane][r];
+                store(x, place + shift, above[lane][r]);
+            }
+        }
+    }
+
+    // 0: all pivots positive and finite; otherwise 1 + the first bad node of the elimination
+% if vector > 1:
+    for (int k = 0; k < ${vector}; ++k)
+        if (cell_number[item + k] >= 0) status[cell_number[item + k]] = (int)((${mask.rstrip("0123456789")} *)bad)[k];
+% else:
+    for (int lane = 0; lane < LANES; ++lane)
+        if (cell_number[item + lane] >= 0) status[cell_number[item + lane]] = bad[lane];
+% endif
+}

@@ -1,0 +1,112 @@
+<%page args="spec"/>\
+// Fine-grained Hines solver (Huber 2018): one work-group a block of cells, one work-item a
+// branch, a barrier a level.
+// spec: ${spec}
+// layout: level-strided; element j of branch k on a level of w branches is at
+//         block_start + level_offset + j * w + k, longest branches first.
+//
+// A branch collects from its children in the order of the child list: no atomics, and the
+// same rounding in every run.
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+
+#define RHS ${spec.rhs}
+#define WORK_GROUP ${spec.work_group}
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void solve(const int num_blocks, const int num_values,
+           __global const int *restrict block_template, __global const int *restrict block_start,
+           __global const int *restrict block_cells, __global const int *restrict cell_number,
+           __global const int *restrict template_levels,
+           __global const int *restrict level_branches, __global const int *restrict level_offset,
+           __global const int *restrict branch_length, __global const int *restrict branch_parent,
+           __global const int *restrict branch_children, __global const int *restrict child_first,
+           __global const int *restrict branch_slot, __global const int *restrict branch_rank,
+           __global const real *d, __global const real *restrict u,
+% if not spec.symmetric:
+           __global const real *restrict l,
+% endif
+           __global const real *b, __global real *factor, __global real *x,
+           __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
+{
+    const int block = get_group_id(0);
+    const int lane = get_local_id(0);
+    const int start = block_start[block];
+    const int top = template_levels[block_template[block]];
+% if spec.levels:
+    const int levels = ${spec.levels};
+% else:
+    const int levels = template_levels[block_template[block] + 1] - top;
+% endif
+
+    const int cells_end = block_cells[block + 1];
+    for (int c = block_cells[block] + lane; c < cells_end; c += WORK_GROUP)
+        status[cell_number[c]] = 0;
+    barrier(CLK_GLOBAL_MEM_FENCE);
+
+    // backward sweep: from the tips to the root, deepest level first
+    for (int level = levels - 1; level >= 0; --level) {
+        const int first = level_branches[top + level];
+        const int width = level_branches[top + level + 1] - first;
+        for (int k = lane; k < width; k += WORK_GROUP) {
+            const int branch = first + k;
+            const int root = start + level_offset[top + level] + k;   // end nearest the root
+            real sum_d = 0, sum_b[RHS];
+            for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
+            for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
+                const int child = start + child_first[c];
+                const real coupling = u[child];
+                sum_d += coupling * factor[child];
+                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[child + r * num_values];
+            }
+            int bad = 0;
+            for (int j = branch_length[branch] - 1; j >= 0; --j) {
+                const int place = root + j * width;
+                const real pivot = d[place] - sum_d;
+                const real inverse = (real)1 / pivot;
+                const real coupling = level + j ? u[place] : (real)0;
+% if spec.symmetric:
+                const real f = coupling * inverse;
+% else:
+                const real f = (level + j ? l[place] : (real)0) * inverse;
+% endif
+                factor[place] = f;
+                sum_d = coupling * f;
+                for (int r = 0; r < RHS; ++r) {
+                    const real g = (b[place + r * num_values] - sum_b[r]) * inverse;
+                    x[place + r * num_values] = g;
+                    sum_b[r] = coupling * g;
+                }
+                if (!(pivot > (real)0 && pivot < (real)INFINITY) && bad == 0) bad = j + 1;
+            }
+            if (bad)   // the deepest bad node of the cell wins, whoever finds it first
+                atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
+                           branch_rank[branch] + bad);
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    }
+
+    // forward sweep: from the root to the tips
+    for (int level = 0; level < levels; ++level) {
+        const int first = level_branches[top + level];
+        const int width = level_branches[top + level + 1] - first;
+        for (int k = lane; k < width; k += WORK_GROUP) {
+            const int branch = first + k;
+            const int root = start + level_offset[top + level] + k;
+            const int parent = branch_parent[branch];
+            for (int r = 0; r < RHS; ++r) {
+                const int shift = r * num_values;
+                real above = parent < 0 ? (real)0 : x[start + parent + shift];
+                for (int j = 0; j < branch_length[branch]; ++j) {
+                    const int place = root + j * width;
+                    above = x[place + shift] - factor[place] * above;
+                    x[place + shift] = above;
+                }
+            }
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    }
+}
