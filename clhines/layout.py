@@ -16,7 +16,7 @@ ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transact
 
 def pack(natural: np.ndarray, gather: np.ndarray, fill: float = 0.0) -> np.ndarray:
     """Bring (..., n) values from natural into device order, `fill` in the padding."""
-    packed = natural[..., gather]
+    packed = np.take(natural, gather, axis=-1)
     packed[..., gather < 0] = fill
     return packed
 

@@ -48,19 +48,21 @@ class _Resident:
         if key not in self._kernels:
             spec = self.plan.solve_spec(symmetric, rhs)
             kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
-            counts = self.plan.num_units, self.plan.packed_size
-            for k, count in enumerate(counts):
-                kernel.set_arg(k, np.int32(count))
-            for k, table in enumerate(self.tables, len(counts)):
+            kernel.set_arg(0, np.int32(self.plan.num_units))
+            kernel.set_arg(1, np.int32(self.plan.packed_size))
+            for k, table in enumerate(self.tables, 3):
                 kernel.set_arg(k, table.data)
             self._kernels[key] = kernel
         return self._kernels[key]
 
-    def run(self, arrays: Sequence[cl.MemoryObject], rhs: int, wait_for: list[cl.Event]) -> cl.Event:
-        """Launch; `arrays` are d, u, (l), b, factor, x."""
+    def run(
+        self, arrays: Sequence[cla.Array], first_row: int, rhs: int, wait_for: list[cl.Event]
+    ) -> cl.Event:
+        """Launch for `rhs` rows of b and x; `arrays` are d, u, (l), b, factor, x."""
         kernel = self.kernel(len(arrays) == 5, rhs)
-        for k, array in enumerate((*arrays, self.status.data), len(self.tables) + 2):
-            kernel.set_arg(k, array)
+        kernel.set_arg(2, np.int32(first_row))
+        for k, array in enumerate((*arrays, self.status), len(self.tables) + 3):
+            kernel.set_arg(k, array.base_data)
         size = self.plan.spec.work_group
         return cl.enqueue_nd_range_kernel(
             self.queue, kernel, (self.plan.num_groups * size,), (size,), wait_for=wait_for or None
@@ -316,15 +318,10 @@ class Solver:
         rows = b.shape[0] if b.ndim == 2 else 1
         if rows > _MAX_RHS and factor is operands[0]:
             factor = resident.factor  # d is needed again for the later rows
-        row_bytes = self.plan.packed_size * self.dtype.itemsize
+        arrays = [*matrix, b, factor, out]
         event = None
         for first in range(0, rows, _MAX_RHS):
-            rhs = min(_MAX_RHS, rows - first)
-            one = rows <= _MAX_RHS
-            b_part = b.base_data if one else _region(b, first * row_bytes, rhs * row_bytes)
-            x_part = out.base_data if one else _region(out, first * row_bytes, rhs * row_bytes)
-            arrays = [*(a.base_data for a in matrix), b_part, factor.base_data, x_part]
-            event = resident.run(arrays, rhs, events)
+            event = resident.run(arrays, first, min(_MAX_RHS, rows - first), events)
         return event
 
     # -- natural order -------------------------------------------------------------------------
@@ -459,7 +456,9 @@ class Solver:
                 raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
             if a.context != self.queue.context:
                 raise InputError(f"{name} lives in another OpenCL context than the solver")
-            if a.offset or not a.flags.c_contiguous:
+            if not a.flags.c_contiguous:
+                raise InputError(f"{name} is a strided view; expected a C-contiguous array")
+            if a.offset:
                 a = a.copy(queue=self.queue)
         elif on_device:
             raise InputError(f"{name} is {type(a).__name__}; expected a pyopencl array (see pack)")
@@ -524,6 +523,3 @@ def _writable(a: Any) -> bool:
         return a.offset == 0 and a.flags.c_contiguous
     return isinstance(a, np.ndarray) and a.flags.writeable
 
-
-def _region(a: cla.Array, start: int, size: int) -> cl.Buffer:
-    return a.base_data.get_sub_region(start, size)

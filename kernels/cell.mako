@@ -29,15 +29,15 @@ typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if
 #define LANES ${lanes}   // cells that a work-item takes one after another within each step
 
 % if vector > 1:
-static value load(__global const real *a, int place) { return vload${vector}(0, a + place); }
-static void store(__global real *a, int place, value v) { vstore${vector}(v, 0, a + place); }
+static value load(__global const real *a, long place) { return vload${vector}(0, a + place); }
+static void store(__global real *a, long place, value v) { vstore${vector}(v, 0, a + place); }
 % else:
-static value load(__global const real *a, int place) { return a[place]; }
-static void store(__global real *a, int place, value v) { a[place] = v; }
+static value load(__global const real *a, long place) { return a[place]; }
+static void store(__global real *a, long place, value v) { a[place] = v; }
 % endif
 
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
-void solve(const int num_lanes, const int num_values,
+void solve(const int num_lanes, const int num_values, const int first_row,
            __global const int *restrict cell_start, __global const int *restrict cell_stride,
            __global const int *restrict cell_size, __global const int *restrict cell_number,
            __global const int *restrict code_start, __global const int *restrict codes,
@@ -48,6 +48,8 @@ void solve(const int num_lanes, const int num_values,
            __global const real *b, __global real *factor, __global real *x,
            __global int *restrict status)
 {
+    b += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
+    x += (long)first_row * num_values;
     const int item = (int)get_global_id(0) * ${spec.vector_width};
     if (item >= num_lanes) return;
 
@@ -57,7 +59,8 @@ void solve(const int num_lanes, const int num_values,
     for (int lane = 0; lane < LANES; ++lane) {
         sum_d[lane] = 0;
         bad[lane] = 0;
-        for (int r = 0; r < RHS; ++r) sum_b[lane][r] = above[lane][r] = 0;
+        for (int r = 0; r < RHS; ++r) sum_b[lane][r] = 0;
+        for (int r = 0; r < RHS; ++r) above[lane][r] = 0;
         longest = max(longest, cell_size[item + lane]);
     }
 
@@ -85,7 +88,7 @@ void solve(const int num_lanes, const int num_values,
             store(factor, place, f);
             sum_d[lane] = coupling * f;
             for (int r = 0; r < RHS; ++r) {
-                const int shift = r * num_values;
+                const long shift = (long)r * num_values;
                 const value g =
                     (load(waiting ? x : b, place + shift) - sum_b[lane][r]) * inverse;
                 store(x, place + shift, g);
@@ -102,7 +105,7 @@ void solve(const int num_lanes, const int num_values,
                 store(factor, up, load(first ? d : factor, up) - sum_d[lane]);
                 sum_d[lane] = 0;
                 for (int r = 0; r < RHS; ++r) {
-                    const int shift = r * num_values;
+                    const long shift = (long)r * num_values;
                     store(x, up + shift, load(first ? b : x, up + shift) - sum_b[lane][r]);
                     sum_b[lane][r] = 0;
                 }
@@ -123,7 +126,7 @@ void solve(const int num_lanes, const int num_values,
             const int up = cell_start[cell] + parent * stride;
             const value f = load(factor, place);
             for (int r = 0; r < RHS; ++r) {
-                const int shift = r * num_values;
+                const long shift = (long)r * num_values;
                 if (parent != i - 1) above[lane][r] = load(x, up + shift);
                 above[lane][r] = load(x, place + shift) - f * above[lane][r];
                 store(x, place + shift, above[lane][r]);

@@ -17,7 +17,7 @@ typedef ${spec.real} real;
 #define WORK_GROUP ${spec.work_group}
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(const int num_blocks, const int num_values,
+void solve(const int num_blocks, const int num_values, const int first_row,
            __global const int *restrict block_template, __global const int *restrict block_start,
            __global const int *restrict block_cells, __global const int *restrict cell_number,
            __global const int *restrict template_levels,
@@ -32,6 +32,8 @@ void solve(const int num_blocks, const int num_values,
            __global const real *b, __global real *factor, __global real *x,
            __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
 {
+    b += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
+    x += (long)first_row * num_values;
     const int block = get_group_id(0);
     const int lane = get_local_id(0);
     const int start = block_start[block];
@@ -60,7 +62,7 @@ void solve(const int num_blocks, const int num_values,
                 const int child = start + child_first[c];
                 const real coupling = u[child];
                 sum_d += coupling * factor[child];
-                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[child + r * num_values];
+                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[child + (long)r * num_values];
             }
             int bad = 0;
             for (int j = branch_length[branch] - 1; j >= 0; --j) {
@@ -76,8 +78,9 @@ void solve(const int num_blocks, const int num_values,
                 factor[place] = f;
                 sum_d = coupling * f;
                 for (int r = 0; r < RHS; ++r) {
-                    const real g = (b[place + r * num_values] - sum_b[r]) * inverse;
-                    x[place + r * num_values] = g;
+                    const long shift = (long)r * num_values;
+                    const real g = (b[place + shift] - sum_b[r]) * inverse;
+                    x[place + shift] = g;
                     sum_b[r] = coupling * g;
                 }
                 if (!(pivot > (real)0 && pivot < (real)INFINITY) && bad == 0) bad = j + 1;
@@ -98,7 +101,7 @@ void solve(const int num_blocks, const int num_values,
             const int root = start + level_offset[top + level] + k;
             const int parent = branch_parent[branch];
             for (int r = 0; r < RHS; ++r) {
-                const int shift = r * num_values;
+                const long shift = (long)r * num_values;
                 real above = parent < 0 ? (real)0 : x[start + parent + shift];
                 for (int j = 0; j < branch_length[branch]; ++j) {
                     const int place = root + j * width;

@@ -384,6 +384,13 @@ def test_refused(tmp_path, text, line, got, expected):
         ("1 1 0 0 0 5 -1\n1 1 0 0 0 5 -1\n2 3 0 0 0 5 9\n", 2, "id 1 is that"),
         ("1 1 0 0 0 5 -1\n2 1 0 0 0 5 -1\n3 3 0 0 0 5 9\n", 3, "sample 3 has parent 9"),
         ("1 1 0 0 0 5 -1\n2 1 0 0 0 5 -1\n3 3 0 0 0 5 3\n", 3, "sample 3 is its own parent"),
+        (
+            "5 1 0 0 0 5 -1\n3 3 0 0 0 5 5\n5 3 0 0 0 5 3\n3 3 0 0 0 5 5\n",
+            3,
+            "id 5 is that of line 1",
+        ),
+        ("1 1 0 0 0 5 -1\n2 3 0 0 0 5 8\n3 3 0 0 0 5 7\n", 2, "sample 2 has parent 8"),
+        ("1 1 0 0 0 5 -1\n2 3 0 0 0 5 -1\n3 3 0 0 0 5 -1\n", 2, "sample 2 is a second root"),
     ],
 )
 def test_the_first_fault_is_named(tmp_path, text, line, message):
