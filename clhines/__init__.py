@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from clhines.cable import Cable, discretise
 from clhines.errors import (
     BuildError,
     CableError,
@@ -21,13 +22,14 @@ from clhines.errors import (
     PivotError,
 )
 from clhines.forest import Forest
-from clhines.morphology import Morphology
+from clhines.morphology import Morphology, read_swc, sample_cells
 from clhines.plan import METHODS, Plan, make_plan
 
 __version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "BuildError",
+    "Cable",
     "CableError",
     "ClhinesError",
     "DeviceError",
@@ -41,7 +43,10 @@ __all__ = [
     "PivotError",
     "Plan",
     "Solver",
+    "discretise",
     "make_plan",
+    "read_swc",
+    "sample_cells",
 ]
 
 

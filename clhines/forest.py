@@ -6,7 +6,7 @@ a million nodes takes twenty passes instead of a million.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,7 +33,19 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
 
 
-def _climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
+    """Values of the given cells in turn, cell after cell, cut after `num_cells` cells.
+
+    Parameters
+    ----------
+    per_cell : sequence of (n_c, ...) arrays
+    num_cells : int
+    """
+    rounds, rest = divmod(num_cells, len(per_cell))
+    return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
+
+
+def climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Follow `anchor` to its fixed points, adding `weight` on the way (pointer doubling).
 
     Nodes on a cycle never reach a fixed point; the caller sees ``anchor[top] != top``.
@@ -90,7 +102,7 @@ class Trees:
         is_first = ~inner
         is_first[inner] = self.num_children[self.parent[inner]] != 1
         anchor = np.where(is_first, nodes, self.parent)
-        return _climb(anchor, (~is_first).astype(np.int64))
+        return climb(anchor, (~is_first).astype(np.int64))
 
     @cached_property
     def _branches(self) -> tuple[np.ndarray, ...]:
@@ -103,7 +115,7 @@ class Trees:
         above = self.parent[heads]
         above = np.where(above >= 0, branch_of_node[above], -1)
         is_root = above < 0
-        top, level = _climb(np.where(is_root, np.arange(len(heads)), above), (~is_root) + 0)
+        top, level = climb(np.where(is_root, np.arange(len(heads)), above), (~is_root) + 0)
         tree = np.searchsorted(self.offsets, heads, side="right") - 1
         rank = np.lexsort((heads, level, tree))
         new = np.empty_like(rank)
@@ -192,7 +204,7 @@ class Trees:
         is_root = above < 0
         anchor = np.where(is_root, np.arange(len(above)), above)
         weight = np.where(is_root, 0, self.branch_length[anchor])
-        _, before = _climb(anchor, weight)
+        _, before = climb(anchor, weight)
         return before[self.branch_of_node] + self.position
 
     @cached_property
@@ -259,6 +271,25 @@ class Forest:
                 f"-1 or 0 to {sizes[c] - 1}"
             )
         return cls(np.where(flat < 0, -1, flat + shift), offsets)
+
+    @classmethod
+    def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
+        """Make a forest of `num_cells` cells that take the given trees in turn.
+
+        Parameters
+        ----------
+        parents : sequence of (n_c,) integer arrays
+            Parent of each node within its cell, -1 at the root.
+        num_cells : int
+        """
+        once = cls.from_cells(parents[:num_cells])
+        local = np.where(
+            once.parent < 0, -1, once.parent - np.repeat(once.cell_offsets[:-1], once.sizes)
+        )
+        sizes = once.sizes[np.arange(num_cells) % len(once.sizes)]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
+        return cls(np.where(local < 0, -1, local + np.repeat(offsets[:-1], sizes)), offsets)
 
     @property
     def num_cells(self) -> int:

@@ -123,39 +123,104 @@ class LevelStrided:
 
     def gather(self, forest: Forest) -> np.ndarray:
         """(size,) int32: natural index at every place of the device order."""
-        slot, node = self._template_maps(forest)
-        gather = np.empty(self.size, np.int32)
-        blocks = self._blocks
-        starts = np.append(forest.cell_offsets[:-1], 0)[blocks.cells].astype(np.int32)
-        bounds = np.concatenate(([0], np.cumsum(self.template_size)))
-        for lo, hi in _runs(blocks.template):
-            t = blocks.template[lo]
-            here = slice(bounds[t], bounds[t + 1])
-            slots = int(blocks.slot_start[t + 1] - blocks.slot_start[t])
-            cells = blocks.cell_start[lo]
-            base = starts[cells : cells + slots * (hi - lo)].reshape(hi - lo, slots)
-            base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
-            out = gather[self.block_start[lo] :][: (hi - lo) * (here.stop - here.start)]
-            out = out.reshape(hi - lo, -1)
-            np.take(base, slot[here], axis=1, out=out, mode="wrap")
-            out += node[here]
-        return gather
-
-    def _template_maps(self, forest: Forest) -> tuple[np.ndarray, np.ndarray]:
-        """Slot and node within the cell at every place of every template; slot -1 pads."""
-        levels, blocks, trees = self._levels, self._blocks, forest.trees
-        bounds = np.cumsum(self.template_size) - self.template_size
-        template = blocks.slot_template[levels.slot]
-        total = int(self.template_size.sum())
-        slot = np.full(total, -1, np.int64)
-        node = np.zeros(total, np.int32)
-        branch = np.repeat(np.arange(len(levels.length)), levels.length)
-        step = np.arange(len(branch)) - np.repeat(
-            np.cumsum(levels.length) - levels.length, levels.length
+        levels = self._levels
+        begin = forest.trees.branch_start[levels.tree_branch]
+        branch, step = _expand(levels.length)
+        place = self.first[branch] + step * self.stride[branch]
+        return _block_gather(
+            forest, self._blocks, self.template_size, place, levels.slot[branch], begin[branch] + step
         )
-        place = (bounds[template] + self.first)[branch] + step * self.stride[branch]
-        slot[place] = (levels.slot - blocks.slot_start[template])[branch]
-        rank = trees.branch_start[levels.tree_branch][branch] + step
-        tree = blocks.slot_tree[levels.slot]
-        node[place] = trees.order[rank] - trees.offsets[tree][branch]
-        return slot, node
+
+
+class SegmentStrided:
+    """Row j of a block holds node j of each of its segments, longest segments first.
+
+    Node j of segment k is at ``block_start + row_offset[j] + k``; a row holds only the segments
+    that have a node j, so that there is no padding but the alignment of the blocks.
+
+    Attributes
+    ----------
+    row_offset : (num_templates, most) int64
+        Place of each row, counted from the start of its block.
+    template_size : (num_templates,) int64
+    block_start : (num_blocks,) int64
+    size : int
+    """
+
+    def __init__(self, length: np.ndarray, template: np.ndarray, most: int, blocks: Blocks) -> None:
+        """`length` and `template` of all segments, template by template, longest first."""
+        num_templates = len(blocks.slot_start) - 1
+        rows = np.zeros((num_templates, most + 1), np.int64)
+        np.add.at(rows, (template, length), 1)
+        width = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1][:, 1:]  # segments with a node j
+        ends = np.cumsum(width, axis=1)
+        self.row_offset = ends - width
+        self.template_size = -(-ends[:, -1] // ALIGNMENT) * ALIGNMENT
+        ends = np.cumsum(self.template_size[blocks.template])
+        self.block_start = ends - self.template_size[blocks.template]
+        self.size = int(ends[-1])
+        lane = np.arange(len(length)) - np.searchsorted(template, np.arange(num_templates))[template]
+        self._length, self._template, self._lane, self._blocks = length, template, lane, blocks
+
+    def gather(self, forest: Forest, slot: np.ndarray, first: np.ndarray) -> np.ndarray:
+        """(size,) int32: natural index at every place.
+
+        Parameters
+        ----------
+        slot : (num_segments,) integer
+            Slot of each segment, counted over all templates.
+        first : (num_segments,) integer
+            Place in `Trees.order` of each segment's first node.
+        """
+        k, step = _expand(self._length)
+        place = self.row_offset[self._template[k], step] + self._lane[k]
+        return _block_gather(
+            forest, self._blocks, self.template_size, place, slot[k], first[k] + step
+        )
+
+
+def _expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Owner and number within its owner of each node, for owners of the given lengths."""
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _block_gather(
+    forest: Forest,
+    blocks: Blocks,
+    template_size: np.ndarray,
+    place: np.ndarray,
+    slot: np.ndarray,
+    rank: np.ndarray,
+) -> np.ndarray:
+    """Gather of a layout in blocks, from one entry for each node of each template.
+
+    Parameters
+    ----------
+    place : within the block
+    slot : counted over all templates
+    rank : place in `Trees.order`
+    """
+    trees = forest.trees
+    bounds = np.concatenate(([0], np.cumsum(template_size)))
+    template = blocks.slot_template[slot]
+    slot_at = np.full(int(bounds[-1]), -1, np.int64)  # -1: padding
+    node_at = np.zeros(int(bounds[-1]), np.int32)
+    slot_at[bounds[template] + place] = slot - blocks.slot_start[template]
+    node_at[bounds[template] + place] = trees.order[rank] - trees.offsets[blocks.slot_tree[slot]]
+    block_size = template_size[blocks.template]
+    block_start = np.cumsum(block_size) - block_size
+    gather = np.empty(int(block_size.sum()), np.int32)
+    starts = forest.cell_offsets[blocks.cells].astype(np.int32)
+    for lo, hi in _runs(blocks.template):
+        t = blocks.template[lo]
+        here = slice(bounds[t], bounds[t + 1])
+        slots = int(blocks.slot_start[t + 1] - blocks.slot_start[t])
+        cells = blocks.cell_start[lo]
+        base = starts[cells : cells + slots * (hi - lo)].reshape(hi - lo, slots)
+        base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
+        out = gather[block_start[lo] :][: (hi - lo) * (here.stop - here.start)]
+        out = out.reshape(hi - lo, -1)
+        np.take(base, slot_at[here], axis=1, out=out, mode="wrap")
+        out += node_at[here]
+    return gather

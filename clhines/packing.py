@@ -49,21 +49,24 @@ class Blocks:
         return np.repeat(np.arange(len(self.slot_start) - 1), np.diff(self.slot_start))
 
 
-def next_fit(forest: Forest, lanes: int, max_cells: int) -> Blocks:
+def next_fit(
+    forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int
+) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
-    A cell fits when no level of the block comes to hold more than `lanes` branches. A single
+    A cell fits when no level of the block comes to hold more than `lanes` lanes. A single
     cell may be wider: its block then takes several passes a level. Cells of one shape lie side
     by side, so that whole runs are placed at once and equal blocks share one template.
 
     Parameters
     ----------
+    widths : list of (num_levels,) integer arrays
+        Lanes that each distinct tree takes on each level, see `level_widths`.
     lanes : int
-        Branches that a level of a block may hold: the size of the work-group.
+        Lanes that a level of a block may hold: the size of the work-group.
     max_cells : int
         Most cells a block may hold, so that small batches still occupy the device.
     """
-    widths = _level_widths(forest)
     shape = forest.shape_of_cell
     cells = np.argsort(shape, kind="stable")
     counts = np.bincount(shape)
@@ -106,7 +109,7 @@ def next_fit(forest: Forest, lanes: int, max_cells: int) -> Blocks:
     return _blocks(found, members)
 
 
-def _level_widths(forest: Forest) -> list[np.ndarray]:
+def level_widths(forest: Forest) -> list[np.ndarray]:
     """Branches on each level of each distinct tree."""
     trees = forest.trees
     start = np.cumsum(trees.num_levels) - trees.num_levels

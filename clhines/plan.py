@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from math import gcd
 from typing import Any, ClassVar
 
 import numpy as np
@@ -314,6 +315,8 @@ def _column_widths(
     native = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
     vector = int(options["vector_width"] or native)
     block = int(options["block_size"] or (vector if limits.is_cpu else max(vector, 64)))
+    if options["vector_width"] is None:
+        vector = gcd(vector, block)  # the widest that an asked-for block can be cut into
     if block % vector:
         raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
     return vector, block
@@ -340,7 +343,7 @@ def _plan_fine(
     work_group = _work_group(options, limits, 16 if limits.is_cpu else 64)
     enough_blocks = 4 * limits.compute_units
     max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
-    blocks = packing.next_fit(forest, work_group, max_cells)
+    blocks = packing.next_fit(forest, packing.level_widths(forest), work_group, max_cells)
     levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
     places = layout.LevelStrided(levels, blocks)
     counts = np.diff(levels.level_start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -54,7 +55,9 @@ def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
         name_processor(device)
     begin = time.perf_counter()
     try:
-        program = cl.Program(context, source).build()
+        with warnings.catch_warnings():  # drivers chat even when all is well
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(context, source).build()
     except cl.Error as error:
         numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
         raise BuildError(

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mako.template import Template
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,14 @@ class PermuteSpec:
     """``permute.mako``: between natural and device order; `real` is ``double`` or ``float``."""
 
     template: ClassVar[str] = "permute"
+    real: str
+
+
+@dataclass(frozen=True)
+class PassiveSpec:
+    """``passive.mako``: the right-hand side of a step of passive cells."""
+
+    template: ClassVar[str] = "passive"
     real: str
 
 
@@ -29,8 +41,16 @@ class FloorSpec:
 
 @lru_cache(maxsize=None)
 def _template(name: str) -> Template:
-    text = files("clhines.kernels").joinpath(f"{name}.mako").read_text("utf-8")
+    text = _folder().joinpath(f"{name}.mako").read_text("utf-8")
     return Template(text, strict_undefined=True, filename=f"{name}.mako")
+
+
+def _folder() -> Traversable:
+    """Where the templates are: the installed package, or beside it in a checkout."""
+    try:
+        return files("clhines.kernels")
+    except ModuleNotFoundError:  # run from a checkout that is not installed
+        return Path(__file__).parents[1] / "kernels"
 
 
 @lru_cache(maxsize=None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.forest import Trees, ranges
+from clhines.forest import Trees, climb, ranges
 
 MAX_CELL_NODES = 1 << 29  # a step code holds a node number and two flags in 32 bits
 
@@ -117,3 +117,112 @@ def branch_levels(trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray
         child_start=np.concatenate(([0], np.cumsum(child_counts))),
         child=child,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Trees cut into segments: stretches of a branch of at most a given number of nodes.
+
+    All nodes of a segment but its last (the one farthest from the root) have one child, so they
+    can be eliminated at once, from the root outwards, without waiting for any other segment.
+    What is left is a tree with one node a segment, `contract`'s input.
+
+    Attributes
+    ----------
+    offsets : (num_trees + 1,) int64
+        Segments of tree s are ``offsets[s]:offsets[s + 1]``.
+    first : (num_segments,) int64
+        Place in `Trees.order` of the node nearest the root.
+    length : (num_segments,) int64
+    parent : (num_segments,) int64
+        The segment that each one hangs from, -1 at the roots.
+    """
+
+    offsets: np.ndarray
+    first: np.ndarray
+    length: np.ndarray
+    parent: np.ndarray
+
+
+def segments(trees: Trees, most: int) -> Segments:
+    """Cut every branch into as few, as equal segments of at most `most` nodes as can be."""
+    length = trees.branch_length
+    pieces = -(-length // most)
+    branch = np.repeat(np.arange(len(length)), pieces)
+    begin = np.cumsum(pieces) - pieces
+    k = np.arange(len(branch)) - begin[branch]
+    short, longer = np.divmod(length, pieces)
+    size = short[branch] + (k < longer[branch])
+    first = trees.branch_start[branch] + k * short[branch] + np.minimum(k, longer[branch])
+    above = trees.branch_parent[branch]
+    tail = (begin + pieces - 1)[above]
+    parent = np.where(k > 0, np.arange(len(branch)) - 1, np.where(above < 0, -1, tail))
+    counts = np.bincount(trees.branch_tree[branch], minlength=trees.num_trees)
+    return Segments(np.concatenate(([0], np.cumsum(counts))), first, size, parent)
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """Rounds in which the nodes of a forest are eliminated; a round's are independent.
+
+    Round 0 takes all leaves; every later round takes all leaves of what remains and every
+    other node of each chain (rake and compress, Miller and Reif 1985), so that a tree of n
+    nodes takes O(log n) rounds. Roots are never taken.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds after round 0, over all trees.
+    round : (n,) int64
+        Round of each node; `rounds` + 1 at the roots.
+    parent, child : (n,) int64
+        The neighbours that each node has when it is eliminated; child -1 for a leaf, parent -1
+        for a root.
+    """
+
+    rounds: int
+    round: np.ndarray
+    parent: np.ndarray
+    child: np.ndarray
+
+
+def contract(parent: np.ndarray) -> Contraction:
+    """Plan the contraction of a forest given by global `parent` indices, -1 at the roots."""
+    n = len(parent)
+    above, below = parent.copy(), np.full(n, -1)
+    when = np.full(n, -1)
+    alive = np.flatnonzero(parent >= 0)
+    number = 0
+    while len(alive):
+        taken, child = _independent(alive, above, n, compress=number > 0)
+        when[taken] = number
+        below[taken] = child
+        joined = child >= 0
+        above[child[joined]] = above[taken[joined]]
+        alive = alive[when[alive] < 0]
+        number += 1
+    rounds = max(0, number - 1)
+    when[parent < 0] = rounds + 1
+    return Contraction(rounds, when, above, below)
+
+
+def _independent(
+    alive: np.ndarray, above: np.ndarray, n: int, compress: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pick this round's nodes among `alive` (not the roots), and the child of each or -1."""
+    children = np.bincount(above[alive], minlength=n)
+    only = np.full(n, -1)
+    only[above[alive]] = alive  # the one child, where there is one
+    leaves = alive[children[alive] == 0]
+    if not compress:
+        return leaves, np.full(len(leaves), -1)
+    chain = alive[children[alive] == 1]
+    anchor = np.arange(n)
+    anchor[chain] = only[chain]
+    weight = np.zeros(n, np.int64)
+    weight[chain] = 1
+    end, steps = climb(anchor, weight)  # down each chain to the node below it
+    takes_even = (children[end[chain]] == 0) + 0  # above a leaf, the lowest must stay
+    picked = chain[(steps[chain] + takes_even) % 2 == 1]
+    taken = np.concatenate((leaves, picked))
+    return taken, np.concatenate((np.full(len(leaves), -1), only[picked]))

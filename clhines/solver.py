@@ -187,22 +187,26 @@ class Solver:
         least = forest.num_nodes * self.dtype.itemsize
         count = max(-(-least // self._largest), -(-least * _ARRAYS // self._memory), 1)
         count = max(count, -(-forest.num_nodes // MAX_PLACES))
-        while True:
-            targets = forest.num_nodes * np.arange(1, count) / count
-            cuts = np.searchsorted(forest.cell_offsets, targets)
-            bounds = np.unique(np.concatenate(([0], cuts, [forest.num_cells])))
-            plans = []
-            for lo, hi in zip(bounds[:-1], bounds[1:], strict=True):
-                part = forest if hi - lo == forest.num_cells else forest.cells(lo, hi)
-                plan = make_plan(part, method, self.dtype, self._limits, **options)
-                if not self._fits(plan):
-                    if hi - lo == 1:
-                        self._raise_memory(int(lo), plan)
-                    break
+        targets = forest.num_nodes * np.arange(1, count) / count
+        cuts = np.searchsorted(forest.cell_offsets, targets)
+        edges = np.unique(np.concatenate(([0], cuts, [forest.num_cells]))).tolist()
+        waiting = list(zip(edges[:-1], edges[1:], strict=True))[::-1]
+        plans, bounds = [], [0]
+        while waiting:
+            lo, hi = waiting.pop()
+            part = forest if hi - lo == forest.num_cells else forest.cells(lo, hi)
+            plan = make_plan(part, method, self.dtype, self._limits, **options)
+            if self._fits(plan):
                 plans.append(plan)
-            else:
-                return plans, bounds
-            count = min(count * 2, forest.num_cells)
+                bounds.append(hi)
+            elif hi - lo == 1:
+                self._raise_memory(lo, plan)
+            else:  # padding and tables take more than the estimate: halve this slice
+                middle = forest.cell_offsets[[lo, hi]].mean()
+                cut = int(np.searchsorted(forest.cell_offsets, middle))
+                cut = min(max(cut, lo + 1), hi - 1)
+                waiting += [(cut, hi), (lo, cut)]
+        return plans, np.array(bounds)
 
     def _raise_memory(self, cell: int, plan: Plan) -> None:
         mib = 1 / (1 << 20)
@@ -254,6 +258,9 @@ class Solver:
         source = self._checked("a", a, self.plan.packed_size, on_device=True)
         shape = (*source.shape[:-1], self.forest.num_nodes)
         target = cla.empty(self.queue, shape, self.dtype) if out is None else out
+        self._checked("out", target, shape[-1], on_device=True)
+        if target.shape != shape or not _writable(target):
+            raise InputError(f"out has shape {target.shape}; expected a whole array of {shape}")
         return resident.permute(source, target, False)
 
     def enqueue(
@@ -298,6 +305,8 @@ class Solver:
             raise InputError("out is b; expected another array, or overwrite=True")
         if any(a.ndim != 1 for a in operands[:-1]):
             raise InputError("d, u and l have one row; only b and out may have several")
+        if any(out.base_data == a.base_data for a in operands[:-1]):
+            raise InputError("out is d, u or l; expected another array")
         events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
         factor = d if overwrite else resident.factor
         event = self._run_rows(resident, operands, factor, out, events)

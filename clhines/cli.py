@@ -1,0 +1,280 @@
+"""The command line: arguments in, tables out; everything else is done by the other modules."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+import clhines
+from clhines import cable, morphology
+from clhines.errors import ClhinesError, InputError
+from clhines.forest import repeat
+
+CHECK_EPS = 4000.0  # largest residual accepted, in units of the dtype's machine epsilon
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns 0 for good, 1 for a failed check, 2 for bad input."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except ClhinesError as error:
+        print(f"clhines: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("clhines: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except MemoryError as error:
+        print(f"clhines: out of memory: {error}", file=sys.stderr)
+    return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="clhines",
+        description="Batches of Hines matrices of neurons, solved on any OpenCL device.",
+    )
+    parser.add_argument("--version", action="version", version=f"clhines {clhines.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    devices = commands.add_parser("devices", help="list the OpenCL devices")
+    devices.set_defaults(run=_devices)
+
+    plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
+    _add_cells(plan)
+    plan.set_defaults(run=_plan)
+
+    solve = commands.add_parser("solve", help="advance passive cells and check the last step")
+    _add_cells(solve)
+    solve.add_argument("--dt", type=_positive, default=0.025, metavar="MS", help="time step [ms]")
+    solve.add_argument("--steps", type=_count, default=40, metavar="K", help="steps to advance")
+    solve.add_argument("--current", type=_finite, default=0.1, metavar="NA",
+                       help="current into each soma from the first step on [nA]")  # fmt: skip
+    solve.add_argument("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
+    solve.add_argument("--out", metavar="FILE.npz", help="write voltages, trees and coordinates")
+    solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
+    solve.set_defaults(run=_solve)
+    return parser
+
+
+def _add_cells(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
+    parser.add_argument("--cells", type=_count, metavar="N", help="repeat the cells to N cells")
+    parser.add_argument("--max-length", type=_positive, metavar="UM",
+                        help="longest compartment [µm]; default: the d_lambda rule")  # fmt: skip
+    parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
+                        help="files with several roots: refuse, or one cell a root")  # fmt: skip
+    parser.add_argument("--method", choices=list(clhines.METHODS), default="fine", metavar="M",
+                        help=", ".join(clhines.METHODS))  # fmt: skip
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
+
+
+def _finite(text: str) -> float:
+    value = _number(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a finite number")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a positive number")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
+def _devices(_: argparse.Namespace) -> int:
+    from clhines import device
+
+    try:
+        default = device.choose()
+    except ClhinesError:
+        default = None
+    rows = [("", "index", "type", "fp64", "units", "memory", "local", "name")]
+    for index, found in device.all_devices():
+        kind = "simulator" if device.is_simulator(found) else "CPU" if device.is_cpu(found) else "GPU"
+        rows.append(
+            (
+                "*" if found == default else "",
+                index,
+                kind,
+                "yes" if device.has_fp64(found) else "no",
+                str(found.max_compute_units),
+                f"{found.global_mem_size / 2**30:.1f} GiB",
+                f"{found.local_mem_size // 1024} KiB",
+                device.label(found),
+            )
+        )
+    widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        line = "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
+        print(line if len(line) <= 100 else line[:97] + "...")
+    print("* is used when --device, CLHINES_DEVICE and PYOPENCL_CTX name no other")
+    return 0
+
+
+def _read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
+    """Read and discretise each file; the built-in sample when none is named."""
+    cells: list[clhines.Morphology] = []
+    for name in arguments.files:
+        found = morphology.read_swc(name, roots=arguments.roots)
+        cells += found if isinstance(found, list) else [found]
+    cells = cells or morphology.sample_cells()
+    return [cable.discretise(cell, max_length=arguments.max_length) for cell in cells]
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    cables = _read_cells(arguments)
+    parents = [c.parent for c in cables]
+    forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
+    print(clhines.make_plan(forest, arguments.method, arguments.dtype).describe())
+    return 0
+
+
+def _solve(arguments: argparse.Namespace) -> int:
+    from clhines import program, tune
+    from clhines.device import label
+    from clhines.simulation import PassiveCells
+
+    if arguments.out:
+        _check_writable(arguments.out)
+    cables = _read_cells(arguments)
+    begin = time.perf_counter()
+    cells = PassiveCells(
+        cables,
+        arguments.cells,
+        dt=arguments.dt,
+        current=arguments.current,
+        method=arguments.method,
+        dtype=arguments.dtype,
+        device=arguments.device,
+    )
+    ready = time.perf_counter()
+    cells.advance(tqdm(range(arguments.steps), "steps", disable=None, leave=False))
+    end = time.perf_counter()
+    forest, solver = cells.forest, cells.solver
+    build = sum(program.build_seconds)
+    report: dict[str, Any] = {
+        "cells": forest.num_cells,
+        "nodes": forest.num_nodes,
+        "branches": forest.num_branches,
+        "shapes": forest.trees.num_trees,
+        "method": arguments.method,
+        "dtype": arguments.dtype,
+        "device": label(solver.device),
+        "slices": solver.num_slices,
+        "plan_s": ready - begin - build,
+        "build_s": build,
+        "steps": arguments.steps,
+        "step_ms": (end - ready) / arguments.steps * 1e3,
+    }
+    if solver.num_slices == 1:
+        solve_s = tune.median_seconds(solver.queue, lambda _: cells.solve_again())
+        floor_s = tune.floor_seconds(solver.queue, forest.num_nodes, arguments.dtype)
+        moved = tune.FLOOR_ARRAYS * solver.dtype.itemsize * forest.num_nodes
+        report |= {
+            "solve_ms": solve_s * 1e3,
+            "gb_per_s": moved / solve_s * 1e-9,
+            "x_floor": solve_s / floor_s,
+        }
+    good = True
+    if not arguments.no_check:
+        report |= cells.check()
+        report["limit"] = CHECK_EPS * float(np.finfo(arguments.dtype).eps)
+        good = report["residual"] <= report["limit"]  # false for NaN
+        report["check"] = "good" if good else "failed"
+    if arguments.out:
+        _write(arguments.out, cables, cells)
+    print(json.dumps(report, indent=1) if arguments.json else _table(report))
+    if not good:
+        print(
+            f"clhines: the check failed: residual {report['residual']:.3g}, expected at most "
+            f"{report['limit']:.3g}",
+            file=sys.stderr,
+        )
+    return 0 if good else 1
+
+
+def _table(report: dict[str, Any]) -> str:
+    """Return the report for reading."""
+    rows = {
+        "cells": "{cells} ({shapes} distinct shapes)",
+        "nodes": "{nodes}",
+        "branches": "{branches}",
+        "method": "{method}, {dtype}",
+        "device": "{device}",
+        "slices": "{slices}" if report["slices"] > 1 else "",
+        "plan": "{plan_s:.3f} s",
+        "build": "{build_s:.3f} s",
+        "step": "{step_ms:.3f} ms, mean of {steps}",
+        "solve": "{solve_ms:.3f} ms, {gb_per_s:.1f} GB/s, {x_floor:.2f} x floor",
+        "residual": "{residual:.2e} largest relative, at most {limit:.2e}: {check}",
+        "reference": "{difference:.2e} largest difference",
+    }
+    needs = {"solve": "solve_ms", "residual": "residual", "reference": "difference"}
+    shown = {k: v for k, v in rows.items() if v and needs.get(k, "cells") in report}
+    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in shown.items())
+
+
+def _check_writable(name: str) -> None:
+    """Refuse a result file that could not be written, before any work is done."""
+    path = Path(name)
+    if path.suffix != ".npz":
+        raise InputError(f"--out {name}: the name ends in {path.suffix!r}; expected '.npz'")
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"--out {name}: expected a file in a folder that exists and is writable")
+
+
+def _write(name: str, cables: list[cable.Cable], cells: Any) -> None:
+    """Write the result whole or not at all."""
+    forest = cells.forest
+    with tempfile.NamedTemporaryFile(dir=Path(name).parent, suffix=".npz", delete=False) as file:
+        try:
+            np.savez(
+                file,
+                v=cells.voltages(),
+                parent=forest.parent,
+                cell_offsets=forest.cell_offsets,
+                xyz=repeat([c.xyz for c in cables], forest.num_cells),
+            )
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    os.chmod(file.name, 0o666 & ~_umask())
+    os.replace(file.name, name)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+if __name__ == "__main__":
+    sys.exit(main())

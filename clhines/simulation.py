@@ -1,0 +1,152 @@
+"""Cells advanced in time on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import program, reference
+from clhines.cable import Cable
+from clhines.errors import InputError
+from clhines.forest import Forest, repeat
+from clhines.plan import real_name
+from clhines.render import PassiveSpec
+from clhines.solver import Solver
+
+
+class PassiveCells:
+    """Passive cells with a constant current into each soma, advanced by backward Euler.
+
+    Parameters
+    ----------
+    cables : sequence of Cable
+        Repeated in turn to `num_cells` cells.
+    num_cells : int, optional
+        Default: one of each.
+    dt : float, ms
+    current : float, nA
+        Into the soma of every cell, from t = 0 on.
+    v_init : float, mV
+        Voltage everywhere at t = 0.
+    **options
+        Of `Solver`: method, dtype, device, queue and so on.
+
+    Attributes
+    ----------
+    forest : Forest
+    solver : Solver
+    steps : int
+        Steps taken so far.
+    """
+
+    def __init__(
+        self,
+        cables: Sequence[Cable],
+        num_cells: int | None = None,
+        dt: float = 0.025,
+        current: float = 0.1,
+        v_init: float = -65.0,
+        **options: Any,
+    ) -> None:
+        if not cables:
+            raise InputError("got no cells; expected at least one")
+        count = len(cables) if num_cells is None else num_cells
+        self.cables, self.steps = list(cables), 0
+        self.forest = Forest.repeated([c.parent for c in cables], count)
+        systems = [c.system(dt) for c in cables]
+        for cell, system in zip(cables, systems, strict=True):
+            system.constant[cell.soma] += current
+        self._once = {
+            "d": [s.d for s in systems],
+            "u": [s.u for s in systems],
+            "capacitance_over_dt": [s.capacitance_over_dt for s in systems],
+            "constant": [s.constant for s in systems],
+        }
+        self.solver = Solver(self.forest, **options)
+        self._queue, dtype = self.solver.queue, self.solver.dtype
+        values = {
+            k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()
+        }
+        v = np.full(self.forest.num_nodes, v_init, dtype)
+        self._on_device = self.solver.num_slices == 1
+        if self._on_device:
+            self._values: dict[str, Any] = {k: self.solver.pack(a) for k, a in values.items()}
+            self._v: Any = self.solver.pack(v)
+            self._b: Any = cla.zeros(self._queue, self._v.shape, dtype)
+            built = program.build(self._queue.context, PassiveSpec(real_name(dtype)))
+            self._rhs = cl.Kernel(built, "right_hand_side")
+        else:
+            self._values, self._v, self._b = values, v, np.empty_like(v)
+
+    def advance(self, steps: Iterable[int]) -> None:
+        """Take one step for each item of `steps` (a range, or a progress bar over one).
+
+        At most 32 steps are in flight, so that a progress bar tells the truth.
+        """
+        for step in steps:
+            self._step()
+            self.steps += 1
+            if self._on_device and step % 32 == 31:
+                self._queue.finish()
+        self._queue.finish()
+
+    def _step(self) -> None:
+        v = self._values
+        if not self._on_device:
+            self._b[:] = v["capacitance_over_dt"] * self._v + v["constant"]
+            self.solver.solve(v["d"], v["u"], self._b, out=self._v, check=False)
+            return
+        n = self.solver.plan.packed_size
+        arrays = [v["capacitance_over_dt"], v["constant"], self._v, self._b]
+        items = -(-n // 64) * 64
+        self._rhs(self._queue, (items,), (64,), np.int32(n), *(a.data for a in arrays))
+        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+
+    def solve_again(self) -> cl.Event:
+        """Enqueue the last step's solve once more, for timing; the voltages stay the same."""
+        v = self._values
+        return self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+
+    def voltages(self) -> np.ndarray:
+        """(num_nodes,) of the solver's dtype, mV: in natural order, after the last step."""
+        return self._natural(self._v)
+
+    def _natural(self, a: Any) -> np.ndarray:
+        return self.solver.unpack(a).get() if self._on_device else a.copy()
+
+    def check(self) -> dict[str, float]:
+        """Check the last step.
+
+        Returns
+        -------
+        dict
+            `residual`: largest row-wise backward error over all cells. `difference`: largest
+            difference from the reference's solution, over its largest magnitude. The reference
+            solves each different cell once; all its copies are compared with it.
+
+        Raises
+        ------
+        PivotError
+            A pivot of the last step was not positive and finite.
+        """
+        count, dtype = self.forest.num_cells, self.solver.dtype
+        status = self.solver.status()
+        if (status >= 0).any():
+            cell = int(np.argmax(status >= 0))
+            raise reference.pivot_error(self.forest, cell, int(status[cell]))
+        d, u = (repeat([a.astype(dtype) for a in self._once[k]], count) for k in ("d", "u"))
+        b, v = self._natural(self._b), self._natural(self._v)
+        different = min(len(self.cables), count)
+        once = Forest.repeated([c.parent for c in self.cables], different)
+        m = once.num_nodes
+        truth = reference.solve_serial(once, d[:m], u[:m], b[:m])
+        sizes = self.forest.sizes[:different]
+        expected = repeat(np.split(truth, np.cumsum(sizes)[:-1]), count)
+        return {
+            "residual": reference.residual(self.forest, d, u, b, v),
+            "difference": float(np.abs(v - expected).max() / np.abs(expected).max()),
+        }

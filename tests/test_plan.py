@@ -1,0 +1,481 @@
+"""Plans without a device: schedules, packing, layouts, options, and what may import what."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from systems import dissimilar, families
+
+import clhines
+from clhines import METHODS, Forest, InputError, layout, make_plan, packing, schedule
+from clhines.morphology import chain, complete_binary, random_binary_tree, star
+from clhines.plan import Limits
+
+CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
+GPU = Limits()
+OPTIONS = [
+    ("flat", {}),
+    ("interleaved", {}),
+    ("block_interleaved", {}),
+    ("block_interleaved", {"block_size": 3}),
+    ("block_interleaved", {"block_size": 8, "vector_width": 4}),
+    ("block_interleaved", {"vector_width": 2}),
+    ("fine", {}),
+    ("fine", {"work_group": 1}),
+    ("fine", {"work_group": 7, "max_cells": 3}),
+    ("fine", {"work_group": 33, "max_cells": 1}),
+]
+
+
+# ----------------------------------------------------------------------------------- layouts
+
+
+@pytest.mark.parametrize("limits", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize(("method", "options"), OPTIONS)
+@pytest.mark.parametrize("name", families())
+def test_gather_is_a_permutation_plus_padding(name, method, options, limits):
+    forest = Forest.from_cells(families()[name])
+    plan = make_plan(forest, method, limits=limits, **options)
+    gather = plan.gather
+    assert gather.dtype == np.int32
+    assert gather.min() >= -1
+    assert np.array_equal(np.sort(gather[gather >= 0]), np.arange(forest.num_nodes))
+    assert plan.packed_size == len(gather)
+    assert all(t.dtype == np.int32 for t in plan.tables.values())
+
+    natural = np.random.default_rng(0).random((3, forest.num_nodes))
+    packed = layout.pack(natural, gather, fill=-7)
+    assert packed.shape == (3, plan.packed_size)
+    assert (packed[:, gather < 0] == -7).all()
+    assert np.array_equal(layout.unpack(packed, gather, forest.num_nodes), natural)
+    assert np.array_equal(packed[1], layout.pack(natural[1], gather, fill=-7))
+
+
+def order_of(forest, cell):
+    """Natural indices of a cell's nodes in elimination order, from the root."""
+    s = forest.shape_of_cell[cell]
+    here = slice(*forest.trees.offsets[s : s + 2])
+    return forest.trees.order[here] - here.start + forest.cell_offsets[cell]
+
+
+def equal_cells(count=6, size=9):
+    rng = np.random.default_rng(1)
+    return Forest.from_cells([random_binary_tree(size, 5, rng) for _ in range(count)])
+
+
+def test_flat_formula():
+    forest = Forest.from_cells(dissimilar(9))
+    plan = make_plan(forest, "flat")
+    assert plan.packed_size == forest.num_nodes
+    lanes = packing.cells_by_shape(forest)
+    assert plan.gather.tolist() == np.concatenate([order_of(forest, c) for c in lanes]).tolist()
+    assert (np.diff(forest.sizes[lanes]) <= 0).all()
+
+
+def test_interleaved_formula():
+    forest = equal_cells()
+    plan = make_plan(forest, "interleaved")
+    assert plan.packed_size == forest.num_nodes
+    for c in range(6):
+        cell = plan.tables["cell_number"][c]
+        for j, node in enumerate(order_of(forest, cell)):
+            assert plan.gather[j * 6 + c] == node
+    assert plan.spec.stride == 6
+
+
+def test_interleaved_chains_keep_their_order():
+    forest = Forest.from_cells([chain(4)] * 3)
+    gather = make_plan(forest, "interleaved").gather
+    assert gather.tolist() == [0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11]
+
+
+@pytest.mark.parametrize(("block", "vector"), [(4, 1), (4, 2), (4, 4)])
+def test_block_interleaved_formula(block, vector):
+    forest = equal_cells(7)
+    plan = make_plan(forest, "block_interleaved", block_size=block, vector_width=vector)
+    lanes = plan.tables["cell_number"]
+    assert len(lanes) == 8
+    assert sorted(lanes) == [-1, *range(7)]
+    expected = np.full(8 * 9, -1)
+    for lane, cell in enumerate(lanes):
+        if cell >= 0:
+            for j, node in enumerate(order_of(forest, cell)):
+                expected[(lane // block) * block * 9 + j * block + lane % block] = node
+    assert plan.gather.tolist() == expected.tolist()
+    assert plan.spec.stride == block
+    assert plan.spec.vector_width == vector
+
+
+def test_block_interleaved_example_by_hand():
+    forest = Forest.from_cells([chain(2), chain(3), chain(1)])  # largest first: 1, 0 and 2
+    plan = make_plan(forest, "block_interleaved", block_size=2)
+    assert plan.gather.tolist() == [2, 0, 3, 1, 4, -1, 5, -1]
+    assert plan.tables["cell_number"].tolist() == [1, 0, 2, -1]
+    assert plan.tables["cell_size"].tolist() == [3, 2, 1, 0]
+
+
+def test_level_strided_example_by_hand():
+    # cell 0: 0 - 1 -+- 2            cell 1: one node
+    #                +- 3 - 4
+    forest = Forest(np.array([-1, 0, 1, 1, 3, -1]), np.array([0, 5, 6]))
+    plan = make_plan(forest, "fine", work_group=4, max_cells=2)
+    # level 0: branches (0 1) and (5), width 2; level 1: the longest first, (3 4) and (2)
+    assert plan.gather.tolist() == [0, 5, 1, -1, 3, 2, 4, -1] + [-1] * 24
+    assert plan.tables["level_offset"].tolist() == [0, 4]
+    assert plan.tables["branch_length"].tolist() == [2, 1, 2, 1]
+    assert plan.tables["branch_parent"].tolist() == [-1, -1, 2, 2]
+    assert plan.tables["branch_children"].tolist() == [0, 2, 2, 2, 2]
+    assert plan.tables["child_first"].tolist() == [4, 5]
+    assert plan.tables["branch_slot"].tolist() == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("max_cells", [1, 3, 100])
+def test_level_strided_formula(max_cells):
+    forest = Forest.from_cells(dissimilar(12) + [complete_binary(4)] * 5)
+    trees = forest.trees
+    blocks = packing.next_fit(forest, 32, max_cells)
+    levels = schedule.branch_levels(trees, blocks.slot_template, blocks.slot_tree)
+    plan = make_plan(forest, "fine", work_group=32, max_cells=max_cells)
+    tables = plan.tables
+    seen = 0
+    for block in range(blocks.num_blocks):
+        template, start = tables["block_template"][block], tables["block_start"][block]
+        assert start % layout.ALIGNMENT == 0
+        cells = blocks.cells[slice(*blocks.cell_start[block : block + 2])]
+        offset = 0
+        for level in range(*tables["template_levels"][template : template + 2]):
+            first, end = tables["level_branches"][level : level + 2]
+            w = end - first
+            lengths = tables["branch_length"][first:end]
+            assert (np.diff(lengths) <= 0).all()
+            assert tables["level_offset"][level] == offset
+            for k in range(w):
+                slot = tables["branch_slot"][first + k]
+                cell = cells[slot]
+                branch = levels.tree_branch[first + k]
+                assert trees.branch_tree[branch] == forest.shape_of_cell[cell]
+                node = trees.order[trees.branch_start[branch] + np.arange(lengths[k])]
+                node += forest.cell_offsets[cell] - trees.offsets[forest.shape_of_cell[cell]]
+                places = start + offset + np.arange(lengths[k]) * w + k
+                assert np.array_equal(plan.gather[places], node)
+                seen += lengths[k]
+                above = tables["branch_parent"][first + k]
+                if above >= 0:  # the last node of the parent branch
+                    assert plan.gather[start + above] == forest.parent[node[0]]
+                else:
+                    assert forest.parent[node[0]] == -1
+            offset += w * lengths[0]
+    assert seen == forest.num_nodes
+
+
+# ----------------------------------------------------------------------------------- packing
+
+
+def naive_widths(forest, cell):
+    s = forest.shape_of_cell[cell]
+    inside = slice(*forest.trees.branch_offsets[s : s + 2])
+    return np.bincount(forest.trees.branch_level[inside])
+
+
+@pytest.mark.parametrize("max_cells", [1, 2, 5, 1000])
+@pytest.mark.parametrize("lanes", [1, 8, 31, 64])
+@pytest.mark.parametrize("name", families())
+def test_next_fit_never_exceeds_the_lanes(name, lanes, max_cells):
+    forest = Forest.from_cells(families()[name])
+    blocks = packing.next_fit(forest, lanes, max_cells)
+    assert sorted(blocks.cells) == list(range(forest.num_cells))
+    assert (np.diff(blocks.template) >= 0).all()
+    assert blocks.cell_start[0] == 0
+    assert blocks.cell_start[-1] == forest.num_cells
+    for block in range(blocks.num_blocks):
+        cells = blocks.cells[slice(*blocks.cell_start[block : block + 2])]
+        assert 1 <= len(cells) <= max_cells
+        t = blocks.template[block]
+        slots = blocks.slot_tree[slice(*blocks.slot_start[t : t + 2])]
+        assert forest.shape_of_cell[cells].tolist() == slots.tolist()
+        total = np.zeros(int(forest.trees.num_levels.max()), int)
+        for cell in cells:
+            widths = naive_widths(forest, cell)
+            total[: len(widths)] += widths
+        assert len(cells) == 1 or total.max() <= lanes
+
+
+def test_next_fit_fills_a_block_before_it_opens_another():
+    # chains are one branch wide, stars of 5 one and then four: 3 chains, then 2 stars of 4 lanes
+    forest = Forest.from_cells([chain(3)] * 7 + [star(5)] * 5)
+    blocks = packing.next_fit(forest, 8, 100)
+    sizes = np.diff(blocks.cell_start)
+    # first block: 7 chains, and a star while the first level has 8 lanes; then pairs of stars
+    assert sizes.tolist() == [8, 2, 2]
+    assert len(blocks.slot_start) - 1 == 2
+
+
+def test_equal_blocks_share_one_template():
+    forest = Forest.from_cells([star(5)] * 1000)
+    blocks = packing.next_fit(forest, 8, 100)
+    assert blocks.num_blocks == 500
+    assert blocks.template.tolist() == [0] * 500
+    assert blocks.slot_tree.tolist() == [0, 0]
+    plan = make_plan(forest, "fine", work_group=8, max_cells=100)
+    assert len(plan.tables["branch_length"]) == 10
+
+
+def test_interleaving_pads_less_than_half():
+    rng = np.random.default_rng(2)
+    forest = Forest.from_cells([chain(int(n)) for n in rng.geometric(0.01, 300)])
+    plan = make_plan(forest, "interleaved")
+    assert forest.sizes.max() > 4 * forest.sizes.min()
+    assert forest.num_nodes < plan.packed_size < 2 * forest.num_nodes
+
+
+def test_whole_shapes_share_no_vector():
+    forest = Forest.from_cells(families()["few_shapes"] * 8)
+    plan = make_plan(forest, "block_interleaved", vector_width=4, block_size=4)
+    assert plan.spec.same_shape
+    lanes = plan.tables["cell_number"].reshape(-1, 4)
+    for vector in lanes:
+        assert len(set(forest.shape_of_cell[vector[vector >= 0]])) == 1
+    mixed = make_plan(Forest.from_cells(dissimilar(13)), "block_interleaved", vector_width=4)
+    assert not mixed.spec.same_shape
+
+
+# ---------------------------------------------------------------------------------- schedule
+
+
+@pytest.mark.parametrize("name", families())
+def test_serial_steps_hand_every_sum_to_the_parent_once(name):
+    """Play the codes through with one number a node: each node must collect its whole subtree."""
+    trees = Forest.from_cells(families()[name]).trees
+    codes = schedule.serial_steps(trees)
+    for s in range(trees.num_trees):
+        start, stop = trees.offsets[s : s + 2]
+        code = codes[start:stop].tolist()
+        memory, carried, subtree = {}, 0, {}
+        for i in range(len(code) - 1, -1, -1):
+            parent, waiting, first = code[i] >> 2, bool(code[i] & 2), bool(code[i] & 1)
+            assert waiting == (i in memory)
+            subtree[i] = 1 + carried + memory.pop(i, 0)
+            carried = subtree[i] if parent == i - 1 else 0
+            if parent != i - 1:
+                assert first == (parent not in memory)
+                memory[parent] = memory.get(parent, 0) + subtree[i]
+            above = trees.parent[trees.order[start + i]]
+            assert parent == (-1 if above < 0 else trees.rank[above] - start)
+        assert not memory
+        assert subtree[0] == stop - start
+
+
+def test_branch_levels_list_every_child_once():
+    forest = Forest.from_cells(dissimilar(12))
+    blocks = packing.next_fit(forest, 64, 4)
+    levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
+    assert sorted(levels.child) == np.flatnonzero(levels.parent >= 0).tolist()
+    for branch in range(len(levels.parent)):
+        children = levels.child[slice(*levels.child_start[branch : branch + 2])]
+        assert (levels.parent[children] == branch).all()
+        assert (levels.slot[children] == levels.slot[branch]).all()
+        assert (np.diff(children) > 0).all()
+    assert levels.width.sum() == len(levels.length)
+    assert (levels.longest >= 1).all()
+
+
+# --------------------------------------------------------------------------- options, numbers
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("gauss", {}, "method 'gauss' is unknown; expected one of flat, interleaved, "),
+        ("flat", {"block_size": 4}, "option 'block_size' is not one of method 'flat'; .*work_group"),
+        ("fine", {"vector_width": 4}, "option 'vector_width' .*'fine'; expected work_group, max_c"),
+        ("fine", {"work_group": 0}, "work_group=0 is not valid; expected a whole number of at lea"),
+        ("fine", {"work_group": -3}, "work_group=-3 is not valid"),
+        ("fine", {"work_group": 2.0}, "work_group=2.0 is not valid"),
+        ("fine", {"work_group": True}, "work_group=True is not valid"),
+        ("fine", {"work_group": "64"}, "work_group='64' is not valid"),
+        ("fine", {"work_group": 257}, "work_group=257 is above the device's limit of 256 work-i"),
+        ("flat", {"work_group": 257}, "work_group=257 is above the device's limit of 256 work-i"),
+        ("fine", {"max_cells": 0}, "max_cells=0 is not valid; expected a whole number of at leas"),
+        ("block_interleaved", {"vector_width": 3}, "vector_width=3 .* expected 1, 2, 4, 8 or 16"),
+        ("block_interleaved", {"vector_width": 32}, "vector_width=32 .* expected 1, 2, 4, 8 or 16"),
+        ("block_interleaved", {"block_size": 0}, "block_size=0 is not valid"),
+        (
+            "block_interleaved",
+            {"block_size": 6, "vector_width": 4},
+            "block_size=6 is not a multiple of vector_width=4",
+        ),
+    ],
+)
+def test_bad_options_name_option_value_and_limit(method, options, words):
+    with pytest.raises(InputError, match=words) as caught:
+        make_plan(Forest(chain(3)), method, limits=GPU, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_default_vectors_fit_an_asked_for_block():
+    forest = equal_cells()
+    for block, width in ((3, 1), (6, 2), (12, 4), (8, 4)):
+        plan = make_plan(forest, "block_interleaved", limits=CPU, block_size=block)
+        assert plan.spec.vector_width == width
+    assert make_plan(forest, "block_interleaved", limits=CPU).spec.vector_width == 4
+    assert make_plan(forest, "block_interleaved", np.float32, CPU).spec.vector_width == 8
+    assert make_plan(forest, "block_interleaved", limits=GPU).spec.vector_width == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", np.int32, np.complex64, "nonsense", object()])
+def test_other_dtypes_are_refused(dtype):
+    with pytest.raises(InputError, match="expected float64 or float32"):
+        make_plan(Forest(chain(3)), dtype=dtype)
+
+
+def test_none_takes_the_default_of_an_option():
+    forest = Forest.from_cells(dissimilar(5))
+    for method, row in METHODS.items():
+        with_none = make_plan(forest, method, **dict.fromkeys(row.options))
+        assert with_none.spec == make_plan(forest, method).spec
+
+
+def test_work_groups_cover_all_units():
+    forest = Forest.from_cells([chain(2)] * 65)
+    for work_group, groups in ((64, 2), (65, 1), (66, 1), (1, 65)):
+        plan = make_plan(forest, "interleaved", work_group=work_group)
+        assert (plan.num_groups, plan.num_units) == (groups, 65)
+    assert make_plan(forest, "fine", max_cells=10).num_groups == 7
+    assert make_plan(forest, "flat", limits=Limits(max_work_group=16)).spec.work_group == 16
+
+
+def test_spec_holds_stride_and_levels_only_where_all_agree():
+    equal, mixed = equal_cells(), Forest.from_cells(dissimilar(9))
+    assert make_plan(mixed, "interleaved").spec.stride == 0
+    assert make_plan(mixed, "flat").spec.stride == 1
+    two = Forest.from_cells([star(4), star(9)])
+    assert make_plan(two, "fine", max_cells=1).spec.levels == 2
+    assert make_plan(Forest.from_cells([star(4), chain(9)]), "fine", max_cells=1).spec.levels == 0
+    assert make_plan(equal, "fine", np.float32).spec.real == "float"
+    spec = make_plan(equal, "fine").solve_spec(False, 3)
+    assert (spec.symmetric, spec.rhs) == (False, 3)
+
+
+def test_statistics_by_hand():
+    # three branches of 2, 1 and 3 nodes; 4 lanes: 2 steps of the root branch and 3 of the others
+    forest = Forest(np.array([-1, 0, 1, 1, 3, 4]))
+    stats = make_plan(forest, "fine", work_group=4).statistics
+    assert stats["levels"] == 2
+    assert stats["dependent_steps"] == 2 * (2 + 3)
+    assert stats["barriers"] == 2 * 2
+    assert stats["idle_lanes"] == pytest.approx(1 - 6 / (4 * 5))
+    assert stats["cells_per_block"] == 1
+    narrow = make_plan(forest, "fine", work_group=1).statistics
+    assert narrow["dependent_steps"] == 2 * (2 + 3 + 3)  # two passes on the second level
+    assert make_plan(forest, "flat").statistics["dependent_steps"] == 12
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_describe_counts(method):
+    forest = Forest.from_cells([star(5), chain(3), star(5)])
+    text = make_plan(forest, method).describe()
+    rows = {line[:18].strip(): line[18:] for line in text.splitlines()}
+    assert rows["method"].startswith(f"{method}: ")
+    assert rows["cells"] == "3 (2 distinct shapes)"
+    assert rows["nodes"] == "13"
+    assert rows["branches"] == "11"
+    assert rows["height"] == "3 nodes at most"
+    assert rows["padding"].endswith("% of the nodes")
+
+
+def test_bytes_needed_by_hand():
+    plan = make_plan(Forest.from_cells([chain(4)] * 3), "interleaved")
+    tables = 4 * (5 * 3 + 4)  # five tables of one number a lane, and the codes of one shape
+    assert plan.bytes_needed(8, arrays=5) == 12 * 8 * 5 + 12 * 4 + tables
+
+
+# ----------------------------------------------------------------------------------- imports
+
+ORDER = """errors forest morphology cable reference transforms schedule packing layout plan device
+    render pocl program solver tune channels synapses spikes simulation cli""".split()
+FOLDER = Path(clhines.__file__).parent
+
+
+def imports_of(path):
+    """Modules of the package, and packages outside it, that a file imports; types aside."""
+    tree = ast.parse(path.read_text("utf-8"))
+    skipped = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    inside, outside = set(), set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: relative import"
+            if node.module == "clhines":
+                inside |= {alias.name for alias in node.names}
+            elif node.module.startswith("clhines."):
+                inside.add(node.module.split(".")[1])
+            else:
+                outside.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Import):
+            assert not any(a.name.startswith("clhines.") for a in node.names), path.name
+            outside |= {alias.name.split(".")[0] for alias in node.names}
+    return inside, outside
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.stem)
+def test_modules_import_only_from_those_above(path):
+    inside, outside = imports_of(path)
+    if path.stem in ("__init__", "__main__"):
+        assert inside <= set(ORDER)
+        return
+    assert path.stem in ORDER, f"{path.name} has no place in the order of modules"
+    place = ORDER.index(path.stem)
+    if path.stem != "cli":  # the command line may ask the package for its version
+        assert inside <= set(ORDER[:place])
+    if place <= ORDER.index("plan"):
+        assert "pyopencl" not in outside
+    assert ("mako" in outside) == (path.stem == "render")
+    if path.stem != "cli":
+        assert "argparse" not in outside
+
+
+def test_everything_down_to_plan_works_without_pyopencl():
+    code = """
+        import sys
+        class Block:
+            def find_spec(self, name, path=None, target=None):
+                if name.split(".")[0] in ("pyopencl", "mako"):
+                    raise ImportError("blocked: " + name)
+        sys.meta_path.insert(0, Block())
+        import importlib, pkgutil
+        import clhines
+        from clhines.morphology import star
+        order = sys.argv[1].split()
+        found = {m.name for m in pkgutil.iter_modules(clhines.__path__)}
+        loaded = [importlib.import_module("clhines." + m) for m in order if m in found]
+        assert len(loaded) >= 8, found
+        forest = clhines.Forest.from_cells([star(4)] * 3)
+        for method in clhines.METHODS:
+            print(clhines.make_plan(forest, method).packed_size)
+        try:
+            clhines.Solver
+        except ImportError as error:
+            print(error)
+    """
+    code = "\n".join(line[8:] for line in code.splitlines())
+    above = " ".join(ORDER[: ORDER.index("plan") + 1])
+    done = subprocess.run(
+        [sys.executable, "-c", code, above], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-2:] == ["blocked:", "pyopencl"]
+    assert done.stdout.split()[:2] == ["12", "12"]
+
+
+def test_an_unknown_attribute_of_the_package():
+    with pytest.raises(AttributeError, match="has no attribute 'Slover'"):
+        clhines.Slover  # noqa: B018

@@ -1,0 +1,656 @@
+"""Solvers on every device: right for every shape and option, and clear about everything else."""
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+from systems import System, children_first, dissimilar, families, make_system, renumbered
+
+from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver, reference
+from clhines import device as devices
+from clhines.morphology import caterpillar, chain, random_binary_tree, star
+
+DTYPES = [np.float64, np.float32]
+CONFIGS = {
+    "flat": ("flat", {}),
+    "flat_7": ("flat", {"work_group": 7}),
+    "interleaved": ("interleaved", {"work_group": 4}),
+    "block_3": ("block_interleaved", {"block_size": 3, "vector_width": 1, "work_group": 2}),
+    "vector_2": ("block_interleaved", {"vector_width": 2, "block_size": 2}),
+    "vector_4": ("block_interleaved", {"vector_width": 4, "block_size": 8, "work_group": 2}),
+    "vector_8": ("block_interleaved", {"vector_width": 8, "block_size": 8}),
+    "fine": ("fine", {}),
+    "fine_1": ("fine", {"work_group": 1, "max_cells": 3}),  # a pass for every branch
+    "fine_5": ("fine", {"work_group": 5, "max_cells": 4}),
+    "fine_64": ("fine", {"work_group": 64, "max_cells": 100}),
+}
+ONE_EACH = ["flat", "interleaved", "block_3", "vector_4", "fine_5"]
+
+
+def make_solver(queue, forest, config="fine_5", dtype=np.float64, **more):
+    method, options = CONFIGS[config]
+    return Solver(forest, method, dtype, queue=queue, **options, **more)
+
+
+def on_device(queue, system):
+    return {k: None if a is None else cla.to_device(queue, a) for k, a in system.arrays.items()}
+
+
+# ------------------------------------------------------------------------ right, for every shape
+
+
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
+    needs(queue, dtype)
+    for name, cells in families().items():
+        forest = Forest.from_cells(cells)
+        system = make_system(forest, dtype, symmetric)
+        kept = system.copy()
+        x = make_solver(queue, forest, config, dtype).solve(**system.arrays)
+        try:
+            kept.assert_solved(x)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+        for key, array in kept.arrays.items():
+            assert array is None or np.array_equal(array, system.arrays[key]), f"{name}: {key}"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 9])
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
+@pytest.mark.parametrize("config", ["flat", "interleaved", "vector_4", "vector_8", "fine_5"])
+def test_several_right_hand_sides(queue, needs, config, symmetric, rows):
+    needs(queue, np.float64)
+    cells = families()["few_shapes"] + families()["caterpillar"]
+    forest = Forest.from_cells(cells)
+    system = make_system(forest, symmetric=symmetric, rows=rows)
+    solver = make_solver(queue, forest, config)
+    x = solver.solve(**system.arrays)
+    system.assert_solved(x)
+    one = solver.solve(system.d, system.u, system.b[-1], system.l)
+    assert one.shape == (forest.num_nodes,)
+    System(forest, system.d, system.u, system.b[-1], system.l).assert_solved(one)
+
+
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 17])
+def test_vectors_of_equal_cells(queue, width, count):
+    """Chains and trees of one shape fill vector types; the last vector is part idle."""
+    tree = random_binary_tree(33, 7, 1)
+    forest = Forest.from_cells([tree] * count)
+    options = {"vector_width": width, "block_size": width}
+    solver = Solver(forest, "block_interleaved", np.float32, queue=queue, **options)
+    idle = -count % width
+    assert solver.plan.spec.same_shape == ((count + idle) <= 1.25 * count)
+    system = make_system(forest, np.float32, seed=count)
+    system.assert_solved(solver.solve(**system.arrays))
+
+
+def test_vectors_hold_one_shape_or_several(queue):
+    few = Forest.from_cells(families()["few_shapes"] * 8)
+    many = Forest.from_cells(dissimilar(21))
+    for forest, same in ((few, True), (many, False)):
+        solver = make_solver(queue, forest, "vector_4", np.float32)
+        assert solver.plan.spec.same_shape is same
+        assert ("float4" in solver.source) is same
+        system = make_system(forest, np.float32)
+        system.assert_solved(solver.solve(**system.arrays))
+
+
+@pytest.mark.parametrize("config", ["flat_7", "interleaved", "vector_4", "fine_5"])
+@pytest.mark.parametrize("change", [-1, 0, 1])
+def test_counts_around_the_work_group(queue, config, change):
+    size = make_solver(queue, Forest(chain(1)), config, np.float32).plan.spec.work_group
+    lanes = size * CONFIGS[config][1].get("vector_width", 1) + change
+    for cells in (
+        [caterpillar(6)] * max(lanes, 1),  # cells around the work-group
+        [star(max(lanes, 1) + 1)] * 2,  # branches of a level around the work-group
+    ):
+        forest = Forest.from_cells(cells)
+        system = make_system(forest, np.float32)
+        x = make_solver(queue, forest, config, np.float32).solve(**system.arrays)
+        system.assert_solved(x)
+
+
+def test_methods_agree_with_each_other(queue, needs):
+    needs(queue, np.float64)
+    forest = Forest.from_cells(dissimilar(11))
+    system = make_system(forest, symmetric=False, rows=2)
+    solutions = [make_solver(queue, forest, c).solve(**system.arrays) for c in CONFIGS]
+    for x in solutions:
+        system.assert_solved(x)
+    # one cell at a time or side by side: the same operations in the same order
+    for x in solutions[1:7]:
+        assert np.array_equal(x, solutions[0])
+    for x in solutions[8:]:
+        assert np.array_equal(x, solutions[7])
+
+
+def test_numbering_does_not_matter(queue, needs):
+    needs(queue, np.float64)
+    tree = random_binary_tree(65, 13, 2)
+    system = make_system(Forest(tree), symmetric=False)
+    reverse = make_system(Forest(children_first(tree)))
+    values = {k: a[::-1].copy() for k, a in system.arrays.items()}
+    mirrored = System(reverse.forest, **values)
+    for config in ONE_EACH:
+        x = make_solver(queue, system.forest, config).solve(**system.arrays)
+        y = make_solver(queue, mirrored.forest, config).solve(**mirrored.arrays)
+        system.assert_solved(x)
+        mirrored.assert_solved(y)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_bitwise_the_same_from_run_to_run(queue, config):
+    forest = Forest.from_cells([*dissimilar(9), star(70), caterpillar(70)])
+    system = make_system(forest, np.float32, rows=2)
+    solver = make_solver(queue, forest, config, np.float32)
+    first = solver.solve(**system.arrays)
+    for _ in range(3):
+        assert np.array_equal(solver.solve(**system.arrays), first)
+    again = make_solver(queue, forest, config, np.float32)
+    assert np.array_equal(again.solve(**system.arrays), first)
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_couplings_at_the_roots_do_not_matter(queue, config, value):
+    forest = Forest.from_cells([*dissimilar(7), chain(1), renumbered(star(5), np.random)])
+    for symmetric in (True, False):
+        system = make_system(forest, np.float32, symmetric)
+        roots = forest.parent < 0
+        solver = make_solver(queue, forest, config, np.float32)
+        expected = solver.solve(**system.arrays)
+        for array in (system.u, system.l):
+            if array is not None:
+                array[roots] = value
+        assert np.array_equal(solver.solve(**system.arrays), expected)
+        assert (solver.status() == -1).all()
+        system.assert_solved(expected)
+
+
+# -------------------------------------------------------------------------------------- large
+
+
+@pytest.mark.parametrize("config", ["flat", "interleaved", "vector_4", "fine", "fine_1"])
+def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
+    needs(fast_queue, np.float64)
+    forest = Forest.from_cells([star(10_001), chain(3), star(10_001)])
+    system = make_system(forest)
+    system.assert_solved(make_solver(fast_queue, forest, config).solve(**system.arrays))
+
+
+@pytest.mark.parametrize("config", ["flat", "fine"])
+@pytest.mark.parametrize("shape", [chain, caterpillar, None])
+def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
+    """Judged by a right-hand side made from a known solution: the reference takes too long."""
+    needs(fast_queue, np.float64)
+    n = 10**6 if shape is chain else 10**5
+    tree = shape(n) if shape else random_binary_tree(n, 10_001, 3)
+    forest = Forest.from_cells([tree, chain(5)])
+    system = make_system(forest)
+    known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
+    system.b[:] = reference.multiply(forest, system.d, system.u, known)
+    x = make_solver(fast_queue, forest, config).solve(**system.arrays)
+    from tolerances import assert_close, residual_bound
+
+    assert_close(forest, x, known, np.float64)
+    assert reference.residual(forest, system.d, system.u, system.b, x) <= residual_bound(x.dtype)
+
+
+# --------------------------------------------------------------------------- in and out, queues
+
+
+@pytest.mark.parametrize("rows", [None, 1, 6])
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_device_arrays_in_device_arrays_out(queue, config, rows):
+    forest = Forest.from_cells(dissimilar(6))
+    system = make_system(forest, np.float32, symmetric=False, rows=rows)
+    solver = make_solver(queue, forest, config, np.float32)
+    arrays = on_device(queue, system)
+    x = solver.solve(**arrays, check=False)
+    assert isinstance(x, cla.Array)
+    assert x.queue == queue == solver.queue
+    assert x.events
+    assert np.array_equal(x.get(), solver.solve(**system.arrays))
+    system.assert_solved(x.get())
+    for key, array in arrays.items():
+        assert np.array_equal(array.get(), system.arrays[key])
+
+    out = cla.zeros_like(arrays["b"])
+    assert solver.solve(**arrays, out=out) is out
+    assert np.array_equal(out.get(), x.get())
+    assert solver.solve(**arrays, overwrite=True) is arrays["b"]
+    assert np.array_equal(arrays["b"].get(), x.get())
+    assert np.array_equal(arrays["d"].get(), system.d)
+
+
+def test_a_part_of_a_device_array(queue):
+    forest = Forest.from_cells(dissimilar(4))
+    n = forest.num_nodes
+    system = make_system(forest, np.float32)
+    solver = make_solver(queue, forest, dtype=np.float32)
+    arrays = on_device(queue, system)
+    both = cla.to_device(queue, np.concatenate((system.b * 0 + 7, system.b)))
+    x = solver.solve(arrays["d"], arrays["u"], both[n:])
+    system.assert_solved(x.get())
+    with pytest.raises(InputError, match="out is read-only or a strided view"):
+        solver.solve(**arrays, out=both[n:])
+    with pytest.raises(InputError, match="b is a strided view; expected a C-contiguous array"):
+        solver.solve(arrays["d"], arrays["u"], both[::2])
+
+
+def test_numpy_out_and_overwrite(queue):
+    forest = Forest.from_cells(dissimilar(6))
+    system = make_system(forest, np.float32, rows=3)
+    solver = make_solver(queue, forest, dtype=np.float32)
+    expected = solver.solve(**system.arrays)
+    out = np.full_like(system.b, 5)
+    assert solver.solve(**system.arrays, out=out) is out
+    assert np.array_equal(out, expected)
+    kept = system.copy()
+    assert solver.solve(**system.arrays, overwrite=True) is system.b
+    assert np.array_equal(system.b, expected)
+    assert np.array_equal(system.d, kept.d)
+    wide = kept.b.astype(np.float64)  # cannot take float32 in place
+    x = solver.solve(kept.d, kept.u, wide, overwrite=True)
+    assert x is not wide
+    assert np.array_equal(x, expected)
+    assert np.array_equal(wide, kept.b)
+    frozen = kept.b.copy()
+    frozen.flags.writeable = False
+    assert solver.solve(kept.d, kept.u, frozen, overwrite=True) is not frozen
+
+
+def test_numbers_of_other_kinds_are_converted(queue):
+    forest = Forest([-1, 0])
+    solver = make_solver(queue, forest, dtype=np.float32)
+    for d, u, b in (
+        ([2, 2], [0, 1], [4, 5]),
+        (np.array([2, 2], np.int8), np.array([False, True]), np.array([4, 5], np.uint16)),
+        (np.array([2.0, 9, 2, 9])[::2], (0.0, 1.0), np.asfortranarray([[4.0, 5.0]])),
+    ):
+        x = solver.solve(d, u, b)
+        assert x.dtype == np.float32
+        assert x.reshape(-1) == pytest.approx([1, 2], rel=1e-6)
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_enqueue_in_device_order(queue, config):
+    forest = Forest.from_cells(dissimilar(6))
+    solver = make_solver(queue, forest, config, np.float32)
+    for rows, symmetric in ((None, True), (2, False), (7, True)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        expected = solver.solve(**system.arrays)
+        packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+        before = {k: a.get() for k, a in packed.items()}
+        out = cla.empty_like(packed["b"])
+        out.fill(np.nan)
+        event = solver.enqueue(**packed, out=out)
+        assert isinstance(event, cl.Event)
+        event.wait()
+        assert event.command_execution_status == cl.command_execution_status.COMPLETE
+        assert np.array_equal(solver.unpack(out).get(), expected)
+        assert (solver.status() == -1).all()
+        for key, array in packed.items():
+            assert np.array_equal(array.get(), before[key])
+        # in place: d and b may go
+        solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
+        assert np.array_equal(solver.unpack(packed["b"]).get(), expected)
+        system.assert_solved(expected)
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_pack_and_unpack(queue, config):
+    forest = Forest.from_cells(dissimilar(6))
+    solver = make_solver(queue, forest, config, np.float32)
+    gather = solver.plan.gather
+    for shape in ((forest.num_nodes,), (3, forest.num_nodes)):
+        natural = np.random.default_rng(3).random(shape, np.float32)
+        packed = solver.pack(natural)
+        assert packed.shape == (*shape[:-1], solver.plan.packed_size)
+        assert np.array_equal(packed.get()[..., gather >= 0], natural[..., gather[gather >= 0]])
+        assert not packed.get()[..., gather < 0].any()
+        assert np.array_equal(solver.pack(cla.to_device(queue, natural)).get(), packed.get())
+        assert np.array_equal(solver.unpack(packed).get(), natural)
+        out = cla.zeros(queue, shape, np.float32)
+        assert solver.unpack(packed, out=out) is out
+        assert np.array_equal(out.get(), natural)
+
+
+def test_solves_wait_for_events(fast_queue):
+    """The simulator runs commands in one thread and would wait for itself."""
+    queue = fast_queue
+    forest = Forest.from_cells(dissimilar(6))
+    solver = make_solver(queue, forest, dtype=np.float32)
+    system = make_system(forest, np.float32)
+    packed = [solver.pack(a) for a in (system.d, system.u, system.b)]
+    out = cla.empty_like(packed[2])
+    queue.finish()
+    complete = cl.command_execution_status.COMPLETE
+
+    gate = cl.UserEvent(queue.context)
+    event = solver.enqueue(*packed, out, wait_for=[gate])
+    queue.flush()
+    assert event.command_execution_status != complete
+    gate.set_status(complete)
+    event.wait()
+    system.assert_solved(solver.unpack(out).get())
+
+    gate = cl.UserEvent(queue.context)
+    arrays = on_device(queue, system)
+    arrays["b"].add_event(gate)  # whoever fills b is not done yet
+    x = solver.solve(**arrays, check=False)
+    assert x.events[-1].command_execution_status != complete
+    gate.set_status(complete)
+    system.assert_solved(x.get())
+
+
+def test_several_solvers_share_a_queue(queue):
+    forests = [Forest.from_cells(dissimilar(4, seed=s)) for s in range(3)]
+    systems = [make_system(f, np.float32) for f in forests]
+    solvers = [make_solver(queue, f, dtype=np.float32) for f in forests]
+    found = [
+        s.solve(**on_device(queue, y), check=False) for s, y in zip(solvers, systems, strict=True)
+    ]
+    for system, x in zip(systems, found, strict=True):
+        system.assert_solved(x.get())
+
+
+def test_device_by_name_and_own_queue(queue):
+    forest = Forest(chain(4))
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, dtype=np.float32, device=queue.device)
+    assert solver.device == queue.device
+    assert solver.queue.context != queue.context
+    system.assert_solved(solver.solve(**system.arrays))
+    out_of_order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    try:
+        loose = cl.CommandQueue(queue.context, properties=out_of_order)
+    except cl.Error:
+        return  # this device has in-order queues only
+    with pytest.raises(InputError, match="queue is out of order; expected an in-order queue"):
+        Solver(forest, dtype=np.float32, queue=loose)
+
+
+def test_source_is_that_of_the_plan(queue):
+    solver = make_solver(queue, Forest(chain(4)), "fine_5", np.float32)
+    assert str(solver.plan.spec) in solver.source
+    assert "typedef float real;" in solver.source
+    assert "#define WORK_GROUP 5" in solver.source
+    assert "\n\n\n" not in solver.source
+    assert "${" not in solver.source
+
+
+# -------------------------------------------------------------------------------------- pivots
+
+
+@pytest.mark.parametrize("value", [0.0, -2.0, np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("config", CONFIGS)
+def test_bad_pivots_name_cell_and_node(queue, config, value):
+    rng = np.random.default_rng(8)
+    cells = [chain(9), star(9), *dissimilar(5, least=20, most=40), *[caterpillar(8)] * 5]
+    cells = [renumbered(p, rng) for p in cells]
+    forest = Forest.from_cells(cells)
+    system = make_system(forest, np.float32)
+    solver = make_solver(queue, forest, config, np.float32)
+    clean = solver.solve(**system.arrays)
+    tips = np.bincount(forest.parent[forest.parent >= 0], minlength=forest.num_nodes) == 0
+    roots = forest.parent < 0
+    for cell in (0, 1, 4, forest.num_cells - 1):
+        here = np.arange(*forest.cell_offsets[cell : cell + 2])
+        inner = here[~tips[here] & ~roots[here]]
+        nodes = [here[tips[here]][0], here[roots[here]][0], *inner[:1]]
+        for node in nodes:
+            bad = system.copy()
+            bad.d[node] = value
+            bad.u[forest.parent == node] = 0  # so that the pivot is this very value
+            with pytest.raises(PivotError, match=f"cell {cell}, node {node} ") as caught:
+                solver.solve(**bad.arrays)
+            assert (caught.value.cell, caught.value.node) == (cell, node)
+            with pytest.raises(PivotError) as truth:
+                bad.truth()
+            assert (truth.value.cell, truth.value.node) == (cell, node)
+
+            x = solver.solve(**bad.arrays, check=False)
+            status = solver.status()
+            assert status[cell] == node
+            assert (np.delete(status, cell) == -1).all()
+            others = np.ones(forest.num_nodes, bool)
+            others[here] = False
+            assert np.array_equal(x[others], clean[others])
+    system.assert_solved(solver.solve(**system.arrays))
+    assert (solver.status() == -1).all()
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_deepest_of_several_bad_pivots_wins_in_each_cell(queue, config):
+    tree = [-1, 0, 1, 2, 2, 4, 1, 6]  # 0 1 | 2 | 3, 4 5 | 6 7
+    forest = Forest.from_cells([tree] * 6)
+    system = make_system(forest, np.float32)
+    for cell, nodes in ((1, [0, 2, 5]), (4, [1, 7])):
+        for node in nodes:
+            system.d[8 * cell + node] = -1
+    solver = make_solver(queue, forest, config, np.float32)
+    with pytest.raises(PivotError) as caught:
+        solver.solve(**system.arrays)
+    assert (caught.value.cell, caught.value.node) == (1, 13)
+    assert solver.status().tolist() == [-1, 13, -1, -1, 39, -1]
+    assert solver.status().dtype == np.int64
+    arrays = on_device(queue, system)
+    with pytest.raises(PivotError, match=r"cell 1, node 13 \(number 5 of its cell\)"):
+        solver.solve(**arrays)
+    solver.solve(**arrays, check=False)
+    assert solver.status().tolist() == [-1, 13, -1, -1, 39, -1]
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_nan_couplings_are_never_silent(queue, config):
+    forest = Forest.from_cells([*dissimilar(6, least=9), chain(4)])
+    for symmetric in (True, False):
+        system = make_system(forest, np.float32, symmetric)
+        node = int(np.flatnonzero(forest.parent[: forest.cell_offsets[3]] >= 0)[-1])
+        array = system.u if symmetric else system.l
+        for value in (np.nan, np.inf):
+            array[node] = value
+            solver = make_solver(queue, forest, config, np.float32)
+            with pytest.raises(PivotError) as caught:
+                solver.solve(**system.arrays)
+            assert caught.value.cell == 2
+            assert caught.value.node == forest.parent[node]
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_right_hand_sides_that_are_not_finite(queue, config, value):
+    forest = Forest.from_cells(dissimilar(6, least=9))
+    solver = make_solver(queue, forest, config, np.float32)
+    system = make_system(forest, np.float32, rows=2)
+    clean = solver.solve(**system.arrays)
+    node = int(forest.cell_offsets[3]) + 2
+    system.b[1, node] = value
+    with pytest.raises(InputError, match=f"cell 3, node {node}: b is {value}; expected finite"):
+        solver.solve(**system.arrays)
+    x = solver.solve(**system.arrays, check=False)
+    assert not np.isfinite(x[1, node])
+    assert (solver.status() == -1).all()  # the matrix is good
+    good = np.ones(forest.num_nodes, bool)
+    good[forest.cell_offsets[3] : forest.cell_offsets[4]] = False
+    assert np.array_equal(x[0], clean[0])
+    assert np.array_equal(x[1, good], clean[1, good])
+
+
+# -------------------------------------------------------------------------------------- slices
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_slices_give_what_the_whole_batch_gives(queue, config):
+    cells = dissimilar(60, least=5)
+    forest = Forest.from_cells(cells)
+    for rows, symmetric in ((None, True), (6, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        whole = make_solver(queue, forest, config, np.float32)
+        sliced = make_solver(queue, forest, config, np.float32, max_memory=40_000)
+        assert whole.num_slices == 1
+        assert sliced.num_slices > 3
+        kept = system.copy()
+        x = sliced.solve(**system.arrays)
+        assert np.array_equal(x, whole.solve(**system.arrays))
+        kept.assert_solved(x)
+        assert (sliced.status() == -1).all()
+        assert sliced.solve(**system.arrays, overwrite=True) is system.b
+        assert np.array_equal(system.b, x)
+
+        node = int(forest.cell_offsets[47])
+        kept.d[node] = -1000.0
+        with pytest.raises(PivotError) as caught:
+            sliced.solve(**kept.arrays)
+        assert (caught.value.cell, caught.value.node) == (47, node)
+        assert np.flatnonzero(sliced.status() >= 0).tolist() == [47]
+
+
+def test_slices_refuse_device_arrays(queue):
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    solver = make_solver(queue, forest, dtype=np.float32, max_memory=40_000)
+    arrays = on_device(queue, make_system(forest, np.float32))
+    for what, call in {
+        r"solve\(\) with device arrays": lambda: solver.solve(**arrays),
+        r"pack\(\)": lambda: solver.pack(arrays["d"]),
+        r"unpack\(\)": lambda: solver.unpack(arrays["d"]),
+        r"enqueue\(\)": lambda: solver.enqueue(arrays["d"], arrays["u"], arrays["b"], arrays["b"]),
+        r"status\(\)": solver.status,
+    }.items():
+        with pytest.raises(DeviceMemoryError, match=rf"{what} needs the whole batch .* slices"):
+            call()
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_cell_that_does_not_fit(queue, config, place):
+    """Wherever the large cell stands: the error comes, and at once."""
+    cells = [chain(1), chain(2)]
+    cells.insert(place, chain(3000))
+    forest = Forest.from_cells(cells)
+    words = rf"cell {place} with 3000 nodes needs 0\.\d MiB, .* offers 0\.0 MiB"
+    with pytest.raises(DeviceMemoryError, match=words):
+        make_solver(queue, forest, config, np.float32, max_memory=20_000)
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_a_large_cell_that_fits_only_alone(queue, config):
+    one = Forest(chain(3000))
+    plan = make_solver(queue, one, config, np.float32).plan
+    limit = plan.bytes_needed(4, 8) + 64
+    forest = Forest.from_cells([chain(40)] * 90 + [chain(3000)] + [chain(40)] * 90)
+    solver = make_solver(queue, forest, config, np.float32, max_memory=limit)
+    assert solver.num_slices >= 3
+    system = make_system(forest, np.float32)
+    system.assert_solved(solver.solve(**system.arrays))
+
+
+# ------------------------------------------------------------------------------- wrong arguments
+
+
+def test_wrong_shapes_and_types(queue):
+    forest = Forest.from_cells([chain(3), star(4)])
+    solver = make_solver(queue, forest, dtype=np.float32)
+    good = np.ones(7, np.float32)
+    rows = np.ones((2, 7), np.float32)
+    gpu = cla.to_device(queue, good)
+    for arguments, words in [
+        ((good[:6], good, good), r"d has shape \(6,\); expected \(7,\) or \(k, 7\) in natural"),
+        ((good, rows[:, :6], good), r"u has shape \(2, 6\)"),
+        ((good, good, np.ones((7, 2))), r"b has shape \(7, 2\); expected \(7,\) or \(k, 7\)"),
+        ((good, good, np.ones((0, 7))), r"b has shape \(0, 7\)"),
+        ((good, good, np.ones((1, 1, 7))), r"b has shape \(1, 1, 7\)"),
+        ((good, good, 1.0), r"b has shape \(1,\); expected \(7,\)"),
+        ((good, good, good, good[:1]), r"l has shape \(1,\)"),
+        ((rows, good, good), "d, u and l have one row; only b may have several"),
+        ((good, rows, good), "d, u and l have one row"),
+        ((good, good, good, rows), "d, u and l have one row"),
+        ((good, good, gpu), "mix NumPy and pyopencl arrays; expected one kind"),
+        ((gpu, gpu, gpu, good), "mix NumPy and pyopencl arrays"),
+        ((good, good, good + 1j), "b has dtype complex64; expected real numbers"),
+        ((good, good, list("abcdefg")), "b has dtype <U1; expected real numbers"),
+        ((good, good, [object()] * 7), "b has dtype object; expected real numbers"),
+        ((good, good, [[1], [1, 2]]), "b is not an array"),
+        ((gpu.astype(np.float64), gpu, gpu), "d has dtype float64; expected float32"),
+        ((gpu[:6], gpu, gpu), r"d has shape \(6,\)"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            solver.solve(*arguments)
+        assert "\n" not in str(caught.value)
+    for out, words in [
+        (good[:6], r"out is ndarray of float32 with shape \(6,\); expected .* shape \(7,\)"),
+        (rows, r"out is ndarray of float32 with shape \(2, 7\)"),
+        (good.astype(np.float64), "out is ndarray of float64 .* expected ndarray of float32"),
+        (gpu, "out is Array of float32 .* expected ndarray"),
+        ([0.0] * 7, "out is list of"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            solver.solve(2 * good, 0 * good, good, out=out)
+        assert "\n" not in str(caught.value)
+    frozen = good.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(InputError, match="out is read-only"):
+        solver.solve(2 * good, 0 * good, good, out=frozen)
+
+
+def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
+    forest = Forest.from_cells([chain(3), star(4)])
+    solver = make_solver(queue, forest, dtype=np.float32)
+    good = solver.pack(np.ones(7))
+    size = solver.plan.packed_size
+    rows = solver.pack(np.ones((2, 7)))
+    other = cla.empty_like(good)
+    natural = cla.to_device(queue, np.ones(7, np.float32))
+    assert size != 7
+    for arguments, words in [
+        ((natural, good, good, other), rf"d has shape \(7,\); expected \({size},\) .* device order"),
+        ((np.ones(size), good, good, other), "d is ndarray; expected a pyopencl array"),
+        ((good, good, rows, other), rf"out has shape \({size},\); expected .* b, \(2, {size}\)"),
+        ((good, rows, good, other), "d, u and l have one row; only b and out may have several"),
+        ((good, cla.empty_like(good), good, good), "out is b; expected another array, or overw"),
+        ((good, other, cla.empty_like(good), other), "out is d, u or l; expected another array"),
+        ((good, good, good, other.astype(np.float64)), "out has dtype float64; expected float32"),
+        ((good, good, good, natural), r"out has shape \(7,\)"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            solver.enqueue(*arguments)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"a has shape \(6,\); expected \(7,\)"):
+        solver.pack(np.ones(6))
+    with pytest.raises(InputError, match="a is ndarray; expected a pyopencl array"):
+        solver.unpack(np.ones(size))
+    with pytest.raises(InputError, match=r"out has shape \(32,\)|out has shape"):
+        solver.unpack(good, out=other)
+    with pytest.raises(InputError, match=r"out has shape \(7,\); expected a whole array of \(2, 7"):
+        solver.unpack(rows, out=natural)
+
+
+def test_arrays_of_another_context(queue):
+    forest = Forest(chain(3))
+    solver = make_solver(queue, forest, dtype=np.float32)
+    stranger = devices.make_queue(queue.device)
+    theirs = cla.to_device(stranger, np.ones(3, np.float32))
+    mine = cla.to_device(queue, np.ones(3, np.float32))
+    with pytest.raises(InputError, match="u lives in another OpenCL context than the solver"):
+        solver.solve(mine, theirs, mine)
+
+
+def test_wrong_arguments_of_the_solver(queue):
+    forest = Forest(chain(3))
+    for arguments, words in [
+        ({"method": "gauss"}, "method 'gauss' is unknown; expected one of flat"),
+        ({"dtype": np.int32}, "expected float64 or float32"),
+        ({"block_size": 4}, "option 'block_size' is not one of method 'fine'"),
+        ({"work_group": 10**6}, r"work_group=1000000 is above the device's limit of \d+ work-items"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            Solver(forest, **{"dtype": np.float32, **arguments}, queue=queue)
+
+
+def test_every_method_has_a_configuration_here():
+    assert {method for method, _ in CONFIGS.values()} == set(METHODS)
+    assert {CONFIGS[c][0] for c in ONE_EACH} == set(METHODS)
