@@ -43,7 +43,8 @@ Radii
 
 Units are NEURON's: lengths, diameters and positions in µm, areas in µm², `Ra` in Ω·cm, `cm` in
 µF/cm², `g_pas` in S/cm², voltages in mV, times in ms, point currents in nA; so capacitances of
-nodes are in nF, and conductances of nodes and all entries of the matrix in µS.
+nodes are in nF, and conductances of nodes and all entries of the matrix in µS. Samples are taken to
+be in µm, whatever a file's header says.
 """
 
 from __future__ import annotations
@@ -185,11 +186,12 @@ def sections_of(cell: Morphology) -> Sections:
     Raises
     ------
     CableError
-        A radius is not above 0 where it has to be, a number is beyond single precision, or the
-        cell has neither a soma nor a length.
+        The samples are not one tree, a radius is not above 0 where it has to be, a number is
+        beyond single precision, or the cell has neither a soma nor a length.
     """
-    soma = _soma_group(cell)
     parent = cell.parent
+    _check_tree(parent, cell.name)
+    soma = _soma_group(cell)
     if soma.any():
         parent = _rooted_at(parent, int(np.flatnonzero(soma & ~_at(soma, parent))[0]))
     row = _in_a_row(parent, soma)
@@ -198,6 +200,9 @@ def sections_of(cell: Morphology) -> Sections:
     with np.errstate(over="ignore"):
         points = np.column_stack([cell.xyz, 2 * cell.radius]).astype(np.float32)
     body = _soma_points(cell, parent, row, outline) if len(row) else None
+    if body is not None and (body[:, :3] == body[0, :3]).all():
+        got = f"is at {cell.xyz[row[0]].tolist()}"
+        _refuse(cell, row[0], got, "a soma that single precision can tell from a point there")
     chains = _chains(parent, soma, points, contracted=body is not None)
     above, offsets, points = _without_coincidences(*chains)
     if body is None:
@@ -217,6 +222,16 @@ def sections_of(cell: Morphology) -> Sections:
     )
 
 
+def _check_tree(parent: np.ndarray, name: str) -> None:
+    """Refuse what no reader makes; the rest here relies on a tree."""
+    n = len(parent)
+    if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
+        top, _ = _climb(np.where(parent < 0, np.arange(n), parent))
+        if (parent[top] < 0).all():
+            return
+    raise CableError(f"{name}: the samples are not a tree, expected one root (-1) and no cycle")
+
+
 def _at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Look up a mask, false where the index is -1."""
     return (index >= 0) & mask[index]
@@ -225,12 +240,13 @@ def _at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
 def _climb(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Go up to where ``above[i] == i``; (n,) where that is and (n,) how many steps it took."""
     steps = (above != np.arange(len(above))).astype(np.int64)
-    while True:
+    for _ in range(len(above).bit_length() + 1):  # bounded, should there be a cycle
         higher = above[above]
         if np.array_equal(higher, above):
-            return above, steps
+            break
         steps = steps + steps[above]
         above = higher
+    return above, steps
 
 
 def _soma_group(cell: Morphology) -> np.ndarray:
@@ -285,12 +301,13 @@ def _check_numbers(
 ) -> None:
     """Refuse the first sample whose place or radius cannot be used."""
     with np.errstate(over="ignore", under="ignore"):
-        xyz, diameter = np.float32(cell.xyz), np.float32(2 * cell.radius)
-    numbers = np.isfinite(xyz).all(axis=1)
+        xyz = cell.xyz.astype(np.float32)
+        diameter = (2 * cell.radius).astype(np.float32)
+    numbers = np.logical_and.reduce(np.isfinite(xyz), axis=1)
     tip = np.bincount(parent[parent >= 0], minlength=len(parent)) == 0
     cone = (cell.radius == 0) & tip & ~_at(soma, parent) & _at(diameter > 0, parent)
-    positive = np.isfinite(diameter) & ((diameter > 0) | cone)
-    positive[outline] = True
+    outlined = np.isin(np.arange(len(parent)), outline)
+    positive = np.isfinite(diameter) & ((diameter > 0) | cone | outlined)
     bad = np.flatnonzero(~(numbers & positive))
     if not bad.size:
         return
@@ -301,7 +318,7 @@ def _check_numbers(
     _refuse(cell, i, f"has radius {cell.radius[i]:g}", f"a finite number above 0{where} (µm)")
 
 
-def _refuse(cell: Morphology, sample: int, got: str, expected: str) -> NoReturn:
+def _refuse(cell: Morphology, sample: int | np.integer, got: str, expected: str) -> NoReturn:
     line = f":{cell.line[sample]}" if cell.line[sample] > 0 else ""
     raise CableError(f"{cell.name}{line}: sample {cell.id[sample]} {got}, expected {expected}")
 
@@ -465,14 +482,9 @@ class Cable:
         up = self.parent[child]
         return total + np.bincount(up, weights=self.g_axial[child], minlength=self.num_nodes)
 
+    @cached_property
     def first_node(self) -> np.ndarray:
-        """Give the node of the first segment of each section.
-
-        Returns
-        -------
-        (num_sections,) int64
-            Segment k of section s is node ``first_node()[s] + k``.
-        """
+        """(num_sections,) int64: segment k of section s is node ``first_node[s] + k``."""
         return _first_nodes(self.sections, self.nseg)[0]
 
     def system(
@@ -693,7 +705,9 @@ def _areas_and_resistances(
     half = (np.cumsum(~is_point) + all_section)[piece]  # a section has a cut less than halves
     height = arc[frustum + 1] - arc[frustum]
     d0, d1 = diameter[frustum], diameter[frustum + 1]
-    f0, f1 = (begin - arc[frustum]) / height, (end - arc[frustum]) / height
+    solid = height > 0  # false where rounding in the sum has swallowed a tiny one
+    f0 = np.divide(begin - arc[frustum], height, out=np.zeros_like(height), where=solid)
+    f1 = np.divide(end - arc[frustum], height, out=np.zeros_like(height), where=solid)
     d0, d1 = (1 - f0) * d0 + f0 * d1, (1 - f1) * d0 + f1 * d1
 
     dx = end - begin

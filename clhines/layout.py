@@ -132,48 +132,72 @@ class LevelStrided:
         )
 
 
-class SegmentStrided:
-    """Row j of a block holds node j of each of its segments, longest segments first.
+class SegmentRows:
+    """Node j of the segments of 32 neighbouring lanes lies side by side, then node j + 1.
 
-    Node j of segment k is at ``block_start + row_offset[j] + k``; a row holds only the segments
-    that have a node j, so that there is no padding but the alignment of the blocks.
+    Such a group of 32 lanes has a 32-bit mask for each j: the lanes whose segment has a node j.
+    Node j of a lane is at ``block_start + group_start + (set bits of the masks before j) + (set
+    bits of mask j below the lane)``: no padding but the alignment of the blocks, whatever the
+    order of the lanes.
 
     Attributes
     ----------
-    row_offset : (num_templates, most) int64
-        Place of each row, counted from the start of its block.
+    group_of_template : (num_templates + 1,) int64
+        Groups of template t are ``group_of_template[t]:group_of_template[t + 1]``.
+    group_start : (num_groups,) int64
+        Place of each group, counted from the start of its block.
+    masks : (num_groups, most) uint32
     template_size : (num_templates,) int64
     block_start : (num_blocks,) int64
     size : int
+        Length of the device order.
     """
 
-    def __init__(self, length: np.ndarray, template: np.ndarray, most: int, blocks: Blocks) -> None:
-        """`length` and `template` of all segments, template by template, longest first."""
-        num_templates = len(blocks.slot_start) - 1
-        rows = np.zeros((num_templates, most + 1), np.int64)
-        np.add.at(rows, (template, length), 1)
-        width = np.cumsum(rows[:, ::-1], axis=1)[:, ::-1][:, 1:]  # segments with a node j
-        ends = np.cumsum(width, axis=1)
-        self.row_offset = ends - width
-        self.template_size = -(-ends[:, -1] // ALIGNMENT) * ALIGNMENT
+    GROUP = 32
+
+    def __init__(
+        self, length: np.ndarray, template_start: np.ndarray, most: int, blocks: Blocks
+    ) -> None:
+        """`length` of the segments of all lanes, template by template."""
+        lanes = np.diff(template_start)
+        groups = -(-lanes // self.GROUP)
+        self.group_of_template = np.concatenate(([0], np.cumsum(groups)))
+        template = np.repeat(np.arange(len(lanes)), lanes)
+        lane = np.arange(len(length)) - template_start[template]
+        group = self.group_of_template[template] + lane // self.GROUP
+        has = length[:, None] > np.arange(most)
+        self.masks = np.zeros((self.group_of_template[-1], most), np.uint32)
+        bit = np.uint32(1) << (lane % self.GROUP).astype(np.uint32)
+        np.add.at(self.masks, group, np.where(has, bit[:, None], np.uint32(0)))
+        values = np.bincount(group, length, minlength=len(self.masks)).astype(np.int64)
+        ends = np.cumsum(values)
+        sizes = np.add.reduceat(values, self.group_of_template[:-1])
+        before = (ends - values)[self.group_of_template[:-1]]
+        self.group_start = ends - values - np.repeat(before, groups)
+        self.template_size = -(-sizes // ALIGNMENT) * ALIGNMENT
         ends = np.cumsum(self.template_size[blocks.template])
         self.block_start = ends - self.template_size[blocks.template]
         self.size = int(ends[-1])
-        lane = np.arange(len(length)) - np.searchsorted(template, np.arange(num_templates))[template]
-        self._length, self._template, self._lane, self._blocks = length, template, lane, blocks
+        rows = np.zeros((len(self.masks), most), np.int64)
+        np.add.at(rows, group, has)
+        self._row_start = np.cumsum(rows, axis=1) - rows + self.group_start[:, None]
+        before = np.cumsum(has, axis=0) - has  # lanes before this one that have a node j
+        first = template_start[template] + lane // self.GROUP * self.GROUP
+        self._within = before - before[first]
+        self._length, self._group, self._blocks = length, group, blocks
 
     def gather(self, forest: Forest, slot: np.ndarray, first: np.ndarray) -> np.ndarray:
         """(size,) int32: natural index at every place.
 
         Parameters
         ----------
-        slot : (num_segments,) integer
+        slot : (num_lanes,) integer
             Slot of each segment, counted over all templates.
-        first : (num_segments,) integer
+        first : (num_lanes,) integer
             Place in `Trees.order` of each segment's first node.
         """
         k, step = _expand(self._length)
-        place = self.row_offset[self._template[k], step] + self._lane[k]
+        place = self._row_start[self._group[k], step] + self._within[k, step]
         return _block_gather(
             forest, self._blocks, self.template_size, place, slot[k], first[k] + step
         )

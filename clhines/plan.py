@@ -19,6 +19,8 @@ from clhines.forest import Forest
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 
+STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -95,6 +97,29 @@ class FineSpec:
     levels: int
 
 
+@dataclass(frozen=True)
+class ContractionSpec:
+    """Numbers and switches of ``contraction.mako``: one work-item a segment of a branch.
+
+    Attributes
+    ----------
+    real, symmetric, rhs, work_group
+        As in `CellSpec`.
+    segment : int
+        Most nodes of a segment: what a work-item holds in registers.
+    rounds : int
+        Rounds in which the segments' last nodes are eliminated, after round 0.
+    """
+
+    template: ClassVar[str] = "contraction"
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    segment: int
+    rounds: int
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """How a batch is solved: who works, where the numbers lie, and what it costs.
@@ -125,6 +150,16 @@ class Plan:
     num_units: int
     num_groups: int
     statistics: dict[str, int | float] = field(default_factory=dict)
+
+    @property
+    def needs_factor(self) -> bool:
+        """Whether the kernel takes a scratch array in device order for the factors."""
+        return not isinstance(self.spec, ContractionSpec)
+
+    @property
+    def max_rhs(self) -> int:
+        """Right-hand sides that one launch can take."""
+        return 4 if self.needs_factor else 1
 
     @property
     def packed_size(self) -> int:
@@ -408,6 +443,80 @@ def _fine_statistics(
     }
 
 
+def _plan_contraction(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `contraction`: one work-group a block of cells, one work-item a segment."""
+    most = int(options["segment"] or 8)
+    if most > schedule.MAX_SEGMENT:
+        raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
+    cut = schedule.segments(forest.trees, most)
+    rounds = schedule.contract(cut.parent)
+    counts = np.diff(cut.offsets)
+    work_group = _work_group(options, limits, max(64, -(-int(counts.max()) // 32) * 32))
+    if counts.max() > work_group:
+        raise InputError(
+            f"work_group={work_group} is too small: a cell has {int(counts.max())} segments of at "
+            f"most {most} nodes"
+        )
+    enough_blocks = 4 * limits.compute_units
+    max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
+    widths = np.split(counts, len(counts))
+    blocks = packing.next_fit(forest, widths, work_group, max_cells)
+    lanes = schedule.segment_lanes(cut, rounds, blocks.slot_template, blocks.slot_tree)
+    longest = int(lanes.length.max())
+    places = layout.SegmentRows(lanes.length, lanes.template_start, longest, blocks)
+    trees, kind = forest.trees, blocks.template
+    record = (
+        places.block_start,
+        lanes.template_start[kind],
+        np.diff(lanes.template_start)[kind],
+        places.group_of_template[kind],
+        lanes.fetch_start[kind],
+        kind * rounds.rounds,
+        blocks.cell_start[:-1],
+        blocks.cell_start[1:],
+    )
+    tables = {
+        "blocks": np.stack(record, axis=1).reshape(-1),
+        "cell_number": blocks.cells,
+        "group_start": places.group_start,
+        "masks": places.masks.reshape(-1).view(np.int32),
+        "links": lanes.links.reshape(-1),
+        "siblings": lanes.siblings,
+        "fetch_width": np.append(lanes.fetch_width.reshape(-1), 0),
+        "fetches": np.append(lanes.fetches, 0),
+        "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+        "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+    }
+    spec = ContractionSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=work_group,
+        segment=longest,
+        rounds=rounds.rounds,
+    )
+    repeats = np.bincount(blocks.template)
+    used = int((repeats * np.diff(lanes.template_start)).sum())
+    return Plan(
+        forest=forest,
+        method=method,
+        spec=spec,
+        tables=_as_int32(tables, places.size),
+        gather=places.gather(forest, lanes.slot, lanes.first),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics={
+            "rounds": rounds.rounds,
+            "dependent_steps": 2 * (spec.segment + rounds.rounds),
+            "barriers": 2 * (rounds.rounds + 1) * blocks.num_blocks,
+            "idle_lanes": 1 - used / (blocks.num_blocks * work_group),
+            "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+        },
+    )
+
+
 def _work_group(options: dict[str, Any], limits: Limits, default: int) -> int:
     return int(options["work_group"] or min(default, limits.max_work_group))
 
@@ -442,5 +551,11 @@ METHODS: dict[str, Method] = {
         "Huber 2018, sections 3 to 5",
         _plan_fine,
         {"work_group": None, "max_cells": None},
+    ),
+    "contraction": Method(
+        "one work-group a block of cells, one work-item a segment, O(log n) rounds",
+        "new here; rake and compress after Miller and Reif 1985",
+        _plan_contraction,
+        {"work_group": None, "segment": None, "max_cells": None},
     ),
 }

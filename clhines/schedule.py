@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from clhines.forest import Trees, climb, ranges
 
+NO_LANE, MORE = 0x3FF, 0x400  # in the lists of `SegmentLanes`: no lane; a sibling follows
+MAX_SEGMENT, MAX_ROUNDS = 31, 30  # what fits beside them in 32 bits
 MAX_CELL_NODES = 1 << 29  # a step code holds a node number and two flags in 32 bits
 
 
@@ -226,3 +229,136 @@ def _independent(
     picked = chain[(steps[chain] + takes_even) % 2 == 1]
     taken = np.concatenate((leaves, picked))
     return taken, np.concatenate((np.full(len(leaves), -1), only[picked]))
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentLanes:
+    """Segments of groups of cells, one a lane of a work-group, those that last longest first.
+
+    A lane is its number in the template, `NO_LANE`, or in a list with `MORE` added where another
+    member of the list follows.
+
+    Attributes
+    ----------
+    template_start : (num_templates + 1,) int64
+        Lanes of template t are ``template_start[t]:template_start[t + 1]``.
+    template, slot, first, length : (num_lanes,) int64
+        Template; slot counted over all templates; place of the first node in `Trees.order`; nodes.
+    links : (num_lanes, 2) int32
+        ``length | round << 5 | parent << 10 | first child << 20``, and ``parent when eliminated |
+        child when eliminated << 10``.
+    siblings : (num_lanes,) int32
+        ``next child of the same parent | next in the same fetch << 16``.
+    fetch_start : (num_templates + 1,) int64
+        Where each template begins in `fetches`.
+    fetch_width : (num_templates, rounds) int64
+        Lanes that are left after each round: only they can have something to fetch.
+    fetches : (sum of fetch_width,) int32
+        Round after round, lane after lane: the first of the children that are eliminated in
+        this round, and in the upper half the parent, if it is.
+    """
+
+    template_start: np.ndarray
+    template: np.ndarray
+    slot: np.ndarray
+    first: np.ndarray
+    length: np.ndarray
+    links: np.ndarray
+    siblings: np.ndarray
+    fetch_start: np.ndarray
+    fetch_width: np.ndarray
+    fetches: np.ndarray
+
+
+def segment_lanes(
+    cut: Segments, plan: Contraction, slot_template: np.ndarray, slot_tree: np.ndarray
+) -> SegmentLanes:
+    """Give every segment of every template a lane, and the lanes it exchanges rows with.
+
+    Parameters
+    ----------
+    plan : Contraction
+        Of ``cut.parent``.
+    slot_template : (num_slots,) integer, non-decreasing
+    slot_tree : (num_slots,) integer
+    """
+    counts = np.diff(cut.offsets)[slot_tree]
+    source = ranges(cut.offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    rank = np.lexsort((-cut.length[source], -plan.round[source], slot_template[slot]))
+    new = np.empty_like(rank)
+    new[rank] = np.arange(len(rank))
+    shift = (np.cumsum(counts) - counts - cut.offsets[slot_tree])[slot]
+    source, slot, shift = source[rank], slot[rank], shift[rank]
+    template = slot_template[slot]
+    start = np.concatenate(([0], np.cumsum(np.bincount(template))))
+
+    def neighbour(of: np.ndarray) -> np.ndarray:
+        """Index of a neighbouring segment among the lanes of all templates, or -1."""
+        there = of[source]
+        return np.where(there < 0, -1, new[np.where(there < 0, 0, there + shift)])
+
+    def lane(index: np.ndarray) -> np.ndarray:
+        """Number within the template, `NO_LANE` for -1."""
+        return np.where(index < 0, NO_LANE, index - start[template[index]])
+
+    parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
+    when, total, rounds = plan.round[source], len(source), plan.rounds
+    head, sibling = _lists(parent, total, lane)
+    key = np.where((when >= 1) & (when <= rounds), above + (when - 1) * total, -1)
+    fetched, beside = _lists(key, rounds * total, lane)
+    from_above = np.full((rounds, total), -1)
+    passes = np.flatnonzero((below >= 0) & (when >= 1))
+    from_above[when[passes] - 1, below[passes]] = passes
+    both = fetched.reshape(rounds, total) | lane(from_above) << 16
+    left = when[None, :] > np.arange(1, rounds + 1)[:, None]
+    owner = np.broadcast_to(template, left.shape)[left]
+    number = np.broadcast_to(np.arange(rounds)[:, None], left.shape)[left]
+    order = np.lexsort((number, owner))  # stable: lanes stay in order within a round
+    width = np.zeros((len(start) - 1, rounds), np.int64)
+    np.add.at(width, (owner, number), 1)
+    length = cut.length[source]
+    links = np.stack(
+        (length | when << 5 | lane(parent) << 10 | head << 20, lane(above) | lane(below) << 10),
+        axis=1,
+    )
+    return SegmentLanes(
+        template_start=start,
+        template=template,
+        slot=slot,
+        first=cut.first[source],
+        length=length,
+        links=links.astype(np.uint32).view(np.int32),
+        siblings=(sibling | beside << 16).astype(np.int32),
+        fetch_start=np.concatenate(([0], np.cumsum(width.sum(axis=1)))),
+        fetch_width=width,
+        fetches=both[left][order].astype(np.int32),
+    )
+
+
+def _lists(
+    owner: np.ndarray, num_owners: int, lane: Callable[[np.ndarray], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Linked lists of the members of each owner (-1: of none), in increasing member number.
+
+    Returns
+    -------
+    head : (num_owners,) integer
+        First member's lane, with `MORE` where others follow.
+    link : (num_members,) integer
+        The lane that follows each member, likewise.
+    """
+    members = np.flatnonzero(owner >= 0)
+    members = members[np.argsort(owner[members], kind="stable")]
+    mine = owner[members]
+    last = np.ones(len(members), bool)
+    last[:-1] = mine[1:] != mine[:-1]
+    begins = np.ones(len(members), bool)
+    begins[1:] = last[:-1]
+    shown = lane(members) | np.where(last, 0, MORE)
+    head = np.full(num_owners, NO_LANE)
+    head[mine[begins]] = shown[begins]
+    link = np.full(len(owner), NO_LANE)
+    follows = np.flatnonzero(~last)
+    link[members[follows]] = shown[follows + 1]
+    return head, link

@@ -14,7 +14,7 @@ from clhines import device as devices
 from clhines import program, reference
 from clhines.errors import DeviceMemoryError, InputError
 from clhines.forest import Forest
-from clhines.plan import MAX_PLACES, Plan, make_plan, real_name
+from clhines.plan import MAX_PLACES, STATUS_CLEAN, Plan, make_plan, real_name
 from clhines.render import PermuteSpec, render
 
 _MAX_RHS = 4  # right-hand sides taken through one elimination
@@ -58,8 +58,8 @@ class _Resident:
     def run(
         self, arrays: Sequence[cla.Array], first_row: int, rhs: int, wait_for: list[cl.Event]
     ) -> cl.Event:
-        """Launch for `rhs` rows of b and x; `arrays` are d, u, (l), b, factor, x."""
-        kernel = self.kernel(len(arrays) == 5, rhs)
+        """Launch for `rhs` rows of b and x; `arrays` are d, u, (l), b, (factor), x."""
+        kernel = self.kernel(len(arrays) == 4 + self.plan.needs_factor, rhs)
         kernel.set_arg(2, np.int32(first_row))
         for k, array in enumerate((*arrays, self.status), len(self.tables) + 3):
             kernel.set_arg(k, array.base_data)
@@ -90,7 +90,8 @@ class _Resident:
         """Wait, and return the cells with a bad pivot and the natural index of that node."""
         status = self.status.get(self.queue)
         cells = np.flatnonzero(status)
-        nodes = [self.plan.forest.node_index(int(c), int(status[c]) - 1) for c in cells]
+        ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
+        nodes = [self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)]
         return cells, np.array(nodes, np.int64)
 
 
@@ -325,12 +326,13 @@ class Solver:
         """Launch over the rows of b, several at a time."""
         *matrix, b = operands
         rows = b.shape[0] if b.ndim == 2 else 1
-        if rows > _MAX_RHS and factor is operands[0]:
+        if rows > self.plan.max_rhs and factor is operands[0]:
             factor = resident.factor  # d is needed again for the later rows
-        arrays = [*matrix, b, factor, out]
+        arrays = [*matrix, b, *([factor] if self.plan.needs_factor else []), out]
         event = None
-        for first in range(0, rows, _MAX_RHS):
-            event = resident.run(arrays, first, min(_MAX_RHS, rows - first), events)
+        most = self.plan.max_rhs
+        for first in range(0, rows, most):
+            event = resident.run(arrays, first, min(most, rows - first), events)
         return event
 
     # -- natural order -------------------------------------------------------------------------

