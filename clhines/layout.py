@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.forest import Forest
 from clhines.packing import Blocks, Columns
-from clhines.schedule import BranchLevels
+from clhines.schedule import BranchLevels, SegmentLanes
 
 ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
 
@@ -133,73 +133,47 @@ class LevelStrided:
 
 
 class SegmentRows:
-    """Node j of the segments of 32 neighbouring lanes lies side by side, then node j + 1.
+    """Node j of all inner segments of a block side by side, then node j + 1; then the leaves.
 
-    Such a group of 32 lanes has a 32-bit mask for each j: the lanes whose segment has a node j.
-    Node j of a lane is at ``block_start + group_start + (set bits of the masks before j) + (set
-    bits of mask j below the lane)``: no padding but the alignment of the blocks, whatever the
-    order of the lanes.
+    Node j of inner lane k is at ``block_start + rows[template, 0, j] + k``, and of leaf lane k at
+    ``block_start + rows[template, 1, j] + k - inner``; rows get shorter, as the longest segments come
+    first. There is no padding but the alignment of the blocks.
 
     Attributes
     ----------
-    group_of_template : (num_templates + 1,) int64
-        Groups of template t are ``group_of_template[t]:group_of_template[t + 1]``.
-    group_start : (num_groups,) int64
-        Place of each group, counted from the start of its block.
-    masks : (num_groups, most) uint32
+    rows : (num_templates, 2, most) int64
     template_size : (num_templates,) int64
+        Values of a block of each template, padding included.
     block_start : (num_blocks,) int64
     size : int
         Length of the device order.
     """
 
-    GROUP = 32
-
-    def __init__(
-        self, length: np.ndarray, template_start: np.ndarray, most: int, blocks: Blocks
-    ) -> None:
-        """`length` of the segments of all lanes, template by template."""
-        lanes = np.diff(template_start)
-        groups = -(-lanes // self.GROUP)
-        self.group_of_template = np.concatenate(([0], np.cumsum(groups)))
-        template = np.repeat(np.arange(len(lanes)), lanes)
-        lane = np.arange(len(length)) - template_start[template]
-        group = self.group_of_template[template] + lane // self.GROUP
-        has = length[:, None] > np.arange(most)
-        self.masks = np.zeros((self.group_of_template[-1], most), np.uint32)
-        bit = np.uint32(1) << (lane % self.GROUP).astype(np.uint32)
-        np.add.at(self.masks, group, np.where(has, bit[:, None], np.uint32(0)))
-        values = np.bincount(group, length, minlength=len(self.masks)).astype(np.int64)
-        ends = np.cumsum(values)
-        sizes = np.add.reduceat(values, self.group_of_template[:-1])
-        before = (ends - values)[self.group_of_template[:-1]]
-        self.group_start = ends - values - np.repeat(before, groups)
-        self.template_size = -(-sizes // ALIGNMENT) * ALIGNMENT
+    def __init__(self, lanes: SegmentLanes, blocks: Blocks) -> None:
+        length, template = lanes.length, lanes.template
+        lane = np.arange(len(length)) - lanes.template_start[template]
+        is_leaf = lane >= lanes.inner[template]
+        counts = np.zeros((len(lanes.inner), 2, int(length.max()) + 1), np.int64)
+        np.add.at(counts, (template, is_leaf + 0, length), 1)
+        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a node j
+        flat = width.reshape(len(width), -1)
+        ends = np.cumsum(flat, axis=1)
+        self.rows = (ends - flat).reshape(width.shape)
+        self.template_size = -(-ends[:, -1] // ALIGNMENT) * ALIGNMENT
         ends = np.cumsum(self.template_size[blocks.template])
         self.block_start = ends - self.template_size[blocks.template]
         self.size = int(ends[-1])
-        rows = np.zeros((len(self.masks), most), np.int64)
-        np.add.at(rows, group, has)
-        self._row_start = np.cumsum(rows, axis=1) - rows + self.group_start[:, None]
-        before = np.cumsum(has, axis=0) - has  # lanes before this one that have a node j
-        first = template_start[template] + lane // self.GROUP * self.GROUP
-        self._within = before - before[first]
-        self._length, self._group, self._blocks = length, group, blocks
+        self._row_of_lane = self.rows[template, is_leaf + 0]
+        self._column = np.where(is_leaf, lane - lanes.inner[template], lane)
+        self._lanes, self._blocks = lanes, blocks
 
-    def gather(self, forest: Forest, slot: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """(size,) int32: natural index at every place.
-
-        Parameters
-        ----------
-        slot : (num_lanes,) integer
-            Slot of each segment, counted over all templates.
-        first : (num_lanes,) integer
-            Place in `Trees.order` of each segment's first node.
-        """
-        k, step = _expand(self._length)
-        place = self._row_start[self._group[k], step] + self._within[k, step]
+    def gather(self, forest: Forest) -> np.ndarray:
+        """(size,) int32: natural index at every place of the device order."""
+        lanes = self._lanes
+        k, step = _expand(lanes.length)
+        place = self._row_of_lane[k, step] + self._column[k]
         return _block_gather(
-            forest, self._blocks, self.template_size, place, slot[k], first[k] + step
+            forest, self._blocks, self.template_size, place, lanes.slot[k], lanes.first[k] + step
         )
 
 

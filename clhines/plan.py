@@ -105,8 +105,10 @@ class ContractionSpec:
     ----------
     real, symmetric, rhs, work_group
         As in `CellSpec`.
+    capacity : int
+        Values of the largest block: what a work-group holds of each array in local memory.
     segment : int
-        Most nodes of a segment: what a work-item holds in registers.
+        Most nodes of a segment.
     rounds : int
         Rounds in which the segments' last nodes are eliminated, after round 0.
     """
@@ -116,6 +118,7 @@ class ContractionSpec:
     symmetric: bool
     rhs: int
     work_group: int
+    capacity: int
     segment: int
     rounds: int
 
@@ -464,27 +467,25 @@ def _plan_contraction(
     widths = np.split(counts, len(counts))
     blocks = packing.next_fit(forest, widths, work_group, max_cells)
     lanes = schedule.segment_lanes(cut, rounds, blocks.slot_template, blocks.slot_tree)
-    longest = int(lanes.length.max())
-    places = layout.SegmentRows(lanes.length, lanes.template_start, longest, blocks)
+    places = layout.SegmentRows(lanes, blocks)
     trees, kind = forest.trees, blocks.template
+    longest, capacity = places.rows.shape[2], int(places.template_size.max())
     record = (
         places.block_start,
+        places.template_size[kind],
         lanes.template_start[kind],
-        np.diff(lanes.template_start)[kind],
-        places.group_of_template[kind],
+        np.diff(lanes.template_start)[kind] | lanes.inner[kind] << 16,
+        kind * longest * 2,
         lanes.fetch_start[kind],
-        kind * rounds.rounds,
         blocks.cell_start[:-1],
         blocks.cell_start[1:],
     )
     tables = {
         "blocks": np.stack(record, axis=1).reshape(-1),
         "cell_number": blocks.cells,
-        "group_start": places.group_start,
-        "masks": places.masks.reshape(-1).view(np.int32),
+        "rows": places.rows.reshape(-1),
         "links": lanes.links.reshape(-1),
         "siblings": lanes.siblings,
-        "fetch_width": np.append(lanes.fetch_width.reshape(-1), 0),
         "fetches": np.append(lanes.fetches, 0),
         "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
         "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
@@ -494,6 +495,7 @@ def _plan_contraction(
         symmetric=True,
         rhs=1,
         work_group=work_group,
+        capacity=capacity,
         segment=longest,
         rounds=rounds.rounds,
     )
@@ -504,7 +506,7 @@ def _plan_contraction(
         method=method,
         spec=spec,
         tables=_as_int32(tables, places.size),
-        gather=places.gather(forest, lanes.slot, lanes.first),
+        gather=places.gather(forest),
         num_units=blocks.num_blocks,
         num_groups=blocks.num_blocks,
         statistics={

@@ -233,7 +233,7 @@ def _independent(
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
-    """Segments of groups of cells, one a lane of a work-group, those that last longest first.
+    """Segments of groups of cells, one a lane of a work-group: inner ones, then leaves, longest first.
 
     A lane is its number in the template, `NO_LANE`, or in a list with `MORE` added where another
     member of the list follows.
@@ -249,13 +249,13 @@ class SegmentLanes:
         child when eliminated << 10``.
     siblings : (num_lanes,) int32
         ``next child of the same parent | next in the same fetch << 16``.
+    inner : (num_templates,) int64
+        Lanes that hold no leaf of the contracted tree; they come first.
     fetch_start : (num_templates + 1,) int64
         Where each template begins in `fetches`.
-    fetch_width : (num_templates, rounds) int64
-        Lanes that are left after each round: only they can have something to fetch.
-    fetches : (sum of fetch_width,) int32
-        Round after round, lane after lane: the first of the children that are eliminated in
-        this round, and in the upper half the parent, if it is.
+    fetches : (sum of inner * rounds,) int32
+        Round after round, inner lane after inner lane: the first of the children that are
+        eliminated in this round, and in the upper half the parent, if it is.
     """
 
     template_start: np.ndarray
@@ -265,8 +265,8 @@ class SegmentLanes:
     length: np.ndarray
     links: np.ndarray
     siblings: np.ndarray
+    inner: np.ndarray
     fetch_start: np.ndarray
-    fetch_width: np.ndarray
     fetches: np.ndarray
 
 
@@ -285,7 +285,8 @@ def segment_lanes(
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
-    rank = np.lexsort((-cut.length[source], -plan.round[source], slot_template[slot]))
+    leaf = plan.round[source] == 0
+    rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
     shift = (np.cumsum(counts) - counts - cut.offsets[slot_tree])[slot]
@@ -311,12 +312,13 @@ def segment_lanes(
     passes = np.flatnonzero((below >= 0) & (when >= 1))
     from_above[when[passes] - 1, below[passes]] = passes
     both = fetched.reshape(rounds, total) | lane(from_above) << 16
-    left = when[None, :] > np.arange(1, rounds + 1)[:, None]
-    owner = np.broadcast_to(template, left.shape)[left]
-    number = np.broadcast_to(np.arange(rounds)[:, None], left.shape)[left]
-    order = np.lexsort((number, owner))  # stable: lanes stay in order within a round
-    width = np.zeros((len(start) - 1, rounds), np.int64)
-    np.add.at(width, (owner, number), 1)
+    inner = np.bincount(template[when > 0], minlength=len(start) - 1)
+    fetch_start = np.concatenate(([0], np.cumsum(inner * rounds)))
+    own = np.flatnonzero(when > 0)
+    at = fetch_start[template[own]] + (own - start[template[own]])
+    fetches = np.empty(fetch_start[-1], np.int32)
+    for r in range(rounds):
+        fetches[at + r * inner[template[own]]] = both[r, own]
     length = cut.length[source]
     links = np.stack(
         (length | when << 5 | lane(parent) << 10 | head << 20, lane(above) | lane(below) << 10),
@@ -330,9 +332,9 @@ def segment_lanes(
         length=length,
         links=links.astype(np.uint32).view(np.int32),
         siblings=(sibling | beside << 16).astype(np.int32),
-        fetch_start=np.concatenate(([0], np.cumsum(width.sum(axis=1)))),
-        fetch_width=width,
-        fetches=both[left][order].astype(np.int32),
+        inner=inner,
+        fetch_start=fetch_start,
+        fetches=fetches,
     )
 
 

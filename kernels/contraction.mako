@@ -3,16 +3,18 @@
     M = spec.segment
     R = spec.rounds
     sym = spec.symmetric
+    copies = -(-spec.capacity // spec.work_group)
     # with a symmetric matrix A[v, parent] is A[parent, v]
     def lower(name): return name if sym else name.replace("up", "low", 1)
 %>\
 // Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
 // spec: ${spec}
-// layout: segment rows; node j of the segments of 32 lanes side by side, then node j + 1.
+// layout: segment rows; node j of all inner segments side by side, then node j + 1, and so on;
+//         then the leaf segments likewise.
 //
 // A segment is a stretch of a branch of at most ${M} nodes. Its work-item eliminates all of them but
-// the last in registers, from the root outwards (each has one child), which leaves a tree with
-// one node a segment. That tree is contracted in ${R} rounds: in each, independent nodes publish
+// the last, from the root outwards (each has one child), which leaves a tree with one node a
+// segment. That tree is contracted in ${R} rounds: in each, independent nodes publish
 // their row in local memory, and their neighbours fetch it; nothing is ever written by two.
 //
 // Eliminating v between parent a and child c, with up[v] = A[a, v] and low[v] = A[v, a]:
@@ -26,6 +28,7 @@
 typedef ${spec.real} real;
 
 #define WORK_GROUP ${spec.work_group}
+#define CAPACITY ${spec.capacity}   // values of the largest block
 #define NONE 0x3ff        // no such lane
 #define MORE 0x400        // of a lane in a list: another one follows
 #define CLEAN (1 << 30)   // nothing that is not finite came from another lane
@@ -35,9 +38,8 @@ static int is_bad(real pivot) { return !(pivot > (real)0 && pivot < (real)INFINI
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void solve(const int num_blocks, const int num_values, const int first_row,
            __global const int *restrict blocks, __global const int *restrict cell_number,
-           __global const int *restrict group_start, __global const uint *restrict masks,
-           __global const int *restrict links, __global const int *restrict siblings,
-           __global const int *restrict fetch_width, __global const int *restrict fetches,
+           __global const int *restrict rows, __global const int *restrict links,
+           __global const int *restrict siblings, __global const int *restrict fetches,
            __global const int *restrict lane_slot, __global const int *restrict lane_rank,
            __global const real *d, __global const real *restrict u,
 % if not sym:
@@ -49,32 +51,27 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     b += (long)first_row * num_values;
     x += (long)first_row * num_values;
     const int lane = get_local_id(0);
-    // start, first lane, lanes, first group, first fetch, first width, first cell, end of cells
+    // start, size, first lane, lanes | inner lanes << 16, rows, fetches, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
-    const int first = block.s1, lanes = block.s2;
+    const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
 
-    const int group = block.s3 + (lane >> 5);
-    const uint bit = 1u << (lane & 31);
-    uint mask[${M}];
-    int place = lane < lanes ? block.s0 + group_start[group] : 0;
-% for j in range(M):
-    mask[${j}] = lane < lanes ? masks[group * ${M} + ${j}] : 0;
-% endfor
-    real node_d[${M}], node_b[${M}], node_up[${M}];
+    // all values of the block, into local memory
+    __local real node_d[CAPACITY], node_b[CAPACITY], node_up[CAPACITY];
 % if not sym:
-    real node_low[${M}];
+    __local real node_low[CAPACITY];
 % endif
-% for j in range(M):
-    if (mask[${j}] & bit) {
-        const int at = place + popcount(mask[${j}] & (bit - 1));
-        node_d[${j}] = d[at];
-        node_up[${j}] = u[at];
+% for k in range(copies):
+    {
+        const int i = lane + ${k} * WORK_GROUP;
+        if (i < block.s1) {
+            node_d[i] = d[block.s0 + i];
+            node_up[i] = u[block.s0 + i];
 % if not sym:
-        node_low[${j}] = l[at];
+            node_low[i] = l[block.s0 + i];
 % endif
-        node_b[${j}] = b[at];
+            node_b[i] = b[block.s0 + i];
+        }
     }
-    place += popcount(mask[${j}]);
 % endfor
 
     // length | round << 5 | parent << 10 | first child << 20; parent | child << 10 at elimination
@@ -82,16 +79,15 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int length = me.x & 31, my_round = me.x >> 5 & 31, parent = me.x >> 10 & NONE;
     const int first_child = me.x >> 20 & (NONE | MORE);
     const int above = me.y & NONE, below = me.y >> 10 & NONE;
+    __global const int *row = rows + block.s4 + (lane < inner ? 0 : ${M});
+    const int column = lane < inner ? lane : lane - inner;
 % if R:
     int fetch[${R}];   // of each round: head of the list of eliminated children | parent << 16
-    int row = block.s4;
-    for (int r = 0; r < ${R}; ++r) {
-        const int width = fetch_width[block.s5 + r];
-        fetch[r] = lane < width ? fetches[row + lane] : NONE | NONE << 16;
-        row += width;
-    }
+    for (int r = 0; r < ${R}; ++r)
+        fetch[r] = lane < inner ? fetches[block.s5 + r * inner + lane] : NONE | NONE << 16;
 % endif
     for (int c = block.s6 + lane; c < block.s7; c += WORK_GROUP) status[cell_number[c]] = 0;
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
 
     __local real pub_up[WORK_GROUP], pub_b[WORK_GROUP], pub_inverse[WORK_GROUP];
 % if not sym:
@@ -102,31 +98,32 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 
     // the segment: all nodes but the last
     int bad = 0, clean = CLEAN;
-    real my_d = length ? node_d[0] : (real)1, my_b = length ? node_b[0] : (real)0;
-    real my_up = parent == NONE ? (real)0 : node_up[0];
+    int place = column + (length ? row[0] : 0);
+    real my_d = length ? node_d[place] : (real)1, my_b = length ? node_b[place] : (real)0;
+    real my_up = parent == NONE ? (real)0 : node_up[place];
 % if not sym:
-    real my_low = parent == NONE ? (real)0 : node_low[0];
+    real my_low = parent == NONE ? (real)0 : node_low[place];
 % endif
     real lost_d = 0, lost_b = 0;
-% for j in range(M - 1):
-    if (${j + 1} < length) {
-        if (is_bad(my_d) && bad == 0) bad = ${j + 1};
+    for (int j = 1; j < length; ++j) {
+        const int next = column + row[j];
+        if (is_bad(my_d) && bad == 0) bad = j;
         const real inverse = (real)1 / my_d;
         const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse;
-        const real f2 = node_up[${j + 1}] * inverse;
+        const real f2 = node_up[next] * inverse;
         lost_d += my_up * f1;
         lost_b += my_up * g;
-        my_d = node_d[${j + 1}] - ${lower("node_up")}[${j + 1}] * f2;
-        my_b = node_b[${j + 1}] - ${lower("node_up")}[${j + 1}] * g;
+        my_d = node_d[next] - ${lower("node_up")}[next] * f2;
+        my_b = node_b[next] - ${lower("node_up")}[next] * g;
 % if not sym:
-        my_low = -node_low[${j + 1}] * f1;
+        my_low = -node_low[next] * f1;
 % endif
         my_up = -my_up * f2;
-        node_d[${j}] = f1;
-        node_up[${j}] = f2;
-        node_b[${j}] = g;
+        node_d[place] = f1;
+        node_up[place] = f2;
+        node_b[place] = g;
+        place = next;
     }
-% endfor
 
     // round 0: leaves, and what every segment takes from its parent
     real last_f1 = 0, last_g = 0;
@@ -220,10 +217,16 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endif
 % endfor
     const real top = parent == NONE ? (real)0 : value[parent];
-% for j in range(M - 1, -1, -1):
-    if (${j + 1} < length) my_x = node_b[${j}] - node_d[${j}] * top - node_up[${j}] * my_x;
-    place -= popcount(mask[${j}]);
-    if (mask[${j}] & bit) x[place + popcount(mask[${j}] & (bit - 1))] = my_x;
+    if (length) node_b[place] = my_x;
+    for (int j = length - 2; j >= 0; --j) {
+        place = column + row[j];
+        my_x = node_b[place] - node_d[place] * top - node_up[place] * my_x;
+        node_b[place] = my_x;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for k in range(copies):
+    if (lane + ${k} * WORK_GROUP < block.s1)
+        x[block.s0 + lane + ${k} * WORK_GROUP] = node_b[lane + ${k} * WORK_GROUP];
 % endfor
 
     if (bad) {   // a node that is bad by itself goes before those that others made bad

@@ -170,7 +170,9 @@ def test_structure_against_the_oracle(name):
         s = forest.shape_of_cell[cell]
         start, stop = trees.offsets[s : s + 2]
         here = slice(start, stop)
-        assert np.array_equal(np.where(trees.parent[here] < 0, -1, trees.parent[here] - start), local)
+        assert np.array_equal(
+            np.where(trees.parent[here] < 0, -1, trees.parent[here] - start), local
+        )
         assert trees.depth[here].tolist() == depth
         assert trees.position[here].tolist() == position
         branch = trees.branch_of_node[here]

@@ -294,7 +294,11 @@ def test_branch_levels_list_every_child_once():
     ("method", "options", "words"),
     [
         ("gauss", {}, "method 'gauss' is unknown; expected one of flat, interleaved, "),
-        ("flat", {"block_size": 4}, "option 'block_size' is not one of method 'flat'; .*work_group"),
+        (
+            "flat",
+            {"block_size": 4},
+            "option 'block_size' is not one of method 'flat'; .*work_group",
+        ),
         ("fine", {"vector_width": 4}, "option 'vector_width' .*'fine'; expected work_group, max_c"),
         ("fine", {"work_group": 0}, "work_group=0 is not valid; expected a whole number of at lea"),
         ("fine", {"work_group": -3}, "work_group=-3 is not valid"),

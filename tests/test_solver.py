@@ -609,7 +609,10 @@ def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
     natural = cla.to_device(queue, np.ones(7, np.float32))
     assert size != 7
     for arguments, words in [
-        ((natural, good, good, other), rf"d has shape \(7,\); expected \({size},\) .* device order"),
+        (
+            (natural, good, good, other),
+            rf"d has shape \(7,\); expected \({size},\) .* device order",
+        ),
         ((np.ones(size), good, good, other), "d is ndarray; expected a pyopencl array"),
         ((good, good, rows, other), rf"out has shape \({size},\); expected .* b, \(2, {size}\)"),
         ((good, rows, good, other), "d, u and l have one row; only b and out may have several"),
@@ -647,7 +650,10 @@ def test_wrong_arguments_of_the_solver(queue):
         ({"method": "gauss"}, "method 'gauss' is unknown; expected one of flat"),
         ({"dtype": np.int32}, "expected float64 or float32"),
         ({"block_size": 4}, "option 'block_size' is not one of method 'fine'"),
-        ({"work_group": 10**6}, r"work_group=1000000 is above the device's limit of \d+ work-items"),
+        (
+            {"work_group": 10**6},
+            r"work_group=1000000 is above the device's limit of \d+ work-items",
+        ),
     ]:
         with pytest.raises(InputError, match=words):
             Solver(forest, **{"dtype": np.float32, **arguments}, queue=queue)
