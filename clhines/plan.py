@@ -470,12 +470,13 @@ def _plan_contraction(
     places = layout.SegmentRows(lanes, blocks)
     trees, kind = forest.trees, blocks.template
     longest, capacity = places.rows.shape[2], int(places.template_size.max())
+    counts = np.diff(lanes.template_start)
     record = (
         places.block_start,
         places.template_size[kind],
         lanes.template_start[kind],
-        np.diff(lanes.template_start)[kind] | lanes.inner[kind] << 16,
-        kind * longest * 2,
+        (counts | places.kind_start[:, 2] << 10 | places.kind_start[:, 1] << 20)[kind],
+        kind * longest * 3,
         lanes.fetch_start[kind],
         blocks.cell_start[:-1],
         blocks.cell_start[1:],

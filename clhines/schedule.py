@@ -233,7 +233,7 @@ def _independent(
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
-    """Segments of groups of cells, one a lane of a work-group: inner ones, then leaves, longest first.
+    """Segments of groups of cells, one a lane of a work-group; by kind, then longest first.
 
     A lane is its number in the template, `NO_LANE`, or in a list with `MORE` added where another
     member of the list follows.
@@ -249,8 +249,10 @@ class SegmentLanes:
         child when eliminated << 10``.
     siblings : (num_lanes,) int32
         ``next child of the same parent | next in the same fetch << 16``.
+    kind : (num_lanes,) int64
+        0: eliminated late (round 2 and later, and the roots), 1: in round 1, 2: leaves.
     inner : (num_templates,) int64
-        Lanes that hold no leaf of the contracted tree; they come first.
+        Lanes of the kinds 0 and 1.
     fetch_start : (num_templates + 1,) int64
         Where each template begins in `fetches`.
     fetches : (sum of inner * rounds,) int32
@@ -265,6 +267,7 @@ class SegmentLanes:
     length: np.ndarray
     links: np.ndarray
     siblings: np.ndarray
+    kind: np.ndarray
     inner: np.ndarray
     fetch_start: np.ndarray
     fetches: np.ndarray
@@ -285,8 +288,8 @@ def segment_lanes(
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
-    leaf = plan.round[source] == 0
-    rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
+    kind = 2 - np.minimum(plan.round[source], 2)
+    rank = np.lexsort((-cut.length[source], kind, slot_template[slot]))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
     shift = (np.cumsum(counts) - counts - cut.offsets[slot_tree])[slot]
@@ -332,6 +335,7 @@ def segment_lanes(
         length=length,
         links=links.astype(np.uint32).view(np.int32),
         siblings=(sibling | beside << 16).astype(np.int32),
+        kind=kind[rank],
         inner=inner,
         fetch_start=fetch_start,
         fetches=fetches,

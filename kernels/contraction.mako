@@ -9,8 +9,8 @@
 %>\
 // Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
 // spec: ${spec}
-// layout: segment rows; node j of all inner segments side by side, then node j + 1, and so on;
-//         then the leaf segments likewise.
+// layout: segment rows; node j of all segments of one kind side by side, then node j + 1. Kinds
+//         are: eliminated late (round 2 and later), in round 1, leaves.
 //
 // A segment is a stretch of a branch of at most ${M} nodes. Its work-item eliminates all of them but
 // the last, from the root outwards (each has one child), which leaves a tree with one node a
@@ -31,9 +31,15 @@ typedef ${spec.real} real;
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define NONE 0x3ff        // no such lane
 #define MORE 0x400        // of a lane in a list: another one follows
-#define CLEAN (1 << 30)   // nothing that is not finite came from another lane
+#define CLEAN (1 << 30)   // the pivot was bad by itself
 
-static int is_bad(real pivot) { return !(pivot > (real)0 && pivot < (real)INFINITY); }
+% if spec.real == "double":
+// not a positive normal number, from the sign and the exponent; then the exact test decides
+static int looks_bad(real a) { return (as_uint2(a).y - 0x00100000u) >= 0x7fe00000u; }
+% else:
+static int looks_bad(real a) { return (as_uint(a) - 0x00800000u) >= 0x7f000000u; }
+% endif
+static int is_bad(real a) { return looks_bad(a) && !(a > (real)0 && a < (real)INFINITY); }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void solve(const int num_blocks, const int num_values, const int first_row,
@@ -51,9 +57,11 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     b += (long)first_row * num_values;
     x += (long)first_row * num_values;
     const int lane = get_local_id(0);
-    // start, size, first lane, lanes | inner lanes << 16, rows, fetches, first cell, end of cells
+    // start, size, first lane, lanes | inner << 10 | late << 20, rows, fetches, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
-    const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
+    const int first = block.s2, lanes = block.s3 & 0x3ff;
+    const int inner = block.s3 >> 10 & 0x3ff, late = block.s3 >> 20;   // of the lanes, the first
+    const int kind = (lane >= late) + (lane >= inner);   // later rounds, round 1, leaves
 
     // all values of the block, into local memory
     __local real node_d[CAPACITY], node_b[CAPACITY], node_up[CAPACITY];
@@ -79,8 +87,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int length = me.x & 31, my_round = me.x >> 5 & 31, parent = me.x >> 10 & NONE;
     const int first_child = me.x >> 20 & (NONE | MORE);
     const int above = me.y & NONE, below = me.y >> 10 & NONE;
-    __global const int *row = rows + block.s4 + (lane < inner ? 0 : ${M});
-    const int column = lane < inner ? lane : lane - inner;
+    __global const int *row = rows + block.s4 + kind * ${M};
+    const int column = lane - (kind == 0 ? 0 : kind == 1 ? late : inner);
 % if R:
     int fetch[${R}];   // of each round: head of the list of eliminated children | parent << 16
     for (int r = 0; r < ${R}; ++r)
@@ -97,7 +105,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     __local real value[WORK_GROUP];    // first what d of the parent loses; later x
 
     // the segment: all nodes but the last
-    int bad = 0, clean = CLEAN;
+    int bad = 0;
     int place = column + (length ? row[0] : 0);
     real my_d = length ? node_d[place] : (real)1, my_b = length ? node_b[place] : (real)0;
     real my_up = parent == NONE ? (real)0 : node_up[place];
@@ -147,13 +155,12 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     }
     my_d -= lost_d;
     my_b -= lost_b;
-    if (!isfinite(lost_d)) clean = 0;
 
 % if R:
     // rounds
 % for r in range(1, R + 1):
     if (my_round == ${r}) {
-        if (is_bad(my_d) && bad == 0) bad = length | clean;
+        if (is_bad(my_d) && bad == 0) bad = length | (isfinite(my_d) ? CLEAN : 0);
         const real inverse = (real)1 / my_d;
         last_f1 = ${lower("my_up")} * inverse;
         last_g = my_b * inverse;
@@ -170,7 +177,6 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         const real scaled = pub_up[from] * pub_inverse[from];
         my_d -= scaled * ${lower("pub_up")}[from];
         my_b -= scaled * pub_b[from];
-        if (!isfinite(scaled)) clean = 0;
         child = child & MORE ? siblings[first + from] >> 16 : NONE;
     }
     {
@@ -188,7 +194,6 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endif
             my_up = -pub_up[from] * f2;
             sum_b[from] = f2;
-            if (!isfinite(f2)) clean = 0;
         }
     }
 % endfor
@@ -197,7 +202,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     // roots
     real my_x = 0;
     if (my_round == ${R + 1}) {
-        if (is_bad(my_d) && bad == 0) bad = length | clean;
+        if (is_bad(my_d) && bad == 0) bad = length | (isfinite(my_d) ? CLEAN : 0);
         my_x = my_b / my_d;
         value[lane] = my_x;
     }
@@ -230,9 +235,10 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endfor
 
     if (bad) {   // a node that is bad by itself goes before those that others made bad
-        const int length_bad = bad & ~CLEAN;
-        const int by_itself = length_bad < length || my_round == 0 ? CLEAN : bad & CLEAN;
+        const int node = bad & ~CLEAN;
+        const int last = block.s0 + column + row[length - 1];
+        const int by_itself = node < length || my_round == 0 || bad & CLEAN || !isfinite(d[last]);
         atomic_max(status + cell_number[block.s6 + lane_slot[first + lane]],
-                   by_itself + lane_rank[first + lane] + length_bad);
+                   (by_itself ? CLEAN : 0) + lane_rank[first + lane] + node);
     }
 }

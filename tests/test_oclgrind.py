@@ -10,6 +10,7 @@ keeps every array alive.
 """
 
 import os
+import re
 import subprocess
 import sys
 from importlib.resources import files
@@ -179,7 +180,7 @@ def fault_case(config, old, new):
         method, options = CONFIGS[config]
         forest = mixed_forest()
         system = make_system(forest, np.float32)
-        system.d[0] = -1
+        system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
         solver = Solver(forest, method, np.float32, queue=queue, **options)
         solver.solve(**system.arrays, check=False)
         queue.finish()
@@ -230,7 +231,6 @@ def reports_of(part):
     checks = {
         "OCLGRIND_DATA_RACES": "1",
         "OCLGRIND_UNINITIALIZED": "1",
-        "OCLGRIND_NUM_THREADS": "1",  # its bookkeeping of atomics is not safe with more
         "OCLGRIND_MAX_ERRORS": "1000000",  # a thousand, else: later cases would look clean
     }
     done = subprocess.run(
@@ -245,7 +245,19 @@ def reports_of(part):
     assert done.stdout.endswith("done\n")
     head, *cases = done.stderr.split("@@ ")
     assert not head.strip(), head
-    return {name: text.strip() for name, _, text in (case.partition("\n") for case in cases)}
+    split = (case.partition("\n") for case in cases)
+    return {name: reports(text) for name, _, text in split}
+
+
+def reports(text):
+    """Reports in what Oclgrind printed: they begin at a line that is not indented.
+
+    One kind is dropped: Oclgrind 19.10 calls what atomic_max writes to `status` uninitialised, and
+    has no objection when the very same value goes there by a plain store, which it checks too.
+    """
+    found = re.split(r"\n+(?=[^\s])", text.strip())
+    wrong = re.compile(r"Uninitialized value written to global .*\n(.*\n)*?.*@_Z10atomic_max")
+    return "\n\n".join(report for report in found if not wrong.match(report))
 
 
 def test_every_kernel_runs_clean():
