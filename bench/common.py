@@ -24,18 +24,14 @@ SEED = 2018
 
 def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -> clhines.Forest:
     """Cells of one size, each drawn from `shapes` different random binary trees."""
-    trees = np.stack(
-        [random_binary_tree(num_nodes, num_branches, SEED + k) for k in range(shapes)]
-    )
+    trees = np.stack([random_binary_tree(num_nodes, num_branches, SEED + k) for k in range(shapes)])
     pick = np.random.default_rng(SEED).integers(0, shapes, num_cells)
     offsets = np.arange(num_cells + 1) * num_nodes
     parent = np.where(trees[pick] < 0, -1, trees[pick] + offsets[:-1, None])
     return clhines.Forest(parent.reshape(-1).astype(np.int32), offsets)
 
 
-def system(
-    forest: clhines.Forest, seed: int = SEED
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def system(forest: clhines.Forest, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Random d, u, b in float64: strictly diagonally dominant with a margin of 0.5 to 1.5."""
     rng = np.random.default_rng(seed)
     n = forest.num_nodes
@@ -46,7 +42,7 @@ def system(
 
 
 def record(queue: cl.CommandQueue, command: str) -> dict[str, Any]:
-    """What must be known of the machine and the versions to read a result."""
+    """Return what must be known of the machine and the versions to read a result."""
     device = queue.device
     return {
         "command": command,

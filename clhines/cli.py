@@ -118,7 +118,9 @@ def _devices(_: argparse.Namespace) -> int:
         default = None
     rows = [("", "index", "type", "fp64", "units", "memory", "local", "name")]
     for index, found in device.all_devices():
-        kind = "simulator" if device.is_simulator(found) else "CPU" if device.is_cpu(found) else "GPU"
+        kind = (
+            "simulator" if device.is_simulator(found) else "CPU" if device.is_cpu(found) else "GPU"
+        )
         rows.append(
             (
                 "*" if found == default else "",

@@ -61,6 +61,7 @@ def limits(device: cl.Device) -> Limits:
         max_work_group=device.max_work_group_size,
         is_cpu=is_cpu(device),
         vector_bytes=32 if is_cpu(device) else 16,
+        local_bytes=device.local_mem_size,
     )
 
 

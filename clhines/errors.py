@@ -48,7 +48,7 @@ class DeviceError(ClhinesError, RuntimeError):
 
 
 class DeviceMemoryError(DeviceError, MemoryError):
-    """The device has too little memory; the message says how much is needed and how much there is."""
+    """The device has too little memory; the message says how much is needed and there is."""
 
 
 class BuildError(ClhinesError, RuntimeError):

@@ -107,7 +107,7 @@ class Trees:
     @cached_property
     def _branches(self) -> tuple[np.ndarray, ...]:
         """Branch arrays, in branch order; see the properties below for each."""
-        first_of_node, position = self._chains
+        first_of_node, _ = self._chains
         heads = np.flatnonzero(first_of_node == np.arange(len(self.parent)))
         number = np.full(len(self.parent), -1)
         number[heads] = np.arange(len(heads))
@@ -322,11 +322,18 @@ class Forest:
         start = int(self.trees.offsets[shape])
         return int(self.trees.order[start + rank]) - start + int(self.cell_offsets[cell])
 
-    def cells(self, start: int, stop: int) -> Forest:
-        """Return cells ``start:stop`` as a forest of their own."""
-        lo, hi = self.cell_offsets[start], self.cell_offsets[stop]
-        parent = self.parent[lo:hi]
-        return Forest(np.where(parent < 0, -1, parent - lo), self.cell_offsets[start : stop + 1] - lo)
+    def take(self, cells: np.ndarray) -> Forest:
+        """Return some of the cells as a forest of their own.
+
+        Parameters
+        ----------
+        cells : (m,) integer
+        """
+        sizes = self.sizes[cells]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        parent = self.parent[ranges(self.cell_offsets[cells], sizes)].astype(np.int64)
+        shift = np.repeat(offsets[:-1] - self.cell_offsets[cells], sizes)
+        return Forest(np.where(parent < 0, -1, parent + shift), offsets)
 
     def __repr__(self) -> str:
         return (
@@ -360,7 +367,11 @@ class Forest:
         else:
             rows = self.parent[starts[:, None] + np.arange(size)]
         local = rows - starts[:, None].astype(rows.dtype)
-        if rows.min() < -1 or (local.max(axis=1) >= size).any() or ((rows >= 0) & (local < 0)).any():
+        if (
+            rows.min() < -1
+            or (local.max(axis=1) >= size).any()
+            or ((rows >= 0) & (local < 0)).any()
+        ):
             self._raise_range(cells, rows, local, size)
         np.copyto(local, -1, where=rows < 0)
         return local
@@ -441,7 +452,9 @@ class Forest:
             s = int(np.searchsorted(trees.offsets, i, side="right")) - 1
             cell = int(first_cell[s])
             node = i - int(trees.offsets[s]) + int(self.cell_offsets[cell])
-            raise ForestError(f"cell {cell}, node {node}: its parents run in a cycle, not to a root")
+            raise ForestError(
+                f"cell {cell}, node {node}: its parents run in a cycle, not to a root"
+            )
 
 
 def _integers(values: np.ndarray, name: str) -> np.ndarray:

@@ -128,22 +128,25 @@ class LevelStrided:
         branch, step = _expand(levels.length)
         place = self.first[branch] + step * self.stride[branch]
         return _block_gather(
-            forest, self._blocks, self.template_size, place, levels.slot[branch], begin[branch] + step
+            forest,
+            self._blocks,
+            self.template_size,
+            place,
+            levels.slot[branch],
+            begin[branch] + step,
         )
 
 
 class SegmentRows:
-    """Node j of a block's segments of one kind side by side, then node j + 1; kind after kind.
+    """Node j of all inner segments of a block side by side, then node j + 1; then the leaves.
 
-    Node j of the k-th lane of a kind is at ``block_start + rows[template, kind, j] + k``; rows get
-    shorter, as the longest segments come first. There is no padding but the alignment of the
-    blocks.
+    Node j of inner lane k is at ``block_start + rows[template, 0, j] + k``, and of leaf lane k at
+    ``block_start + rows[template, 1, j] + k - inner``; rows get shorter, as the longest segments
+    come first. There is no padding but the alignment of the blocks.
 
     Attributes
     ----------
-    rows : (num_templates, 3, most) int64
-    kind_start : (num_templates, 3) int64
-        First lane of each kind.
+    rows : (num_templates, 2, most) int64
     template_size : (num_templates,) int64
         Values of a block of each template, padding included.
     block_start : (num_blocks,) int64
@@ -152,11 +155,11 @@ class SegmentRows:
     """
 
     def __init__(self, lanes: SegmentLanes, blocks: Blocks) -> None:
-        length, template, kind = lanes.length, lanes.template, lanes.kind
-        counts = np.zeros((len(lanes.inner), 3, int(length.max()) + 1), np.int64)
-        np.add.at(counts, (template, kind, length), 1)
-        per_kind = counts.sum(axis=2)
-        self.kind_start = np.cumsum(per_kind, axis=1) - per_kind
+        length, template = lanes.length, lanes.template
+        lane = np.arange(len(length)) - lanes.template_start[template]
+        is_leaf = lane >= lanes.inner[template]
+        counts = np.zeros((len(lanes.inner), 2, int(length.max()) + 1), np.int64)
+        np.add.at(counts, (template, is_leaf + 0, length), 1)
         width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a node j
         flat = width.reshape(len(width), -1)
         ends = np.cumsum(flat, axis=1)
@@ -165,9 +168,8 @@ class SegmentRows:
         ends = np.cumsum(self.template_size[blocks.template])
         self.block_start = ends - self.template_size[blocks.template]
         self.size = int(ends[-1])
-        lane = np.arange(len(length)) - lanes.template_start[template]
-        self._row_of_lane = self.rows[template, kind]
-        self._column = lane - self.kind_start[template, kind]
+        self._row_of_lane = self.rows[template, is_leaf + 0]
+        self._column = np.where(is_leaf, lane - lanes.inner[template], lane)
         self._lanes, self._blocks = lanes, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:

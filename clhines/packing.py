@@ -49,9 +49,7 @@ class Blocks:
         return np.repeat(np.arange(len(self.slot_start) - 1), np.diff(self.slot_start))
 
 
-def next_fit(
-    forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int
-) -> Blocks:
+def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
     A cell fits when no level of the block comes to hold more than `lanes` lanes. A single

@@ -15,7 +15,7 @@ import numpy as np
 
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
-from clhines.forest import Forest
+from clhines.forest import Forest, ranges
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 
@@ -34,12 +34,15 @@ class Limits:
     is_cpu : bool
     vector_bytes : int
         Width of the vectors that explicit vector code should use.
+    local_bytes : int
+        Local memory of a work-group.
     """
 
     compute_units: int = 64
     max_work_group: int = 256
     is_cpu: bool = False
     vector_bytes: int = 16
+    local_bytes: int = 48 << 10
 
 
 @dataclass(frozen=True)
@@ -124,32 +127,25 @@ class ContractionSpec:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """How a batch is solved: who works, where the numbers lie, and what it costs.
+class Part:
+    """One kernel launch of a plan, for some or all of its cells.
 
     Attributes
     ----------
-    forest : Forest
-    method : str
-    spec : CellSpec or FineSpec
+    spec : CellSpec, FineSpec or ContractionSpec
         Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
         Index arrays of the kernel, in the order of its arguments.
-    gather : (packed_size,) int32
-        ``packed[i] = natural[gather[i]]``, -1 in the padding.
     num_units : int
         Cells or blocks that the launch works through, idle lanes included.
     num_groups : int
         Work-groups of the launch.
     statistics : dict
-        Counts that judge the plan without a device; see `describe`.
+        Counts that judge the plan without a device.
     """
 
-    forest: Forest
-    method: str
     spec: Any
     tables: dict[str, np.ndarray]
-    gather: np.ndarray
     num_units: int
     num_groups: int
     statistics: dict[str, int | float] = field(default_factory=dict)
@@ -164,33 +160,81 @@ class Plan:
         """Right-hand sides that one launch can take."""
         return 4 if self.needs_factor else 1
 
+    def solve_spec(self, symmetric: bool, rhs: int) -> Any:
+        """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
+        return replace(self.spec, symmetric=symmetric, rhs=rhs)
+
+    def moved(self, first_place: int, cells: np.ndarray) -> Part:
+        """Return the same launch for a device order that begins at `first_place`.
+
+        Parameters
+        ----------
+        first_place : int
+        cells : (num_cells,) integer
+            Number in the whole batch of each cell of this part.
+        """
+        tables = dict(self.tables)
+        for name in ("cell_start", "block_start"):
+            if name in tables:
+                tables[name] = tables[name] + np.int32(first_place)
+        if "blocks" in tables:
+            tables["blocks"] = tables["blocks"].copy()
+            tables["blocks"][::8] += np.int32(first_place)
+        number = tables["cell_number"]
+        tables["cell_number"] = np.where(number < 0, -1, cells[number]).astype(np.int32)
+        return replace(self, tables=tables)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a batch is solved: who works, where the numbers lie, and what it costs.
+
+    Attributes
+    ----------
+    forest : Forest
+    method : str
+    gather : (packed_size,) int32
+        ``packed[i] = natural[gather[i]]``, -1 in the padding.
+    parts : tuple of Part
+        Launches; each solves its own cells, in its own stretch of the device order.
+    """
+
+    forest: Forest
+    method: str
+    gather: np.ndarray
+    parts: tuple[Part, ...]
+
     @property
     def packed_size(self) -> int:
         """Length of one array in device order, padding included."""
         return len(self.gather)
 
-    def solve_spec(self, symmetric: bool, rhs: int) -> Any:
-        """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
-        return replace(self.spec, symmetric=symmetric, rhs=rhs)
+    @property
+    def needs_factor(self) -> bool:
+        """Whether any part takes a scratch array in device order for the factors."""
+        return any(part.needs_factor for part in self.parts)
 
     def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""
-        tables = sum(t.nbytes for t in self.tables.values())
+        tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
         return self.packed_size * itemsize * arrays + self.gather.nbytes + tables
 
     def describe(self) -> str:
         """Return a short table of what the plan does, for reading."""
-        forest, stats = self.forest, self.statistics
+        forest = self.forest
         lines = [
-            f"method            {self.method}: {METHODS[self.method].summary}",
+            f"method            {self.method}: {METHODS[self.method].summary}"[:100],
             f"cells             {forest.num_cells} ({forest.trees.num_trees} distinct shapes)",
             f"nodes             {forest.num_nodes}",
             f"branches          {forest.num_branches}",
             f"height            {int(forest.heights.max())} nodes at most",
-            f"work-groups       {self.num_groups} of {self.spec.work_group}",
             f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
         ]
-        lines += [f"{name.replace('_', ' '):<18}{value:.6g}" for name, value in stats.items()]
+        for part in self.parts:
+            lines.append(f"kernel            {part.spec.template}")
+            lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            for name, value in part.statistics.items():
+                lines.append(f"  {name.replace('_', ' '):<16}{value:.6g}")
         return "\n".join(lines)
 
 
@@ -212,7 +256,7 @@ class Method:
 
     summary: str
     source: str
-    build: Callable[[Forest, Method, str, Limits, dict[str, Any]], Plan]
+    build: Callable[[Forest, str, str, Limits, dict[str, Any]], Plan]
     options: dict[str, Any]
     fixed: dict[str, Any] = field(default_factory=dict)
 
@@ -306,7 +350,7 @@ def _plan_columns(
         columns, whole = packing.columns(forest, block), False
     lanes = columns.cells
     shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
-    per_shape = vector > 1 and whole or forest.trees.num_trees * 2 <= forest.num_cells
+    per_shape = (vector > 1 and whole) or forest.trees.num_trees * 2 <= forest.num_cells
     codes, code_start = _step_codes(forest, columns, shape, bool(per_shape))
     stride = columns.stride
     spec = CellSpec(
@@ -320,6 +364,7 @@ def _plan_columns(
         work_group=_work_group(options, limits, 1 if limits.is_cpu else 64),
     )
     items = len(lanes) // vector
+    gather = layout.column_gather(forest, columns)
     tables = {
         "cell_start": columns.start,
         "cell_stride": stride,
@@ -328,12 +373,9 @@ def _plan_columns(
         "code_start": code_start,
         "codes": codes,
     }
-    return Plan(
-        forest=forest,
-        method=method,
+    part = Part(
         spec=spec,
         tables=_as_int32(tables, columns.size),
-        gather=layout.column_gather(forest, columns),
         num_units=len(lanes),
         num_groups=-(-items // spec.work_group),
         statistics={
@@ -341,6 +383,7 @@ def _plan_columns(
             "idle_lanes": int((lanes < 0).sum()),
         },
     )
+    return Plan(forest, method, gather, (part,))
 
 
 def _column_widths(
@@ -408,16 +451,14 @@ def _plan_fine(
         work_group=work_group,
         levels=int(counts[0]) if (counts == counts[0]).all() else 0,
     )
-    return Plan(
-        forest=forest,
-        method=method,
+    part = Part(
         spec=spec,
         tables=_as_int32(tables, places.size),
-        gather=places.gather(forest),
         num_units=blocks.num_blocks,
         num_groups=blocks.num_blocks,
         statistics=_fine_statistics(levels, blocks, work_group),
     )
+    return Plan(forest, method, places.gather(forest), (part,))
 
 
 def _rank_in_tree(forest: Forest, levels: schedule.BranchLevels) -> np.ndarray:
@@ -449,34 +490,89 @@ def _fine_statistics(
 def _plan_contraction(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `contraction`: one work-group a block of cells, one work-item a segment."""
-    most = int(options["segment"] or 8)
+    """Row `contraction`; cells that do not fit into local memory are left to `fine`."""
+    many = forest.num_cells >= 16 * limits.compute_units
+    most = int(options["segment"] or 16)
     if most > schedule.MAX_SEGMENT:
         raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
-    cut = schedule.segments(forest.trees, most)
+    pieces = np.add.reduceat(
+        -(-forest.trees.branch_length // most), forest.trees.branch_offsets[:-1]
+    )
+    lanes = pieces[forest.shape_of_cell]
+    work_group = _contraction_group(lanes, options, limits, 128 if many else 64)
+    capacity = _local_capacity(real, limits, work_group)
+    fits = (lanes <= work_group) & (forest.sizes <= capacity)
+    small = np.flatnonzero(fits)
+    if len(small) == forest.num_cells:
+        return _plan_segments(forest, method, real, limits, options, most, work_group, capacity)
+    large = np.flatnonzero(~fits)
+    rest = _plan_fine(forest.take(large), "fine", real, limits, METHODS["fine"].options)
+    if not len(small):
+        return replace(rest, forest=forest, method=method)
+    main = _plan_segments(
+        forest.take(small), method, real, limits, options, most, work_group, capacity
+    )
+    return _combine(forest, method, [(small, main), (large, rest)])
+
+
+def _contraction_group(
+    lanes: np.ndarray, options: dict[str, Any], limits: Limits, least: int
+) -> int:
+    """Work-items of a group: a whole number of 32, enough for the largest cell that can fit."""
+    most = min(limits.max_work_group, schedule.NO_LANE - 1)
+    wanted = lanes[lanes <= most].max(initial=1)
+    return int(options["work_group"] or min(most, max(least, -(-int(wanted) // 32) * 32)))
+
+
+def _local_capacity(real: str, limits: Limits, work_group: int) -> int:
+    """Nodes that fit into local memory: three values a node, and six a lane."""
+    values = limits.local_bytes // (8 if real == "double" else 4)
+    return max(0, values - 6 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+
+
+def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
+    """One plan of several for different cells: their device orders one after another."""
+    parts: list[Part] = []
+    gathers, start = [], 0
+    for cells, plan in plans:
+        natural = ranges(forest.cell_offsets[cells], forest.sizes[cells])
+        gather = np.where(plan.gather < 0, -1, natural[plan.gather]).astype(np.int32)
+        parts += [part.moved(start, cells) for part in plan.parts]
+        gathers.append(gather)
+        start += len(gather)
+    return Plan(forest, method, np.concatenate(gathers), tuple(parts))
+
+
+def _plan_segments(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: dict[str, Any],
+    most: int,
+    work_group: int,
+    capacity: int,
+) -> Plan:
+    """Contraction of cells that fit: one work-group a block, one work-item a segment."""
+    trees = forest.trees
+    cut = schedule.segments(trees, most)
     rounds = schedule.contract(cut.parent)
-    counts = np.diff(cut.offsets)
-    work_group = _work_group(options, limits, max(64, -(-int(counts.max()) // 32) * 32))
-    if counts.max() > work_group:
-        raise InputError(
-            f"work_group={work_group} is too small: a cell has {int(counts.max())} segments of at "
-            f"most {most} nodes"
-        )
-    enough_blocks = 4 * limits.compute_units
-    max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
-    widths = np.split(counts, len(counts))
+    if rounds.rounds > schedule.MAX_ROUNDS:
+        raise InputError(f"a cell needs {rounds.rounds} rounds; the limit is {schedule.MAX_ROUNDS}")
+    max_cells = int(options["max_cells"] or max(1, forest.num_cells // (4 * limits.compute_units)))
+    share = -(-trees.sizes * work_group // max(1, capacity))  # of local memory, as lanes
+    widths = list(np.stack((np.diff(cut.offsets), share), axis=1))
     blocks = packing.next_fit(forest, widths, work_group, max_cells)
     lanes = schedule.segment_lanes(cut, rounds, blocks.slot_template, blocks.slot_tree)
     places = layout.SegmentRows(lanes, blocks)
-    trees, kind = forest.trees, blocks.template
-    longest, capacity = places.rows.shape[2], int(places.template_size.max())
+    longest, kind = int(places.rows.shape[-1]), blocks.template
     counts = np.diff(lanes.template_start)
     record = (
         places.block_start,
         places.template_size[kind],
         lanes.template_start[kind],
-        (counts | places.kind_start[:, 2] << 10 | places.kind_start[:, 1] << 20)[kind],
-        kind * longest * 3,
+        (counts | lanes.inner << 16)[kind],
+        kind * longest * 2,
         lanes.fetch_start[kind],
         blocks.cell_start[:-1],
         blocks.cell_start[1:],
@@ -496,18 +592,14 @@ def _plan_contraction(
         symmetric=True,
         rhs=1,
         work_group=work_group,
-        capacity=capacity,
+        capacity=int(places.template_size.max()),
         segment=longest,
         rounds=rounds.rounds,
     )
-    repeats = np.bincount(blocks.template)
-    used = int((repeats * np.diff(lanes.template_start)).sum())
-    return Plan(
-        forest=forest,
-        method=method,
+    used = int((np.bincount(kind) * counts).sum())
+    part = Part(
         spec=spec,
         tables=_as_int32(tables, places.size),
-        gather=places.gather(forest),
         num_units=blocks.num_blocks,
         num_groups=blocks.num_blocks,
         statistics={
@@ -518,6 +610,7 @@ def _plan_contraction(
             "cells_per_block": len(blocks.cells) / blocks.num_blocks,
         },
     )
+    return Plan(forest, method, places.gather(forest), (part,))
 
 
 def _work_group(options: dict[str, Any], limits: Limits, default: int) -> int:

@@ -15,7 +15,8 @@ import struct
 
 import pyopencl as cl
 
-_LEVELS = (  # LLVM's name, and the flags of /proc/cpuinfo that it stands for
+# LLVM's name, and the flags of /proc/cpuinfo that it stands for
+_LEVELS: tuple[tuple[bytes, set[str]], ...] = (
     (b"x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx2", "fma"}),
     (b"x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}),
     (b"x86-64", set()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,7 +39,7 @@ class FloorSpec:
     vector_width: int
 
 
-@lru_cache(maxsize=None)
+@cache
 def _template(name: str) -> Template:
     text = _folder().joinpath(f"{name}.mako").read_text("utf-8")
     return Template(text, strict_undefined=True, filename=f"{name}.mako")
@@ -53,7 +53,7 @@ def _folder() -> Traversable:
         return Path(__file__).parents[1] / "kernels"
 
 
-@lru_cache(maxsize=None)
+@cache
 def render(spec: Any) -> str:
     """Return the OpenCL source of a spec: a frozen dataclass whose class names its template."""
     return _template(spec.template).render(spec=spec)

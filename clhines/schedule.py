@@ -233,7 +233,7 @@ def _independent(
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
-    """Segments of groups of cells, one a lane of a work-group; by kind, then longest first.
+    """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
 
     A lane is its number in the template, `NO_LANE`, or in a list with `MORE` added where another
     member of the list follows.
@@ -249,10 +249,8 @@ class SegmentLanes:
         child when eliminated << 10``.
     siblings : (num_lanes,) int32
         ``next child of the same parent | next in the same fetch << 16``.
-    kind : (num_lanes,) int64
-        0: eliminated late (round 2 and later, and the roots), 1: in round 1, 2: leaves.
     inner : (num_templates,) int64
-        Lanes of the kinds 0 and 1.
+        Lanes that hold no leaf of the contracted tree; they come first.
     fetch_start : (num_templates + 1,) int64
         Where each template begins in `fetches`.
     fetches : (sum of inner * rounds,) int32
@@ -267,7 +265,6 @@ class SegmentLanes:
     length: np.ndarray
     links: np.ndarray
     siblings: np.ndarray
-    kind: np.ndarray
     inner: np.ndarray
     fetch_start: np.ndarray
     fetches: np.ndarray
@@ -288,8 +285,8 @@ def segment_lanes(
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
-    kind = 2 - np.minimum(plan.round[source], 2)
-    rank = np.lexsort((-cut.length[source], kind, slot_template[slot]))
+    leaf = plan.round[source] == 0
+    rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
     shift = (np.cumsum(counts) - counts - cut.offsets[slot_tree])[slot]
@@ -303,7 +300,7 @@ def segment_lanes(
         return np.where(there < 0, -1, new[np.where(there < 0, 0, there + shift)])
 
     def lane(index: np.ndarray) -> np.ndarray:
-        """Number within the template, `NO_LANE` for -1."""
+        """Return the number within the template, `NO_LANE` for -1."""
         return np.where(index < 0, NO_LANE, index - start[template[index]])
 
     parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
@@ -335,7 +332,6 @@ def segment_lanes(
         length=length,
         links=links.astype(np.uint32).view(np.int32),
         siblings=(sibling | beside << 16).astype(np.int32),
-        kind=kind[rank],
         inner=inner,
         fetch_start=fetch_start,
         fetches=fetches,

@@ -68,9 +68,7 @@ class PassiveCells:
         }
         self.solver = Solver(self.forest, **options)
         self._queue, dtype = self.solver.queue, self.solver.dtype
-        values = {
-            k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()
-        }
+        values = {k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()}
         v = np.full(self.forest.num_nodes, v_init, dtype)
         self._on_device = self.solver.num_slices == 1
         if self._on_device:

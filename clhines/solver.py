@@ -14,7 +14,7 @@ from clhines import device as devices
 from clhines import program, reference
 from clhines.errors import DeviceMemoryError, InputError
 from clhines.forest import Forest
-from clhines.plan import MAX_PLACES, STATUS_CLEAN, Plan, make_plan, real_name
+from clhines.plan import MAX_PLACES, STATUS_CLEAN, Part, Plan, make_plan, real_name
 from clhines.render import PermuteSpec, render
 
 _MAX_RHS = 4  # right-hand sides taken through one elimination
@@ -22,51 +22,86 @@ _USABLE = 0.9  # share of the device's memory that a batch may take
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
 
 
-class _Resident:
-    """One plan on one queue: index tables, scratch, status, and the kernels it was asked for."""
+class _Launch:
+    """One part of a plan on a queue: its index tables and the kernels it was asked for."""
 
-    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
-        self.plan, self.queue, self.dtype = plan, queue, dtype
-        self.tables = [cla.to_device(queue, t) for t in plan.tables.values()]
-        self.gather = cla.to_device(queue, plan.gather)
-        self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
-        self._factor: cla.Array | None = None
+    def __init__(self, part: Part, queue: cl.CommandQueue, num_values: int) -> None:
+        self.part, self.queue, self.num_values = part, queue, num_values
+        self.tables = [cla.to_device(queue, t) for t in part.tables.values()]
         self._kernels: dict[tuple[bool, int], cl.Kernel] = {}
-        permute = program.build(queue.context, PermuteSpec(plan.spec.real))
-        self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
-
-    @property
-    def factor(self) -> cla.Array:
-        """Scratch for the factors, made when first needed."""
-        if self._factor is None:
-            self._factor = cla.empty(self.queue, self.plan.packed_size, self.dtype)
-        return self._factor
 
     def kernel(self, symmetric: bool, rhs: int) -> cl.Kernel:
         """Return the kernel with its constant arguments set."""
         key = symmetric, rhs
         if key not in self._kernels:
-            spec = self.plan.solve_spec(symmetric, rhs)
+            spec = self.part.solve_spec(symmetric, rhs)
             kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
-            kernel.set_arg(0, np.int32(self.plan.num_units))
-            kernel.set_arg(1, np.int32(self.plan.packed_size))
+            kernel.set_arg(0, np.int32(self.part.num_units))
+            kernel.set_arg(1, np.int32(self.num_values))
             for k, table in enumerate(self.tables, 3):
                 kernel.set_arg(k, table.data)
             self._kernels[key] = kernel
         return self._kernels[key]
 
     def run(
-        self, arrays: Sequence[cla.Array], first_row: int, rhs: int, wait_for: list[cl.Event]
+        self,
+        matrix: Sequence[cla.Array],
+        b: cla.Array,
+        factor: cla.Array | None,
+        x: cla.Array,
+        status: cla.Array,
+        wait_for: list[cl.Event] | None,
     ) -> cl.Event:
-        """Launch for `rhs` rows of b and x; `arrays` are d, u, (l), b, (factor), x."""
-        kernel = self.kernel(len(arrays) == 4 + self.plan.needs_factor, rhs)
-        kernel.set_arg(2, np.int32(first_row))
-        for k, array in enumerate((*arrays, self.status), len(self.tables) + 3):
-            kernel.set_arg(k, array.base_data)
-        size = self.plan.spec.work_group
-        return cl.enqueue_nd_range_kernel(
-            self.queue, kernel, (self.plan.num_groups * size,), (size,), wait_for=wait_for or None
-        )
+        """Launch over the rows of b and x, several at a time; `matrix` is d, u, (l)."""
+        arrays = [*matrix, b, *([factor] if self.part.needs_factor else []), x, status]
+        rows = b.shape[0] if b.ndim == 2 else 1
+        size = self.part.spec.work_group
+        event = None
+        for first in range(0, rows, self.part.max_rhs):
+            kernel = self.kernel(len(matrix) == 2, min(self.part.max_rhs, rows - first))
+            kernel.set_arg(2, np.int32(first))
+            for k, array in enumerate(arrays, len(self.tables) + 3):
+                kernel.set_arg(k, array.base_data)
+            event = cl.enqueue_nd_range_kernel(
+                self.queue, kernel, (self.part.num_groups * size,), (size,), wait_for=wait_for
+            )
+        return event
+
+
+class _Resident:
+    """One plan on one queue: its launches, scratch and status."""
+
+    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        self.plan, self.queue, self.dtype = plan, queue, dtype
+        self.launches = [_Launch(part, queue, plan.packed_size) for part in plan.parts]
+        self.gather = cla.to_device(queue, plan.gather)
+        self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
+        self._factor: cla.Array | None = None
+        permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
+        self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
+
+    @property
+    def factor(self) -> cla.Array | None:
+        """Scratch for the factors, made when first needed; None where no part needs it."""
+        if self._factor is None and self.plan.needs_factor:
+            self._factor = cla.empty(self.queue, self.plan.packed_size, self.dtype)
+        return self._factor
+
+    def solve(
+        self,
+        operands: Sequence[cla.Array],
+        x: cla.Array,
+        wait_for: list[cl.Event],
+        overwrite: bool = False,
+    ) -> cl.Event:
+        """Enqueue a solve in device order; `operands` are d, u, (l), b."""
+        *matrix, b = operands
+        rows = b.shape[0] if b.ndim == 2 else 1
+        once = all(rows <= launch.part.max_rhs for launch in self.launches)
+        factor = matrix[0] if overwrite and once else self.factor
+        for launch in self.launches:
+            event = launch.run(matrix, b, factor, x, self.status, wait_for or None)
+        return event
 
     def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
         """Enqueue pack (natural to device order) or unpack."""
@@ -91,7 +126,9 @@ class _Resident:
         status = self.status.get(self.queue)
         cells = np.flatnonzero(status)
         ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
-        nodes = [self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)]
+        nodes = [
+            self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
+        ]
         return cells, np.array(nodes, np.int64)
 
 
@@ -161,7 +198,8 @@ class Solver:
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         if self.num_slices == 1:
             self._resident = _Resident(self.plan, queue, self.dtype)
-            self._resident.kernel(True, 1)
+            for launch in self._resident.launches:
+                launch.kernel(True, 1)
 
     @property
     def num_slices(self) -> int:
@@ -170,8 +208,8 @@ class Solver:
 
     @property
     def source(self) -> str:
-        """Generated OpenCL source of the plain solve."""
-        return render(self.plan.spec)
+        """Generated OpenCL source of the plain solve, of one kernel after another."""
+        return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
 
     # -- planning ------------------------------------------------------------------------------
 
@@ -195,7 +233,7 @@ class Solver:
         plans, bounds = [], [0]
         while waiting:
             lo, hi = waiting.pop()
-            part = forest if hi - lo == forest.num_cells else forest.cells(lo, hi)
+            part = forest if hi - lo == forest.num_cells else forest.take(np.arange(lo, hi))
             plan = make_plan(part, method, self.dtype, self._limits, **options)
             if self._fits(plan):
                 plans.append(plan)
@@ -309,30 +347,9 @@ class Solver:
         if any(out.base_data == a.base_data for a in operands[:-1]):
             raise InputError("out is d, u or l; expected another array")
         events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
-        factor = d if overwrite else resident.factor
-        event = self._run_rows(resident, operands, factor, out, events)
+        event = resident.solve(operands, out, events, overwrite)
         out.add_event(event)
         self._bad = None
-        return event
-
-    def _run_rows(
-        self,
-        resident: _Resident,
-        operands: list[cla.Array],
-        factor: cla.Array,
-        out: cla.Array,
-        events: list[cl.Event],
-    ) -> cl.Event:
-        """Launch over the rows of b, several at a time."""
-        *matrix, b = operands
-        rows = b.shape[0] if b.ndim == 2 else 1
-        if rows > self.plan.max_rhs and factor is operands[0]:
-            factor = resident.factor  # d is needed again for the later rows
-        arrays = [*matrix, b, *([factor] if self.plan.needs_factor else []), out]
-        event = None
-        most = self.plan.max_rhs
-        for first in range(0, rows, most):
-            event = resident.run(arrays, first, min(most, rows - first), events)
         return event
 
     # -- natural order -------------------------------------------------------------------------
@@ -432,7 +449,7 @@ class Solver:
                 b = self._upload(resident, np.ascontiguousarray(rows[r : r + step, nodes]))
                 x = cla.empty_like(b)
                 operands = [*matrix.values(), b]
-                x.add_event(self._run_rows(resident, operands, resident.factor, x, []))
+                x.add_event(resident.solve(operands, x, []))
                 shape = (x.shape[0], resident.plan.forest.num_nodes)
                 natural = cla.empty(self.queue, shape, self.dtype)
                 shown[r : r + step, nodes] = resident.permute(x, natural, False).get(self.queue)
@@ -442,7 +459,7 @@ class Solver:
         self._bad = np.concatenate(bad_cells), np.concatenate(bad_nodes)
 
     def _residents(self) -> Iterator[tuple[int, _Resident]]:
-        """The batch on the device, or its slices one after another."""
+        """Yield the batch on the device, or its slices one after another."""
         if self._resident is not None:
             yield 0, self._resident
             return
@@ -533,4 +550,3 @@ def _writable(a: Any) -> bool:
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     return isinstance(a, np.ndarray) and a.flags.writeable
-

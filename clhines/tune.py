@@ -66,7 +66,9 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) 
     sets = [[cla.to_device(queue, values[(k + j) % 2]) for j in range(4)] for k in range(2)]
     cpu = devices.is_cpu(queue.device)
     width = devices.limits(queue.device).vector_bytes // np.dtype(dtype).itemsize if cpu else 1
-    kernel = cl.Kernel(program.build(queue.context, FloorSpec(real_name(dtype), width)), "floor_copy")
+    kernel = cl.Kernel(
+        program.build(queue.context, FloorSpec(real_name(dtype), width)), "floor_copy"
+    )
     group = 1 if cpu else min(256, queue.device.max_work_group_size)
     items = queue.device.max_compute_units * 8 if cpu else -(-n // group) * group
 

@@ -9,8 +9,8 @@
 %>\
 // Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
 // spec: ${spec}
-// layout: segment rows; node j of all segments of one kind side by side, then node j + 1. Kinds
-//         are: eliminated late (round 2 and later), in round 1, leaves.
+// layout: segment rows; node j of all inner segments side by side, then node j + 1, and so on;
+//         then the leaf segments likewise.
 //
 // A segment is a stretch of a branch of at most ${M} nodes. Its work-item eliminates all of them but
 // the last, from the root outwards (each has one child), which leaves a tree with one node a
@@ -33,13 +33,13 @@ typedef ${spec.real} real;
 #define MORE 0x400        // of a lane in a list: another one follows
 #define CLEAN (1 << 30)   // the pivot was bad by itself
 
-% if spec.real == "double":
-// not a positive normal number, from the sign and the exponent; then the exact test decides
-static int looks_bad(real a) { return (as_uint2(a).y - 0x00100000u) >= 0x7fe00000u; }
-% else:
-static int looks_bad(real a) { return (as_uint(a) - 0x00800000u) >= 0x7f000000u; }
-% endif
-static int is_bad(real a) { return looks_bad(a) && !(a > (real)0 && a < (real)INFINITY); }
+// What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
+static int note(int bad, int node, real pivot, real own)
+{
+    if (pivot > (real)0 && pivot < (real)INFINITY) return bad;
+    if (isfinite(pivot) || !isfinite(own)) return node | CLEAN;   // bad by itself: deepest wins
+    return bad ? bad : node;                                      // made bad by a neighbour
+}
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void solve(const int num_blocks, const int num_values, const int first_row,
@@ -57,38 +57,31 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     b += (long)first_row * num_values;
     x += (long)first_row * num_values;
     const int lane = get_local_id(0);
-    // start, size, first lane, lanes | inner << 10 | late << 20, rows, fetches, first cell, end of cells
+    // start, size, first lane, lanes | inner lanes << 16, rows, fetches, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
-    const int first = block.s2, lanes = block.s3 & 0x3ff;
-    const int inner = block.s3 >> 10 & 0x3ff, late = block.s3 >> 20;   // of the lanes, the first
-    const int kind = (lane >= late) + (lane >= inner);   // later rounds, round 1, leaves
+    const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
 
     // all values of the block, into local memory
     __local real node_d[CAPACITY], node_b[CAPACITY], node_up[CAPACITY];
-% if not sym:
-    __local real node_low[CAPACITY];
-% endif
 % for k in range(copies):
     {
         const int i = lane + ${k} * WORK_GROUP;
         if (i < block.s1) {
             node_d[i] = d[block.s0 + i];
             node_up[i] = u[block.s0 + i];
-% if not sym:
-            node_low[i] = l[block.s0 + i];
-% endif
             node_b[i] = b[block.s0 + i];
         }
     }
 % endfor
 
     // length | round << 5 | parent << 10 | first child << 20; parent | child << 10 at elimination
-    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(31 << 5 | NONE << 10, 0);
+    const int2 me = lane < lanes ? vload2(first + lane, links) :
+        (int2)(31 << 5 | NONE << 10 | NONE << 20, 0);   // idle: no nodes, no round, no neighbours
     const int length = me.x & 31, my_round = me.x >> 5 & 31, parent = me.x >> 10 & NONE;
     const int first_child = me.x >> 20 & (NONE | MORE);
     const int above = me.y & NONE, below = me.y >> 10 & NONE;
-    __global const int *row = rows + block.s4 + kind * ${M};
-    const int column = lane - (kind == 0 ? 0 : kind == 1 ? late : inner);
+    __global const int *row = rows + block.s4 + (lane < inner ? 0 : ${M});
+    const int column = lane < inner ? lane : lane - inner;
 % if R:
     int fetch[${R}];   // of each round: head of the list of eliminated children | parent << 16
     for (int r = 0; r < ${R}; ++r)
@@ -110,21 +103,22 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     real my_d = length ? node_d[place] : (real)1, my_b = length ? node_b[place] : (real)0;
     real my_up = parent == NONE ? (real)0 : node_up[place];
 % if not sym:
-    real my_low = parent == NONE ? (real)0 : node_low[place];
+    real my_low = parent == NONE ? (real)0 : l[block.s0 + place];
 % endif
     real lost_d = 0, lost_b = 0;
     for (int j = 1; j < length; ++j) {
         const int next = column + row[j];
-        if (is_bad(my_d) && bad == 0) bad = j;
+        bad = note(bad, j, my_d, node_d[place]);
         const real inverse = (real)1 / my_d;
         const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse;
         const real f2 = node_up[next] * inverse;
         lost_d += my_up * f1;
         lost_b += my_up * g;
-        my_d = node_d[next] - ${lower("node_up")}[next] * f2;
-        my_b = node_b[next] - ${lower("node_up")}[next] * g;
+        const real low = ${"node_up[next]" if sym else "l[block.s0 + next]"};
+        my_d = node_d[next] - low * f2;
+        my_b = node_b[next] - low * g;
 % if not sym:
-        my_low = -node_low[next] * f1;
+        my_low = -low * f1;
 % endif
         my_up = -my_up * f2;
         node_d[place] = f1;
@@ -136,7 +130,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     // round 0: leaves, and what every segment takes from its parent
     real last_f1 = 0, last_g = 0;
     if (my_round == 0) {
-        if (is_bad(my_d) && bad == 0) bad = length;
+        bad = note(bad, length, my_d, node_d[place]);
         const real inverse = (real)1 / my_d;
         last_f1 = ${lower("my_up")} * inverse;
         last_g = my_b * inverse;
@@ -160,7 +154,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     // rounds
 % for r in range(1, R + 1):
     if (my_round == ${r}) {
-        if (is_bad(my_d) && bad == 0) bad = length | (isfinite(my_d) ? CLEAN : 0);
+        bad = note(bad, length, my_d, node_d[place]);
         const real inverse = (real)1 / my_d;
         last_f1 = ${lower("my_up")} * inverse;
         last_g = my_b * inverse;
@@ -202,7 +196,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     // roots
     real my_x = 0;
     if (my_round == ${R + 1}) {
-        if (is_bad(my_d) && bad == 0) bad = length | (isfinite(my_d) ? CLEAN : 0);
+        bad = note(bad, length, my_d, node_d[place]);
         my_x = my_b / my_d;
         value[lane] = my_x;
     }
@@ -234,11 +228,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         x[block.s0 + lane + ${k} * WORK_GROUP] = node_b[lane + ${k} * WORK_GROUP];
 % endfor
 
-    if (bad) {   // a node that is bad by itself goes before those that others made bad
-        const int node = bad & ~CLEAN;
-        const int last = block.s0 + column + row[length - 1];
-        const int by_itself = node < length || my_round == 0 || bad & CLEAN || !isfinite(d[last]);
+    if (bad)   // bad ones by themselves go first, and the deepest of them, whoever finds it
         atomic_max(status + cell_number[block.s6 + lane_slot[first + lane]],
-                   (by_itself ? CLEAN : 0) + lane_rank[first + lane] + node);
-    }
+                   lane_rank[first + lane] + bad);
 }

@@ -26,7 +26,7 @@ class System:
     d: np.ndarray
     u: np.ndarray
     b: np.ndarray
-    l: np.ndarray | None = None
+    l: np.ndarray | None = None  # noqa: E741
 
     @property
     def arrays(self):

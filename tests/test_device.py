@@ -59,7 +59,7 @@ def test_default_is_the_first_gpu_with_the_precision_then_a_cpu(choose, found, d
 
 @pytest.mark.parametrize("found", [[SIMULATOR], [SIMULATOR, SMALL_GPU]])
 def test_no_default_says_what_was_found_and_what_to_install(choose, found):
-    with pytest.raises(DeviceError, match="no device for float64 .* Simulator.*pip install"):
+    with pytest.raises(DeviceError, match=r"no device for float64 .* Simulator.*pip install"):
         choose(found, None, "float64")
 
 
@@ -138,7 +138,8 @@ def test_build_error_shows_the_numbered_source(queue):
     message = str(caught.value)
     assert message.startswith(f"kernel of {spec} did not build on {queue.device.name.strip()}\n")
     assert message.endswith(
-        "   1  __kernel void k(__global int *a)\n   2  {\n   3      a[0] = undeclared_name;\n   4  }"
+        "   1  __kernel void k(__global int *a)\n   2  {\n"
+        "   3      a[0] = undeclared_name;\n   4  }"
     )
 
 

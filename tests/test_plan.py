@@ -49,7 +49,7 @@ def test_gather_is_a_permutation_plus_padding(name, method, options, limits):
     assert gather.min() >= -1
     assert np.array_equal(np.sort(gather[gather >= 0]), np.arange(forest.num_nodes))
     assert plan.packed_size == len(gather)
-    assert all(t.dtype == np.int32 for t in plan.tables.values())
+    assert all(t.dtype == np.int32 for t in plan.parts[0].tables.values())
 
     natural = np.random.default_rng(0).random((3, forest.num_nodes))
     packed = layout.pack(natural, gather, fill=-7)
@@ -85,10 +85,10 @@ def test_interleaved_formula():
     plan = make_plan(forest, "interleaved")
     assert plan.packed_size == forest.num_nodes
     for c in range(6):
-        cell = plan.tables["cell_number"][c]
+        cell = plan.parts[0].tables["cell_number"][c]
         for j, node in enumerate(order_of(forest, cell)):
             assert plan.gather[j * 6 + c] == node
-    assert plan.spec.stride == 6
+    assert plan.parts[0].spec.stride == 6
 
 
 def test_interleaved_chains_keep_their_order():
@@ -101,7 +101,7 @@ def test_interleaved_chains_keep_their_order():
 def test_block_interleaved_formula(block, vector):
     forest = equal_cells(7)
     plan = make_plan(forest, "block_interleaved", block_size=block, vector_width=vector)
-    lanes = plan.tables["cell_number"]
+    lanes = plan.parts[0].tables["cell_number"]
     assert len(lanes) == 8
     assert sorted(lanes) == [-1, *range(7)]
     expected = np.full(8 * 9, -1)
@@ -110,16 +110,16 @@ def test_block_interleaved_formula(block, vector):
             for j, node in enumerate(order_of(forest, cell)):
                 expected[(lane // block) * block * 9 + j * block + lane % block] = node
     assert plan.gather.tolist() == expected.tolist()
-    assert plan.spec.stride == block
-    assert plan.spec.vector_width == vector
+    assert plan.parts[0].spec.stride == block
+    assert plan.parts[0].spec.vector_width == vector
 
 
 def test_block_interleaved_example_by_hand():
     forest = Forest.from_cells([chain(2), chain(3), chain(1)])  # largest first: 1, 0 and 2
     plan = make_plan(forest, "block_interleaved", block_size=2)
     assert plan.gather.tolist() == [2, 0, 3, 1, 4, -1, 5, -1]
-    assert plan.tables["cell_number"].tolist() == [1, 0, 2, -1]
-    assert plan.tables["cell_size"].tolist() == [3, 2, 1, 0]
+    assert plan.parts[0].tables["cell_number"].tolist() == [1, 0, 2, -1]
+    assert plan.parts[0].tables["cell_size"].tolist() == [3, 2, 1, 0]
 
 
 def test_level_strided_example_by_hand():
@@ -129,12 +129,12 @@ def test_level_strided_example_by_hand():
     plan = make_plan(forest, "fine", work_group=4, max_cells=2)
     # level 0: branches (0 1) and (5), width 2; level 1: the longest first, (3 4) and (2)
     assert plan.gather.tolist() == [0, 5, 1, -1, 3, 2, 4, -1] + [-1] * 24
-    assert plan.tables["level_offset"].tolist() == [0, 4]
-    assert plan.tables["branch_length"].tolist() == [2, 1, 2, 1]
-    assert plan.tables["branch_parent"].tolist() == [-1, -1, 2, 2]
-    assert plan.tables["branch_children"].tolist() == [0, 2, 2, 2, 2]
-    assert plan.tables["child_first"].tolist() == [4, 5]
-    assert plan.tables["branch_slot"].tolist() == [0, 1, 0, 0]
+    assert plan.parts[0].tables["level_offset"].tolist() == [0, 4]
+    assert plan.parts[0].tables["branch_length"].tolist() == [2, 1, 2, 1]
+    assert plan.parts[0].tables["branch_parent"].tolist() == [-1, -1, 2, 2]
+    assert plan.parts[0].tables["branch_children"].tolist() == [0, 2, 2, 2, 2]
+    assert plan.parts[0].tables["child_first"].tolist() == [4, 5]
+    assert plan.parts[0].tables["branch_slot"].tolist() == [0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("max_cells", [1, 3, 100])
@@ -144,7 +144,7 @@ def test_level_strided_formula(max_cells):
     blocks = next_fit(forest, 32, max_cells)
     levels = schedule.branch_levels(trees, blocks.slot_template, blocks.slot_tree)
     plan = make_plan(forest, "fine", work_group=32, max_cells=max_cells)
-    tables = plan.tables
+    tables = plan.parts[0].tables
     seen = 0
     for block in range(blocks.num_blocks):
         template, start = tables["block_template"][block], tables["block_start"][block]
@@ -225,7 +225,7 @@ def test_equal_blocks_share_one_template():
     assert blocks.template.tolist() == [0] * 500
     assert blocks.slot_tree.tolist() == [0, 0]
     plan = make_plan(forest, "fine", work_group=8, max_cells=100)
-    assert len(plan.tables["branch_length"]) == 10
+    assert len(plan.parts[0].tables["branch_length"]) == 10
 
 
 def test_interleaving_pads_less_than_half():
@@ -239,12 +239,12 @@ def test_interleaving_pads_less_than_half():
 def test_whole_shapes_share_no_vector():
     forest = Forest.from_cells(families()["few_shapes"] * 8)
     plan = make_plan(forest, "block_interleaved", vector_width=4, block_size=4)
-    assert plan.spec.same_shape
-    lanes = plan.tables["cell_number"].reshape(-1, 4)
+    assert plan.parts[0].spec.same_shape
+    lanes = plan.parts[0].tables["cell_number"].reshape(-1, 4)
     for vector in lanes:
         assert len(set(forest.shape_of_cell[vector[vector >= 0]])) == 1
     mixed = make_plan(Forest.from_cells(dissimilar(13)), "block_interleaved", vector_width=4)
-    assert not mixed.spec.same_shape
+    assert not mixed.parts[0].spec.same_shape
 
 
 # ---------------------------------------------------------------------------------- schedule
@@ -328,10 +328,10 @@ def test_default_vectors_fit_an_asked_for_block():
     forest = equal_cells()
     for block, width in ((3, 1), (6, 2), (12, 4), (8, 4)):
         plan = make_plan(forest, "block_interleaved", limits=CPU, block_size=block)
-        assert plan.spec.vector_width == width
-    assert make_plan(forest, "block_interleaved", limits=CPU).spec.vector_width == 4
-    assert make_plan(forest, "block_interleaved", np.float32, CPU).spec.vector_width == 8
-    assert make_plan(forest, "block_interleaved", limits=GPU).spec.vector_width == 1
+        assert plan.parts[0].spec.vector_width == width
+    assert make_plan(forest, "block_interleaved", limits=CPU).parts[0].spec.vector_width == 4
+    assert make_plan(forest, "block_interleaved", np.float32, CPU).parts[0].spec.vector_width == 8
+    assert make_plan(forest, "block_interleaved", limits=GPU).parts[0].spec.vector_width == 1
 
 
 @pytest.mark.parametrize("dtype", ["float16", np.int32, np.complex64, "nonsense", object()])
@@ -344,42 +344,47 @@ def test_none_takes_the_default_of_an_option():
     forest = Forest.from_cells(dissimilar(5))
     for method, row in METHODS.items():
         with_none = make_plan(forest, method, **dict.fromkeys(row.options))
-        assert with_none.spec == make_plan(forest, method).spec
+        assert with_none.parts[0].spec == make_plan(forest, method).parts[0].spec
 
 
 def test_work_groups_cover_all_units():
     forest = Forest.from_cells([chain(2)] * 65)
     for work_group, groups in ((64, 2), (65, 1), (66, 1), (1, 65)):
         plan = make_plan(forest, "interleaved", work_group=work_group)
-        assert (plan.num_groups, plan.num_units) == (groups, 65)
-    assert make_plan(forest, "fine", max_cells=10).num_groups == 7
-    assert make_plan(forest, "flat", limits=Limits(max_work_group=16)).spec.work_group == 16
+        assert (plan.parts[0].num_groups, plan.parts[0].num_units) == (groups, 65)
+    assert make_plan(forest, "fine", max_cells=10).parts[0].num_groups == 7
+    assert (
+        make_plan(forest, "flat", limits=Limits(max_work_group=16)).parts[0].spec.work_group == 16
+    )
 
 
 def test_spec_holds_stride_and_levels_only_where_all_agree():
     equal, mixed = equal_cells(), Forest.from_cells(dissimilar(9))
-    assert make_plan(mixed, "interleaved").spec.stride == 0
-    assert make_plan(mixed, "flat").spec.stride == 1
+    assert make_plan(mixed, "interleaved").parts[0].spec.stride == 0
+    assert make_plan(mixed, "flat").parts[0].spec.stride == 1
     two = Forest.from_cells([star(4), star(9)])
-    assert make_plan(two, "fine", max_cells=1).spec.levels == 2
-    assert make_plan(Forest.from_cells([star(4), chain(9)]), "fine", max_cells=1).spec.levels == 0
-    assert make_plan(equal, "fine", np.float32).spec.real == "float"
-    spec = make_plan(equal, "fine").solve_spec(False, 3)
+    assert make_plan(two, "fine", max_cells=1).parts[0].spec.levels == 2
+    assert (
+        make_plan(Forest.from_cells([star(4), chain(9)]), "fine", max_cells=1).parts[0].spec.levels
+        == 0
+    )
+    assert make_plan(equal, "fine", np.float32).parts[0].spec.real == "float"
+    spec = make_plan(equal, "fine").parts[0].solve_spec(False, 3)
     assert (spec.symmetric, spec.rhs) == (False, 3)
 
 
 def test_statistics_by_hand():
     # three branches of 2, 1 and 3 nodes; 4 lanes: 2 steps of the root branch and 3 of the others
     forest = Forest(np.array([-1, 0, 1, 1, 3, 4]))
-    stats = make_plan(forest, "fine", work_group=4).statistics
+    stats = make_plan(forest, "fine", work_group=4).parts[0].statistics
     assert stats["levels"] == 2
     assert stats["dependent_steps"] == 2 * (2 + 3)
     assert stats["barriers"] == 2 * 2
     assert stats["idle_lanes"] == pytest.approx(1 - 6 / (4 * 5))
     assert stats["cells_per_block"] == 1
-    narrow = make_plan(forest, "fine", work_group=1).statistics
+    narrow = make_plan(forest, "fine", work_group=1).parts[0].statistics
     assert narrow["dependent_steps"] == 2 * (2 + 3 + 3)  # two passes on the second level
-    assert make_plan(forest, "flat").statistics["dependent_steps"] == 12
+    assert make_plan(forest, "flat").parts[0].statistics["dependent_steps"] == 12
 
 
 @pytest.mark.parametrize("method", METHODS)

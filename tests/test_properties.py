@@ -1,5 +1,7 @@
 """Properties over random forests: every method solves whatever tree hypothesis comes up with."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -122,7 +124,7 @@ def test_forests_are_accepted_exactly_when_they_are_forests(kinds, changes, move
     good = good and all(
         parent[lo:hi].count(-1) == 1
         and all(leads_to_the_root_of_its_cell(i, lo, hi) for i in range(lo, hi))
-        for lo, hi in zip(offsets[:-1], offsets[1:], strict=True)
+        for lo, hi in itertools.pairwise(offsets)
     )
     event(f"a forest: {good}")
     try:

@@ -148,7 +148,7 @@ def test_bad_pivot_is_named(value, local):
 
 def test_a_pivot_that_turns_bad_in_the_elimination():
     # 1 - 2 * 2 / 1 = -3 at the root
-    with pytest.raises(PivotError, match="cell 0, node 0 .*pivot -3 is") as caught:
+    with pytest.raises(PivotError, match=r"cell 0, node 0 .*pivot -3 is") as caught:
         solve([-1, 0], [1.0, 1.0], [0.0, 2.0], [1.0, 1.0])
     assert caught.value.node == 0
     # u * l is negative: 1 + 4 at the root, which is fine
