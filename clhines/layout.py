@@ -163,7 +163,7 @@ class SegmentRows:
         width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a node j
         flat = width.reshape(len(width), -1)
         ends = np.cumsum(flat, axis=1)
-        self.rows = (ends - flat).reshape(width.shape)
+        self.rows: np.ndarray = (ends - flat).reshape(width.shape)
         self.template_size = -(-ends[:, -1] // ALIGNMENT) * ALIGNMENT
         ends = np.cumsum(self.template_size[blocks.template])
         self.block_start = ends - self.template_size[blocks.template]
