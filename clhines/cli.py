@@ -197,7 +197,9 @@ def _solve(arguments: argparse.Namespace) -> int:
         "build_s": build,
         "steps": arguments.steps,
         "first_step_ms": (first - ready) * 1e3,
-        "step_ms": (end - first) / max(1, arguments.steps - 1) * 1e3,
+        "step_ms": (end - (first if arguments.steps > 1 else ready))
+        / max(1, arguments.steps - 1)
+        * 1e3,
     }
     if solver.num_slices == 1:
         solve_s = tune.median_seconds(solver.queue, lambda _: cells.solve_again())
