@@ -207,7 +207,10 @@ def sections_of(cell: Morphology) -> Sections:
     above, offsets, points = _without_coincidences(*chains)
     if body is None:
         if not len(above):
-            raise CableError(f"{cell.name}: no soma and no length, expected one of the two")
+            raise CableError(
+                f"{cell.name}:{cell.line[0]}: sample {cell.id[0]} and those joined to it have no "
+                "length and are no soma; expected one of the two"
+            )
         x = np.where(above < 0, 0.0, 1.0)
         above = np.maximum(above, 0)
         above[0] = -1

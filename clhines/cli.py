@@ -58,12 +58,17 @@ def _parser() -> argparse.ArgumentParser:
 
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
     _add_cells(solve)
-    solve.add_argument("--dt", type=_positive, default=0.025, metavar="MS", help="time step [ms]")
-    solve.add_argument("--steps", type=_count, default=40, metavar="K", help="steps to advance")
+    solve.add_argument(
+        "--dt", type=_positive, default=0.025, metavar="MS", help="time step [ms] (default: 0.025)"
+    )
+    solve.add_argument("--steps", type=_count, default=40, metavar="K",
+                       help="steps to advance (default: 40)")  # fmt: skip
     solve.add_argument("--current", type=_finite, default=0.1, metavar="NA",
-                       help="current into each soma from the first step on [nA]")  # fmt: skip
+                       help="current into each soma from t = 0 on [nA] (default: 0.1)")  # fmt: skip
     solve.add_argument("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
-    solve.add_argument("--out", metavar="FILE.npz", help="write voltages, trees and coordinates")
+    solve.add_argument(
+        "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
+    )
     solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
     solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
     solve.set_defaults(run=_solve)
@@ -77,9 +82,11 @@ def _add_cells(parser: argparse.ArgumentParser) -> None:
                         help="longest compartment [µm]; default: the d_lambda rule")  # fmt: skip
     parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
                         help="files with several roots: refuse, or one cell a root")  # fmt: skip
-    parser.add_argument("--method", choices=list(clhines.METHODS), default="fine", metavar="M",
-                        help=", ".join(clhines.METHODS))  # fmt: skip
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64")
+    methods = ["auto", *clhines.METHODS]
+    parser.add_argument("--method", choices=methods, default="auto", metavar="M",
+                        help=", ".join(methods) + " (default: auto)")  # fmt: skip
+    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
+                        help="precision on the device (default: float64)")  # fmt: skip
 
 
 def _number(text: str) -> float:
@@ -113,9 +120,9 @@ def _devices(_: argparse.Namespace) -> int:
     from clhines import device
 
     try:
-        default = device.choose()
-    except ClhinesError:
-        default = None
+        default, note = device.choose(), "* is what is used when --device names no other"
+    except ClhinesError as error:
+        default, note = None, f"no device would be used: {error}"
     rows = [("", "index", "type", "fp64", "units", "memory", "local", "name")]
     for index, found in device.all_devices():
         kind = (
@@ -137,7 +144,7 @@ def _devices(_: argparse.Namespace) -> int:
     for row in rows:
         line = "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
         print(line if len(line) <= 100 else line[:97] + "...")
-    print("* is used when --device, CLHINES_DEVICE and PYOPENCL_CTX name no other")
+    print(note)
     return 0
 
 
@@ -148,6 +155,11 @@ def _read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
         found = morphology.read_swc(name, roots=arguments.roots)
         cells += found if isinstance(found, list) else [found]
     cells = cells or morphology.sample_cells()
+    if arguments.files and arguments.cells and arguments.cells < len(cells):
+        raise InputError(
+            f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
+            "at least as many"
+        )
     return [cable.discretise(cell, max_length=arguments.max_length) for cell in cells]
 
 
@@ -178,10 +190,11 @@ def _solve(arguments: argparse.Namespace) -> int:
         device=arguments.device,
     )
     ready = time.perf_counter()
-    cells.advance(range(1))  # some drivers compile for the device only now
-    first = time.perf_counter()
-    cells.advance(tqdm(range(1, arguments.steps), "steps", disable=None, leave=False))
-    end = time.perf_counter()
+    first_s = cells.advance(range(1))  # some drivers compile for the device only now
+    rest_s = first_s
+    if arguments.steps > 1:
+        bar = tqdm(range(1, arguments.steps), "steps", disable=None, leave=False)
+        rest_s = cells.advance(bar) / (arguments.steps - 1)
     forest, solver = cells.forest, cells.solver
     build = sum(program.build_seconds)
     report: dict[str, Any] = {
@@ -189,17 +202,15 @@ def _solve(arguments: argparse.Namespace) -> int:
         "nodes": forest.num_nodes,
         "branches": forest.num_branches,
         "shapes": forest.trees.num_trees,
-        "method": arguments.method,
+        "method": solver.plan.method,
         "dtype": arguments.dtype,
         "device": label(solver.device),
         "slices": solver.num_slices,
         "plan_s": ready - begin - build,
         "build_s": build,
         "steps": arguments.steps,
-        "first_step_ms": (first - ready) * 1e3,
-        "step_ms": (end - (first if arguments.steps > 1 else ready))
-        / max(1, arguments.steps - 1)
-        * 1e3,
+        "first_step_ms": first_s * 1e3,
+        "step_ms": rest_s * 1e3,
     }
     if solver.num_slices == 1:
         solve_s = tune.median_seconds(solver.queue, lambda _: cells.solve_again())
@@ -218,7 +229,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         report["check"] = "good" if good else "failed"
     if arguments.out:
         _write(arguments.out, cables, cells)
-    print(json.dumps(report, indent=1) if arguments.json else _table(report))
+    print(_json(report) if arguments.json else _table(report))
     if not good:
         print(
             f"clhines: the check failed: residual {report['residual']:.3g}, expected at most "
@@ -226,6 +237,14 @@ def _solve(arguments: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0 if good else 1
+
+
+def _json(report: dict[str, Any]) -> str:
+    """Return the report as strict JSON: null for numbers that are not finite."""
+    strict = {
+        k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in report.items()
+    }
+    return json.dumps(strict, indent=1, allow_nan=False)
 
 
 def _table(report: dict[str, Any]) -> str:
@@ -252,9 +271,11 @@ def _table(report: dict[str, Any]) -> str:
 def _check_writable(name: str) -> None:
     """Refuse a result file that could not be written, before any work is done."""
     path = Path(name)
+    if path.is_dir():
+        raise InputError(f"--out {name}: is a folder; expected the name of a file")
     if path.suffix != ".npz":
         raise InputError(f"--out {name}: the name ends in {path.suffix!r}; expected '.npz'")
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise InputError(f"--out {name}: expected a file in a folder that exists and is writable")
 
 

@@ -141,7 +141,9 @@ class Part:
     num_groups : int
         Work-groups of the launch.
     statistics : dict
-        Counts that judge the plan without a device.
+        What judges the plan without a device: `dependent_steps`, eliminations and substitutions
+        one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
+        or rounds, cells a block.
     """
 
     spec: Any
@@ -223,7 +225,8 @@ class Plan:
         """Return a short table of what the plan does, for reading."""
         forest = self.forest
         lines = [
-            f"method            {self.method}: {METHODS[self.method].summary}"[:100],
+            f"method            {self.method}",
+            f"                  {METHODS[self.method].summary}",
             f"cells             {forest.num_cells} ({forest.trees.num_trees} distinct shapes)",
             f"nodes             {forest.num_nodes}",
             f"branches          {forest.num_branches}",
@@ -234,7 +237,8 @@ class Plan:
             lines.append(f"kernel            {part.spec.template}")
             lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
             for name, value in part.statistics.items():
-                lines.append(f"  {name.replace('_', ' '):<16}{value:.6g}")
+                shown = f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
+                lines.append(f"  {name.replace('_', ' '):<16}{shown}")
         return "\n".join(lines)
 
 
@@ -263,7 +267,7 @@ class Method:
 
 def make_plan(
     forest: Forest,
-    method: str = "fine",
+    method: str = "auto",
     dtype: Any = np.float64,
     limits: Limits | None = None,
     **options: Any,
@@ -274,7 +278,7 @@ def make_plan(
     ----------
     forest : Forest
     method : str
-        A name in `METHODS`.
+        ``auto`` (see `choose_method`) or a name in `METHODS`.
     dtype : numpy dtype
         float64 or float32.
     limits : Limits, optional
@@ -282,11 +286,20 @@ def make_plan(
     **options
         See ``METHODS[method].options``.
 
+    Returns
+    -------
+    Plan
+
     Raises
     ------
     InputError
         Unknown method or option, or an option the device cannot serve.
     """
+    if not isinstance(forest, Forest):
+        raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
+    limits = limits or Limits()
+    if method == "auto":
+        method = choose_method(limits)
     row = find_method(method)
     unknown = sorted(set(options) - set(row.options))
     if unknown:
@@ -294,7 +307,6 @@ def make_plan(
             f"option {unknown[0]!r} is not one of method {method!r}; "
             f"expected {', '.join(row.options) or 'none'}"
         )
-    limits = limits or Limits()
     for name, value in options.items():
         _check_option(name, value, limits)
     real = real_name(dtype)
@@ -306,10 +318,19 @@ def make_plan(
     return row.build(forest, method, real, limits, {**row.options, **options})
 
 
+def choose_method(limits: Limits) -> str:
+    """Return the row that `auto` stands for on a device of these limits.
+
+    On GPUs `contraction`, which was the fastest row in all cases of ``bench/results``; on CPUs
+    `block_interleaved`, the only row in explicit vectors. Never a GPU-shaped row on a CPU.
+    """
+    return "block_interleaved" if limits.is_cpu else "contraction"
+
+
 def find_method(name: str) -> Method:
     """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
     if name not in METHODS:
-        raise InputError(f"method {name!r} is unknown; expected one of {', '.join(METHODS)}")
+        raise InputError(f"method {name!r} is unknown; expected auto, {', '.join(METHODS)}")
     return METHODS[name]
 
 
@@ -380,7 +401,7 @@ def _plan_columns(
         num_groups=-(-items // spec.work_group),
         statistics={
             "dependent_steps": int(forest.sizes.max()) * 2,
-            "idle_lanes": int((lanes < 0).sum()),
+            "idle_lanes": 1 - forest.num_nodes / max(1, columns.size),
         },
     )
     return Plan(forest, method, gather, (part,))

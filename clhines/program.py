@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import pyopencl as cl
 
-from clhines.errors import BuildError
+from clhines.errors import BuildError, InputError
 from clhines.pocl import name_processor
 from clhines.render import render
 
@@ -47,10 +47,12 @@ def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Progr
 def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
     dump = os.environ.get("CLHINES_DUMP")
     if dump:
-        folder = Path(dump)
-        folder.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256(source.encode()).hexdigest()[:12]
-        (folder / f"{spec.template}-{digest}.cl").write_text(source, "utf-8")
+        try:
+            Path(dump).mkdir(parents=True, exist_ok=True)
+            (Path(dump) / f"{spec.template}-{digest}.cl").write_text(source, "utf-8")
+        except OSError as error:
+            raise InputError(f"CLHINES_DUMP={dump}: cannot be written: {error.strerror}") from error
     for device in context.devices:
         name_processor(device)
     begin = time.perf_counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -80,17 +81,24 @@ class PassiveCells:
         else:
             self._values, self._v, self._b = values, v, np.empty_like(v)
 
-    def advance(self, steps: Iterable[int]) -> None:
+    def advance(self, steps: Iterable[int]) -> float:
         """Take one step for each item of `steps` (a range, or a progress bar over one).
 
         At most 32 steps are in flight, so that a progress bar tells the truth.
+
+        Returns
+        -------
+        float, s
+            Wall time from the first step to the end of the last.
         """
+        begin = time.perf_counter()
         for step in steps:
             self._step()
             self.steps += 1
             if self._on_device and step % 32 == 31:
                 self._queue.finish()
         self._queue.finish()
+        return time.perf_counter() - begin
 
     def _step(self) -> None:
         v = self._values

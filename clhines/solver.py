@@ -139,7 +139,7 @@ class Solver:
     ----------
     forest : Forest
     method : str
-        A name in `clhines.METHODS`.
+        ``auto`` or a name in `clhines.METHODS`; see `clhines.plan.choose_method`.
     dtype : float64 or float32
         Precision of all values on the device.
     device : pyopencl.Device or str, optional
@@ -173,7 +173,7 @@ class Solver:
     def __init__(
         self,
         forest: Forest,
-        method: str = "fine",
+        method: str = "auto",
         dtype: Any = np.float64,
         device: Any = None,
         queue: cl.CommandQueue | None = None,
@@ -181,6 +181,12 @@ class Solver:
         **options: Any,
     ) -> None:
         real_name(dtype)  # refuses other dtypes before a device is looked for
+        if not isinstance(forest, Forest):
+            raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
+        if queue is not None and not isinstance(queue, cl.CommandQueue):
+            raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
+        if max_memory is not None and (not isinstance(max_memory, int) or max_memory < 1):
+            raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
         self.forest, self.dtype = forest, np.dtype(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
@@ -392,12 +398,8 @@ class Solver:
         ------
         InputError, PivotError, DeviceMemoryError
         """
-        given = {"d": d, "u": u, "l": l, "b": b}
-        arrays = {
-            name: self._checked(name, a, self.forest.num_nodes)
-            for name, a in given.items()
-            if a is not None
-        }
+        given = {"d": d, "u": u, **({} if l is None else {"l": l}), "b": b}
+        arrays = {name: self._checked(name, a, self.forest.num_nodes) for name, a in given.items()}
         kinds = {isinstance(a, cla.Array) for a in arrays.values()}
         if len(kinds) != 1:
             raise InputError("d, u, l and b mix NumPy and pyopencl arrays; expected one kind")

@@ -4,6 +4,7 @@
     R = spec.rounds
     sym = spec.symmetric
     copies = -(-spec.capacity // spec.work_group)
+    batch = 4
     # with a symmetric matrix A[v, parent] is A[parent, v]
     def lower(name): return name if sym else name.replace("up", "low", 1)
 %>\
@@ -62,15 +63,24 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
 
     // all values of the block, into local memory
+    __global const real *block_d = d + block.s0, *block_u = u + block.s0, *block_b = b + block.s0;
     __local real node_d[CAPACITY], node_b[CAPACITY], node_up[CAPACITY];
-% for k in range(copies):
-    {
-        const int i = lane + ${k} * WORK_GROUP;
-        if (i < block.s1) {
-            node_d[i] = d[block.s0 + i];
-            node_up[i] = u[block.s0 + i];
-            node_b[i] = b[block.s0 + i];
+% for start in range(0, copies, batch):
+    {   // all loads first: they are then in flight together
+<%  steps = range(start, min(copies, start + batch)) %>\
+% for k in steps:
+        const int i${k} = lane + ${k} * WORK_GROUP, in${k} = i${k} < block.s1;
+        const real d${k} = in${k} ? block_d[i${k}] : (real)0;
+        const real u${k} = in${k} ? block_u[i${k}] : (real)0;
+        const real b${k} = in${k} ? block_b[i${k}] : (real)0;
+% endfor
+% for k in steps:
+        if (in${k}) {
+            node_d[i${k}] = d${k};
+            node_up[i${k}] = u${k};
+            node_b[i${k}] = b${k};
         }
+% endfor
     }
 % endfor
 

@@ -62,7 +62,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
                 const int child = start + child_first[c];
                 const real coupling = u[child];
                 sum_d += coupling * factor[child];
-                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[child + (long)r * num_values];
+                for (int r = 0; r < RHS; ++r)
+                    sum_b[r] += coupling * x[child + (long)r * num_values];
             }
             int bad = 0;
             for (int j = branch_length[branch] - 1; j >= 0; --j) {

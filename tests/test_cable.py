@@ -481,7 +481,9 @@ def test_soma_too_far_away():
 @pytest.mark.parametrize("places", [1, 2])
 def test_cell_without_length(places):
     rows = [(1, 3, 0, 0, 0, 1, -1), (2, 3, 0, 0, 0, 1, 1)][:places]
-    with pytest.raises(CableError, match=r"^test\.swc: no soma and no length"):
+    with pytest.raises(
+        CableError, match=r"^test\.swc:1: sample 1 and those joined to it have no length"
+    ):
         sections_of(cell(*rows))
 
 

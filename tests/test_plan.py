@@ -293,7 +293,7 @@ def test_branch_levels_list_every_child_once():
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("gauss", {}, "method 'gauss' is unknown; expected one of flat, interleaved, "),
+        ("gauss", {}, "method 'gauss' is unknown; expected auto, flat, interleaved, "),
         (
             "flat",
             {"block_size": 4},
@@ -392,7 +392,7 @@ def test_describe_counts(method):
     forest = Forest.from_cells([star(5), chain(3), star(5)])
     text = make_plan(forest, method).describe()
     rows = {line[:18].strip(): line[18:] for line in text.splitlines()}
-    assert rows["method"].startswith(f"{method}: ")
+    assert rows["method"] == method
     assert rows["cells"] == "3 (2 distinct shapes)"
     assert rows["nodes"] == "13"
     assert rows["branches"] == "11"
@@ -493,3 +493,20 @@ def test_everything_down_to_plan_works_without_pyopencl():
 def test_an_unknown_attribute_of_the_package():
     with pytest.raises(AttributeError, match="has no attribute 'Slover'"):
         clhines.Slover  # noqa: B018
+
+
+def test_auto_takes_no_gpu_shaped_row_on_a_cpu():
+    forest = Forest.from_cells([chain(5), star(4)])
+    assert make_plan(forest, limits=Limits(is_cpu=True)).method == "block_interleaved"
+    assert make_plan(forest, limits=Limits(is_cpu=False)).method == "contraction"
+
+
+def test_contraction_leaves_cells_above_local_memory_to_fine():
+    cells = [chain(400), star(30), chain(400), chain(7)]
+    forest = Forest.from_cells(cells)
+    small = Limits(local_bytes=8 << 10)  # 64 lanes of 6 values leave room for 213 nodes
+    plan = make_plan(forest, "contraction", limits=small)
+    assert [part.spec.template for part in plan.parts] == ["contraction", "fine"]
+    assert plan.parts[0].tables["cell_number"].tolist() == [1, 3]
+    assert sorted(plan.parts[1].tables["cell_number"].tolist()) == [0, 2]
+    assert np.array_equal(np.sort(plan.gather[plan.gather >= 0]), np.arange(forest.num_nodes))

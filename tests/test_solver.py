@@ -647,9 +647,9 @@ def test_arrays_of_another_context(queue):
 def test_wrong_arguments_of_the_solver(queue):
     forest = Forest(chain(3))
     for arguments, words in [
-        ({"method": "gauss"}, "method 'gauss' is unknown; expected one of flat"),
+        ({"method": "gauss"}, "method 'gauss' is unknown; expected auto, flat"),
         ({"dtype": np.int32}, "expected float64 or float32"),
-        ({"block_size": 4}, "option 'block_size' is not one of method 'fine'"),
+        ({"method": "fine", "block_size": 4}, "'block_size' is not one of method 'fine'"),
         (
             {"work_group": 10**6},
             r"work_group=1000000 is above the device's limit of \d+ work-items",
