@@ -94,13 +94,11 @@ def choose(spec: Any = None, dtype: Any = np.float64) -> cl.Device:
             f"device={spec!r} is not valid; expected a pyopencl device, an index pair like "
             "'0:1' or part of a name"
         )
-    for name, text in (
-        ("device", spec),
-        ("CLHINES_DEVICE", os.environ.get("CLHINES_DEVICE")),
-        ("PYOPENCL_CTX", os.environ.get("PYOPENCL_CTX")),
-    ):
+    for name, text in (("device", spec), ("CLHINES_DEVICE", os.environ.get("CLHINES_DEVICE"))):
         if text:
             return _with_precision(_named(text, name), double)
+    if os.environ.get("PYOPENCL_CTX"):
+        return _with_precision(_of_pyopencl(), double)
     real = [d for _, d in all_devices() if not is_simulator(d)]
     able = [d for d in real if has_fp64(d)] if double else real
     if not able:
@@ -121,6 +119,20 @@ def _named(text: str, origin: str) -> cl.Device:
         listed = "; ".join(f"{index} {d.name.strip()}" for index, d in devices)
         raise DeviceError(f"{origin}={text!r} matches no device; found: {listed}")
     return matches[0]
+
+
+def _of_pyopencl() -> cl.Device:
+    """Return the device that ``PYOPENCL_CTX`` means to pyopencl itself."""
+    text = os.environ["PYOPENCL_CTX"]
+    try:
+        return _named(text, "PYOPENCL_CTX")
+    except DeviceError:
+        pass  # a form that only pyopencl knows, like "Portable:0" or "1:0,0"
+    try:
+        return cl.create_some_context(interactive=False).devices[0]
+    except (cl.Error, RuntimeError, ValueError, IndexError) as error:
+        listed = "; ".join(f"{index} {d.name.strip()}" for index, d in all_devices())
+        raise DeviceError(f"PYOPENCL_CTX={text!r} matches no device; found: {listed}") from error
 
 
 def _with_precision(device: cl.Device, double: bool) -> cl.Device:

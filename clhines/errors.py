@@ -53,7 +53,3 @@ class DeviceMemoryError(DeviceError, MemoryError):
 
 class BuildError(ClhinesError, RuntimeError):
     """A generated kernel did not compile; the message ends with the numbered source."""
-
-
-class FileFormatError(ClhinesError, ValueError):
-    """A plan, state or tuner file is not what clhines wrote."""

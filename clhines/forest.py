@@ -282,6 +282,8 @@ class Forest:
             Parent of each node within its cell, -1 at the root.
         num_cells : int
         """
+        if num_cells < 1 or not len(parents):
+            raise ForestError(f"got {len(parents)} trees for {num_cells} cells; expected 1 or more")
         once = cls.from_cells(parents[:num_cells])
         local = np.where(
             once.parent < 0, -1, once.parent - np.repeat(once.cell_offsets[:-1], once.sizes)
@@ -459,10 +461,15 @@ class Forest:
 
 def _integers(values: np.ndarray, name: str) -> np.ndarray:
     """Return a 1-D signed integer array, or say what is wrong with `values`."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ForestError(f"{name} is not an array of one dimension: {error}") from error
     if array.ndim != 1:
         raise ForestError(f"{name} has {array.ndim} dimensions; expected 1")
-    if array.dtype.kind == "u":
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ForestError(f"{name} holds {array.max()}; expected at most {np.iinfo(np.int64).max}")
+    if array.dtype.kind == "u" or (array.dtype.kind == "i" and array.dtype.itemsize < 4):
         array = array.astype(np.int64)
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise ForestError(f"{name}[{int(np.flatnonzero(np.isnan(array))[0])}] is NaN")

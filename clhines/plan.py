@@ -329,7 +329,7 @@ def choose_method(limits: Limits) -> str:
 
 def find_method(name: str) -> Method:
     """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise InputError(f"method {name!r} is unknown; expected auto, {', '.join(METHODS)}")
     return METHODS[name]
 
@@ -364,7 +364,7 @@ def _plan_columns(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
     """Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
-    vector, block = _column_widths(method, real, limits, options)
+    vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     whole = vector > 1
     columns = packing.columns(forest, block, whole_shapes=whole)
     if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
@@ -408,15 +408,18 @@ def _plan_columns(
 
 
 def _column_widths(
-    method: str, real: str, limits: Limits, options: dict[str, Any]
+    method: str, num_cells: int, real: str, limits: Limits, options: dict[str, Any]
 ) -> tuple[int, int]:
     """Cells a work-item and lanes a block; 0 lanes is full interleaving."""
     if method != "block_interleaved":
         return 1, (1 if method == "flat" else 0)
     itemsize = 8 if real == "double" else 4
     native = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
+    while native > num_cells:  # a few cells would only be padded
+        native //= 2
     vector = int(options["vector_width"] or native)
-    block = int(options["block_size"] or (vector if limits.is_cpu else max(vector, 64)))
+    wide = vector if limits.is_cpu else max(vector, min(64, -(-num_cells // vector) * vector))
+    block = int(options["block_size"] or wide)
     if options["vector_width"] is None:
         vector = gcd(vector, block)  # the widest that an asked-for block can be cut into
     if block % vector:
@@ -541,6 +544,8 @@ def _contraction_group(
 ) -> int:
     """Work-items of a group: a whole number of 32, enough for the largest cell that can fit."""
     most = min(limits.max_work_group, schedule.NO_LANE - 1)
+    if (options["work_group"] or 0) > most:
+        raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
     wanted = lanes[lanes <= most].max(initial=1)
     return int(options["work_group"] or min(most, max(least, -(-int(wanted) // 32) * 32)))
 

@@ -17,8 +17,8 @@ def solve_serial(
 ) -> np.ndarray:
     """Solve with the serial Hines algorithm (Hines 1984; Huber 2018, listing 2), in float64.
 
-    Nodes are taken one branch position at a time over all cells, so that this is usable on a
-    few million nodes; the order of operations within a cell is that of `Trees.order`.
+    Nodes are taken by depth over all cells, deepest first, so that this is usable on a few
+    million nodes.
 
     Parameters
     ----------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,26 @@ from clhines.forest import Forest
 from clhines.plan import MAX_PLACES, STATUS_CLEAN, Part, Plan, make_plan, real_name
 from clhines.render import PermuteSpec, render
 
-_MAX_RHS = 4  # right-hand sides taken through one elimination
 _USABLE = 0.9  # share of the device's memory that a batch may take
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
+
+
+def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn OpenCL's out-of-memory errors of a `Solver` method into `DeviceMemoryError`."""
+
+    @functools.wraps(method)
+    def wrapped(self: Solver, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except cl.MemoryError as error:
+            need = max(self._needed(plan) for plan in self._plans) / 2**20
+            have = self.device.global_mem_size / 2**20
+            raise DeviceMemoryError(
+                f"{self.device.name.strip()} has no memory left: the batch needs {need:.1f} of its "
+                f"{have:.1f} MiB; a smaller max_memory makes smaller slices"
+            ) from error
+
+    return wrapped
 
 
 class _Launch:
@@ -118,7 +136,7 @@ class _Resident:
             target.base_data,
             wait_for=source.events + target.events,
         )
-        target.add_event(event)
+        _only_event(target, event)
         return target
 
     def first_bad(self) -> tuple[np.ndarray, np.ndarray]:
@@ -197,15 +215,21 @@ class Solver:
             raise InputError("queue is out of order; expected an in-order queue")
         self._limits = devices.limits(self.device)
         self._largest = self.device.max_mem_alloc_size
-        self._memory = int(max_memory or self.device.global_mem_size * _USABLE)
+        self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
         self._plans, self._bounds = self._make_plans(method, options)
         self.plan = self._plans[0]
         self._resident: _Resident | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
+        self._solved = False
         if self.num_slices == 1:
-            self._resident = _Resident(self.plan, queue, self.dtype)
-            for launch in self._resident.launches:
-                launch.kernel(True, 1)
+            self._settle()
+
+    @_memory_errors
+    def _settle(self) -> None:
+        """Put the tables on the device and build the kernels of the plain solve."""
+        self._resident = _Resident(self.plan, self.queue, self.dtype)
+        for launch in self._resident.launches:
+            launch.kernel(True, 1)
 
     @property
     def num_slices(self) -> int:
@@ -274,6 +298,7 @@ class Solver:
 
     # -- device order --------------------------------------------------------------------------
 
+    @_memory_errors
     def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
         """Bring values from natural into device order.
 
@@ -292,6 +317,7 @@ class Solver:
         shape = (*source.shape[:-1], self.plan.packed_size)
         return resident.permute(source, cla.empty(self.queue, shape, self.dtype), True)
 
+    @_memory_errors
     def unpack(self, a: cla.Array, out: cla.Array | None = None) -> cla.Array:
         """Bring (packed size,) or (k, packed size) values back into natural order.
 
@@ -304,10 +330,13 @@ class Solver:
         shape = (*source.shape[:-1], self.forest.num_nodes)
         target = cla.empty(self.queue, shape, self.dtype) if out is None else out
         self._checked("out", target, shape[-1], on_device=True)
+        if target.base_data == source.base_data:
+            raise InputError("out is a; expected another array")
         if target.shape != shape or not _writable(target):
             raise InputError(f"out has shape {target.shape}; expected a whole array of {shape}")
         return resident.permute(source, target, False)
 
+    @_memory_errors
     def enqueue(
         self,
         d: cla.Array,
@@ -336,11 +365,8 @@ class Solver:
         """
         resident = self._whole("enqueue()")
         size = self.plan.packed_size
-        operands = [
-            self._checked(name, a, size, on_device=True)
-            for name, a in (("d", d), ("u", u), ("l", l), ("b", b))
-            if a is not None
-        ]
+        given = [("d", d), ("u", u), *([] if l is None else [("l", l)]), ("b", b)]
+        operands = [self._checked(name, a, size, on_device=True) for name, a in given]
         self._checked("out", out, size, on_device=True)
         if out.shape != b.shape:
             raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
@@ -354,12 +380,13 @@ class Solver:
             raise InputError("out is d, u or l; expected another array")
         events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
         event = resident.solve(operands, out, events, overwrite)
-        out.add_event(event)
-        self._bad = None
+        _only_event(out, event)
+        self._bad, self._solved = None, True
         return event
 
     # -- natural order -------------------------------------------------------------------------
 
+    @_memory_errors
     def solve(
         self,
         d: Any,
@@ -385,9 +412,9 @@ class Solver:
         overwrite : bool
             Allow `b` to be destroyed: without `out`, the solution is then written into `b`.
         check : bool
-            Raise `PivotError` for a zero, negative, NaN or infinite pivot, and `InputError` for
-            values of `b` that are not finite (NumPy only). Waits for the device. Without it,
-            `status` tells on request.
+            Raise `PivotError` for a pivot that is zero, negative, NaN or infinite, or so small
+            that its inverse is infinite; and `InputError` for values of `b` or `x` that are not
+            finite (NumPy only). Waits for the device. Without it, `status` tells on request.
 
         Returns
         -------
@@ -410,10 +437,12 @@ class Solver:
             self._solve_device(arrays, target)
         else:
             if check:
-                self._check_finite(arrays["b"])
+                self._check_finite("b", arrays["b"])
             self._solve_numpy(arrays, target)
         if check:
             self._raise_bad_pivot()
+            if kinds == {False}:
+                self._check_finite("x", target)
         return target
 
     def status(self) -> np.ndarray:
@@ -438,27 +467,34 @@ class Solver:
         resident.permute(x, target, False)
 
     def _solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        bad_cells, bad_nodes = [], []
+        if target is not arrays["b"] and np.may_share_memory(target, arrays["b"]):
+            arrays = {**arrays, "b": arrays["b"].copy()}  # rows are written before all are read
+        found = [self._solve_slice(k, r, arrays, target) for k, r in self._residents()]
+        cells, nodes = (np.concatenate(part) for part in zip(*found, strict=True))
+        self._bad = cells, nodes
+        self._solved = True
+
+    def _solve_slice(
+        self, k: int, resident: _Resident, arrays: dict[str, np.ndarray], target: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Solve slice `k`; returns its bad cells and nodes, in the numbers of the batch."""
+        first_cell, end_cell = self._bounds[k : k + 2]
+        first_node, end_node = self.forest.cell_offsets[[first_cell, end_cell]]
+        nodes = slice(first_node, end_node)
+        matrix = [self._upload(resident, a[nodes]) for name, a in arrays.items() if name != "b"]
         rows, shown = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
-        for k, resident in self._residents():
-            cells = slice(*self._bounds[k : k + 2])
-            nodes = slice(*self.forest.cell_offsets[self._bounds[k : k + 2]])
-            matrix = {
-                name: self._upload(resident, a[nodes]) for name, a in arrays.items() if name != "b"
-            }
-            step = _MAX_RHS if self._rows_fit(resident.plan) else 1
-            for r in range(0, len(rows), step):
-                b = self._upload(resident, np.ascontiguousarray(rows[r : r + step, nodes]))
-                x = cla.empty_like(b)
-                operands = [*matrix.values(), b]
-                x.add_event(resident.solve(operands, x, []))
-                shape = (x.shape[0], resident.plan.forest.num_nodes)
-                natural = cla.empty(self.queue, shape, self.dtype)
-                shown[r : r + step, nodes] = resident.permute(x, natural, False).get(self.queue)
-                found, where = resident.first_bad()
-                bad_cells.append(found + cells.start)
-                bad_nodes.append(where + nodes.start)
-        self._bad = np.concatenate(bad_cells), np.concatenate(bad_nodes)
+        step = self._rows_at_once(resident.plan)
+        cells, bad = [], []
+        for r in range(0, len(rows), step):
+            b = self._upload(resident, np.ascontiguousarray(rows[r : r + step, nodes]))
+            x = cla.empty_like(b)
+            _only_event(x, resident.solve([*matrix, b], x, []))
+            natural = cla.empty(self.queue, (len(b), end_node - first_node), self.dtype)
+            shown[r : r + step, nodes] = resident.permute(x, natural, False).get(self.queue)
+            found, where = resident.first_bad()
+            cells.append(found + first_cell)
+            bad.append(where + first_node)
+        return np.concatenate(cells), np.concatenate(bad)
 
     def _residents(self) -> Iterator[tuple[int, _Resident]]:
         """Yield the batch on the device, or its slices one after another."""
@@ -468,9 +504,13 @@ class Solver:
         for k, plan in enumerate(tqdm(self._plans, "slices", disable=None, leave=False)):
             yield k, _Resident(plan, self.queue, self.dtype)
 
-    def _rows_fit(self, plan: Plan) -> bool:
-        extra = plan.packed_size * self.dtype.itemsize * (_MAX_RHS - 1)
-        return self._needed(plan) + 3 * extra <= self._memory and extra * 4 / 3 <= self._largest
+    def _rows_at_once(self, plan: Plan) -> int:
+        """Right-hand sides that fit beside the batch: b and x, in both orders, for each."""
+        most = max(part.max_rhs for part in plan.parts)
+        one = plan.packed_size * self.dtype.itemsize
+        more = one * (most - 1)
+        fits = self._needed(plan) + 4 * more <= self._memory and one * most <= self._largest
+        return most if fits else 1
 
     def _upload(self, resident: _Resident, natural: np.ndarray) -> cla.Array:
         shape = (*natural.shape[:-1], resident.plan.packed_size)
@@ -488,6 +528,8 @@ class Solver:
                 raise InputError(f"{name} lives in another OpenCL context than the solver")
             if not a.flags.c_contiguous:
                 raise InputError(f"{name} is a strided view; expected a C-contiguous array")
+            if a.offset and on_device:  # a copy would run before the caller's wait_for
+                raise InputError(f"{name} is an offset view; expected a whole array")
             if a.offset:
                 a = a.copy(queue=self.queue)
         elif on_device:
@@ -529,15 +571,19 @@ class Solver:
             raise InputError("out is read-only or a strided view; expected a whole array")
         return out
 
-    def _check_finite(self, b: np.ndarray) -> None:
+    def _check_finite(self, name: str, b: np.ndarray) -> None:
         good = np.isfinite(b)
         if not good.all():
             where = np.argwhere(~good)[0]
             node = int(where[-1])
             cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
-            raise InputError(f"cell {cell}, node {node}: b is {b[tuple(where)]}; expected finite")
+            raise InputError(
+                f"cell {cell}, node {node}: {name} is {b[tuple(where)]}; expected finite"
+            )
 
     def _bad_pivots(self) -> tuple[np.ndarray, np.ndarray]:
+        if not self._solved:
+            raise InputError("status() was asked for before anything was solved")
         if self._bad is None:
             self._bad = self._whole("status()").first_bad()
         return self._bad
@@ -546,6 +592,14 @@ class Solver:
         cells, nodes = self._bad_pivots()
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+
+
+def _only_event(a: cla.Array, event: cl.Event) -> None:
+    """Let `event` stand for all earlier ones of `a`, which it has waited for.
+
+    `Array.add_event` would make the host wait once ten events have come together.
+    """
+    a.events[:] = [event]
 
 
 def _writable(a: Any) -> bool:

@@ -12,6 +12,7 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import program
+from clhines.errors import DeviceMemoryError
 from clhines.plan import real_name
 from clhines.render import FloorSpec
 
@@ -55,15 +56,26 @@ def median_seconds(
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
     """Median time of the kernel that reads three arrays of n reals and writes one.
 
-    Two sets of arrays of random values take turns.
+    Two sets of arrays of random values take turns; one set where they are far above any cache.
 
     Returns
     -------
     float, s
+
+    Raises
+    ------
+    DeviceMemoryError
+        The arrays do not fit beside what is on the device.
     """
     rng = np.random.default_rng(n)
     values = [rng.random(n).astype(dtype) for _ in range(2)]
-    sets = [[cla.to_device(queue, values[(k + j) % 2]) for j in range(4)] for k in range(2)]
+    turns = 2 if FLOOR_ARRAYS * values[0].nbytes < 1 << 29 else 1
+    try:
+        sets = [[cla.to_device(queue, values[(k + j) % 2]) for j in range(4)] for k in range(turns)]
+    except cl.MemoryError as error:
+        raise DeviceMemoryError(
+            f"the memory floor needs {turns * FLOOR_ARRAYS * values[0].nbytes / 2**20:.1f} MiB"
+        ) from error
     cpu = devices.is_cpu(queue.device)
     width = devices.limits(queue.device).vector_bytes // np.dtype(dtype).itemsize if cpu else 1
     kernel = cl.Kernel(
@@ -73,7 +85,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) 
     items = queue.device.max_compute_units * 8 if cpu else -(-n // group) * group
 
     def launch(k: int) -> cl.Event:
-        arrays = [a.data for a in sets[k % 2]]
+        arrays = [a.data for a in sets[k % turns]]
         return kernel(queue, (items,), (group,), np.int64(n), *arrays)
 
     return median_seconds(queue, launch, repeats)

@@ -95,10 +95,12 @@ void solve(const int num_lanes, const int num_values, const int first_row,
                 sum_b[lane][r] = coupling * g;
             }
 % if vector > 1:
-            const ${mask} wrong = ~((pivot > (real)0) & (pivot < (real)INFINITY));
+            const ${mask} wrong =
+                ~((pivot > (real)0) & (fmax(pivot, inverse) < (real)INFINITY));
             bad[lane] = select(bad[lane], (${mask})(i + 1), wrong & (bad[lane] == 0));
 % else:
-            if (!(pivot > (real)0 && pivot < (real)INFINITY) && bad[lane] == 0) bad[lane] = i + 1;
+            const int good = pivot > (real)0 && pivot < (real)INFINITY && inverse < (real)INFINITY;
+            if (!good && bad[lane] == 0) bad[lane] = i + 1;
 % endif
 
             if (parent != i - 1) {

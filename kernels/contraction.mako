@@ -35,9 +35,9 @@ typedef ${spec.real} real;
 #define CLEAN (1 << 30)   // the pivot was bad by itself
 
 // What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
-static int note(int bad, int node, real pivot, real own)
+static int note(int bad, int node, real pivot, real inverse, real own)
 {
-    if (pivot > (real)0 && pivot < (real)INFINITY) return bad;
+    if (pivot > (real)0 && pivot < (real)INFINITY && inverse < (real)INFINITY) return bad;
     if (isfinite(pivot) || !isfinite(own)) return node | CLEAN;   // bad by itself: deepest wins
     return bad ? bad : node;                                      // made bad by a neighbour
 }
@@ -118,8 +118,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     real lost_d = 0, lost_b = 0;
     for (int j = 1; j < length; ++j) {
         const int next = column + row[j];
-        bad = note(bad, j, my_d, node_d[place]);
         const real inverse = (real)1 / my_d;
+        bad = note(bad, j, my_d, inverse, node_d[place]);
         const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse;
         const real f2 = node_up[next] * inverse;
         lost_d += my_up * f1;
@@ -140,8 +140,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     // round 0: leaves, and what every segment takes from its parent
     real last_f1 = 0, last_g = 0;
     if (my_round == 0) {
-        bad = note(bad, length, my_d, node_d[place]);
         const real inverse = (real)1 / my_d;
+        bad = note(bad, length, my_d, inverse, node_d[place]);
         last_f1 = ${lower("my_up")} * inverse;
         last_g = my_b * inverse;
         lost_d += my_up * last_f1;
@@ -164,8 +164,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     // rounds
 % for r in range(1, R + 1):
     if (my_round == ${r}) {
-        bad = note(bad, length, my_d, node_d[place]);
         const real inverse = (real)1 / my_d;
+        bad = note(bad, length, my_d, inverse, node_d[place]);
         last_f1 = ${lower("my_up")} * inverse;
         last_g = my_b * inverse;
         pub_up[lane] = my_up;
@@ -206,8 +206,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     // roots
     real my_x = 0;
     if (my_round == ${R + 1}) {
-        bad = note(bad, length, my_d, node_d[place]);
-        my_x = my_b / my_d;
+        const real inverse = (real)1 / my_d;
+        bad = note(bad, length, my_d, inverse, node_d[place]);
+        my_x = my_b * inverse;
         value[lane] = my_x;
     }
     barrier(CLK_LOCAL_MEM_FENCE);

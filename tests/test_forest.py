@@ -289,3 +289,27 @@ def test_a_star_of_a_million_nodes():
     forest = Forest(star(10**6))
     assert forest.num_branches == 10**6
     assert forest.heights.tolist() == [2]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint8])
+def test_small_integers_hold_many_cells(dtype):
+    """Offsets beyond the range of the parents' dtype must not wrap round."""
+    parent = np.tile(np.array([-1], np.int64), 300)
+    if dtype == np.uint8:
+        parent = np.array([0, 0], np.int64)
+        with pytest.raises(ForestError, match="no root"):
+            Forest(parent.astype(dtype))
+        return
+    assert Forest(parent.astype(dtype), np.arange(301)).num_cells == 300
+
+
+def test_unsigned_numbers_do_not_wrap_round():
+    with pytest.raises(ForestError, match="parent holds 18446744073709551615"):
+        Forest(np.array([2**64 - 1, 0], np.uint64))
+
+
+def test_ragged_and_empty_arguments():
+    with pytest.raises(ForestError, match="parent is not an array"):
+        Forest([[0], [1, 2]])
+    with pytest.raises(ForestError, match="expected 1 or more"):
+        Forest.repeated([np.array([-1])], 0)

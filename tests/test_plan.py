@@ -330,7 +330,11 @@ def test_default_vectors_fit_an_asked_for_block():
         plan = make_plan(forest, "block_interleaved", limits=CPU, block_size=block)
         assert plan.parts[0].spec.vector_width == width
     assert make_plan(forest, "block_interleaved", limits=CPU).parts[0].spec.vector_width == 4
-    assert make_plan(forest, "block_interleaved", np.float32, CPU).parts[0].spec.vector_width == 8
+    assert make_plan(forest, "block_interleaved", np.float32, CPU).parts[0].spec.vector_width == 4
+    many = Forest.from_cells([chain(3)] * 8)
+    assert make_plan(many, "block_interleaved", np.float32, CPU).parts[0].spec.vector_width == 8
+    one = make_plan(Forest(chain(3)), "block_interleaved", limits=GPU)
+    assert one.packed_size == 3  # no lanes that only pad
     assert make_plan(forest, "block_interleaved", limits=GPU).parts[0].spec.vector_width == 1
 
 
