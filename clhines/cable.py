@@ -56,6 +56,7 @@ from typing import NoReturn
 import numpy as np
 
 from clhines.errors import CableError, InputError
+from clhines.forest import climb
 from clhines.morphology import Morphology
 
 _SOMA = 1  # type code of SWC
@@ -242,14 +243,7 @@ def _at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 def _climb(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Go up to where ``above[i] == i``; (n,) where that is and (n,) how many steps it took."""
-    steps = (above != np.arange(len(above))).astype(np.int64)
-    for _ in range(len(above).bit_length() + 1):  # bounded, should there be a cycle
-        higher = above[above]
-        if np.array_equal(higher, above):
-            break
-        steps = steps + steps[above]
-        above = higher
-    return above, steps
+    return climb(above, (above != np.arange(len(above))).astype(np.int64))
 
 
 def _soma_group(cell: Morphology) -> np.ndarray:

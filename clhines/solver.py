@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -469,7 +469,14 @@ class Solver:
     def _solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         if target is not arrays["b"] and np.may_share_memory(target, arrays["b"]):
             arrays = {**arrays, "b": arrays["b"].copy()}  # rows are written before all are read
-        found = [self._solve_slice(k, r, arrays, target) for k, r in self._residents()]
+        if self._resident is not None:
+            found = [self._solve_slice(0, self._resident, arrays, target)]
+        else:
+            bar = tqdm(self._plans, "slices", disable=None, leave=False)
+            found = [
+                self._solve_slice(k, _Resident(plan, self.queue, self.dtype), arrays, target)
+                for k, plan in enumerate(bar)
+            ]
         cells, nodes = (np.concatenate(part) for part in zip(*found, strict=True))
         self._bad = cells, nodes
         self._solved = True
@@ -491,18 +498,11 @@ class Solver:
             _only_event(x, resident.solve([*matrix, b], x, []))
             natural = cla.empty(self.queue, (len(b), end_node - first_node), self.dtype)
             shown[r : r + step, nodes] = resident.permute(x, natural, False).get(self.queue)
+            del b, x, natural  # before the next rows take as much
             found, where = resident.first_bad()
             cells.append(found + first_cell)
             bad.append(where + first_node)
         return np.concatenate(cells), np.concatenate(bad)
-
-    def _residents(self) -> Iterator[tuple[int, _Resident]]:
-        """Yield the batch on the device, or its slices one after another."""
-        if self._resident is not None:
-            yield 0, self._resident
-            return
-        for k, plan in enumerate(tqdm(self._plans, "slices", disable=None, leave=False)):
-            yield k, _Resident(plan, self.queue, self.dtype)
 
     def _rows_at_once(self, plan: Plan) -> int:
         """Right-hand sides that fit beside the batch: b and x, in both orders, for each."""

@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clhines import Forest, Solver
 from clhines.cable import discretise
 from clhines.morphology import read_swc, sample_cells
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
-sparse = pytest.importorskip("scipy.sparse")
-splu = pytest.importorskip("scipy.sparse.linalg").splu
 h = neuron.h
 h.load_file("stdrun.hoc")  # lambda_f
 
@@ -65,25 +64,16 @@ def set_segments(sections, nseg):
     return [segment for section in sections for segment in section]
 
 
-def matrix(cable, system):
-    n = cable.num_nodes
-    child = np.flatnonzero(cable.parent >= 0)
-    up, u = cable.parent[child], system.u[child]
-    i = np.concatenate([np.arange(n), child, up])
-    j = np.concatenate([np.arange(n), up, child])
-    return sparse.csc_matrix((np.concatenate([system.d, u, u]), (i, j)), shape=(n, n))
-
-
-def our_voltages(cable, amplitude):
-    """Voltages after 1 and after STEPS steps; (2, n) float64, mV."""
+def our_voltages(cable, amplitude, queue):
+    """Voltages after 1 and after STEPS steps, solved on the device; (2, n) float64, mV."""
     system = cable.system(DT, g_pas=G_PAS, e_pas=E_PAS)
-    factors = splu(matrix(cable, system))
+    solver = Solver(Forest(cable.parent), queue=queue)
     into = np.zeros(cable.num_nodes)
     into[cable.soma] = amplitude
     v = np.full(cable.num_nodes, V_INIT)
     kept = []
     for step in range(1, STEPS + 1):
-        v = factors.solve(system.rhs(v, into))
+        v = solver.solve(system.d, system.u, system.rhs(v, into))
         if step in (1, STEPS):
             kept.append(v)
     return np.array(kept)
@@ -104,7 +94,7 @@ def neuron_voltages(segments, at, amplitude):
     return np.array(kept)
 
 
-def compare(cable):
+def compare(cable, queue):
     sections = neuron_sections(cable)
     np.testing.assert_array_equal([s.L for s in sections], cable.sections.length)
     segments = set_segments(sections, cable.nseg)
@@ -120,7 +110,7 @@ def compare(cable):
     amplitude = 2e-5 * cable.area.sum() ** 0.9  # nA
     at = segments[int(np.flatnonzero(node == cable.soma)[0])]
     theirs = neuron_voltages(segments, at, amplitude)
-    ours = our_voltages(cable, amplitude)[:, node]
+    ours = our_voltages(cable, amplitude, queue)[:, node]
     for mine, neurons in zip(ours, theirs, strict=True):
         error = np.abs(mine - neurons).max() / np.abs(neurons - V_INIT).max()
         assert error < 1e-9
@@ -129,20 +119,20 @@ def compare(cable):
 
 
 @pytest.mark.parametrize("name", names())
-def test_real_cell(name):
+def test_real_cell(fast_queue, name):
     cable = discretise(read_swc(FOLDER / "good" / name), Ra=RA, cm=CM)
-    sections = compare(cable)
+    sections = compare(cable, fast_queue)
     assert cable.nseg.tolist() == [d_lambda_nseg(section) for section in sections]
 
 
 @pytest.mark.parametrize("max_length", [None, 300.0, 7.0])
 @pytest.mark.parametrize("k", [0, 3])
-def test_sample_cell(k, max_length):
-    compare(discretise(sample_cells()[k], max_length=max_length, Ra=RA, cm=CM))
+def test_sample_cell(fast_queue, k, max_length):
+    compare(discretise(sample_cells()[k], max_length=max_length, Ra=RA, cm=CM), fast_queue)
 
 
-def test_the_step_of_the_current_is_not_lost():
+def test_the_step_of_the_current_is_not_lost(fast_queue):
     """A counter-check: a current 1e-8 smaller is seen by the comparison."""
     cable = discretise(sample_cells()[1], Ra=RA, cm=CM)
-    one, other = our_voltages(cable, 0.1), our_voltages(cable, 0.1 * (1 - 1e-8))
+    one, other = (our_voltages(cable, i, fast_queue) for i in (0.1, 0.1 * (1 - 1e-8)))
     assert np.abs(one - other).max() / np.abs(one - V_INIT).max() > 1e-9

@@ -1,0 +1,665 @@
+"""The command line: its tables, its exit codes, and one line for whatever a user gets wrong."""
+
+import contextlib
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import clhines
+from clhines import METHODS, Forest, device, program, reference
+from clhines.cable import discretise
+from clhines.cli import main
+from clhines.morphology import read_swc, sample_cells
+from clhines.render import PassiveSpec
+from clhines.simulation import PassiveCells
+from clhines.solver import Solver
+
+SWC = """# a ball and three sticks
+1 1 0 0 0 10 -1
+2 3 0 10 0 1 1
+3 3 0 60 0 0.5 2
+4 3 40 90 0 0.5 3
+5 3 -40 90 0 0.5 3
+"""
+OTHER = "1 1 0 0 0 6 -1\n2 2 6 0 0 0.7 1\n3 2 200 0 0 0.7 2\n"
+TWO_ROOTS = SWC + "6 3 500 0 0 1 -1\n7 3 600 0 0 1 6\n"
+SAMPLE_NODES = sum(discretise(cell).num_nodes for cell in sample_cells())
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    def table(self):
+        """First word of each line -> the rest of it."""
+        return {line.split()[0]: line.split(maxsplit=1)[1] for line in self.out.splitlines()}
+
+    def report(self):
+        """The report of --json, which must be strict."""
+        return json.loads(self.out, parse_constant=not_json)
+
+    def assert_refused(self, *said):
+        """Assert exit code 2 and one line on stderr that says so."""
+        assert self.code == 2
+        assert_one_line(self.err, *said)
+        assert self.out == ""
+
+
+def not_json(text):
+    raise AssertionError(f"{text} is not JSON")
+
+
+def assert_one_line(err, *said):
+    assert "Traceback" not in err
+    assert err.startswith("clhines")
+    assert err.endswith("\n")
+    assert len(err.splitlines()) == 1, err
+    for text in said:
+        assert text in err
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run the command line in this process; warnings count as lines on stderr, as for a user."""
+
+    def run(*arguments):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                code = main([str(a) for a in arguments])
+            except SystemExit as stop:
+                code = stop.code
+        hidden = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+        shown = [w for w in caught if not issubclass(w.category, hidden)]
+        captured = capsys.readouterr()
+        assert isinstance(code, int)
+        return Result(code, captured.out, captured.err + "".join(f"{w.message}\n" for w in shown))
+
+    return run
+
+
+def process(*arguments, cwd, python=("-m", "clhines.cli"), **environment):
+    """Run the command line in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, *python, *(str(a) for a in arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def swc(tmp_path):
+    """Write an SWC file."""
+
+    def write(text=SWC, name="cell.swc"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8", newline="")
+        return path
+
+    return write
+
+
+def index_of(queue):
+    return next(index for index, found in device.all_devices() if found == queue.device)
+
+
+def backward_euler(cables, num_cells, steps, dt, current):
+    """Forest and voltages of cells in turn, step by step in float64."""
+    cells = [cables[k % len(cables)] for k in range(num_cells)]
+    forest = Forest.from_cells([c.parent for c in cells])
+    systems = [c.system(dt) for c in cells]
+    d, u, c, constant = (
+        np.concatenate([getattr(s, name) for s in systems])
+        for name in ("d", "u", "capacitance_over_dt", "constant")
+    )
+    constant[[o + c.soma for o, c in zip(forest.cell_offsets[:-1], cells, strict=True)]] += current
+    v = np.full(forest.num_nodes, -65.0)
+    for _ in range(steps):
+        v = reference.solve_serial(forest, d, u, c * v + constant)
+    return forest, v
+
+
+# ------------------------------------------------------------------------------------- solve
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
+    needs(fast_queue, dtype)
+    where = ["--device", index_of(fast_queue)]
+    result = cli("solve", "--steps", 2, "--cells", 7, "--method", method, "--dtype", dtype, *where)
+    assert result.code == 0
+    assert result.err == ""  # no progress bar either
+    assert max(map(len, result.out.splitlines())) <= 100
+    table = result.table()
+    expected_nodes = SAMPLE_NODES + discretise(sample_cells()[0]).num_nodes
+    assert table["cells"] == "7 (6 distinct shapes)"
+    assert table["nodes"] == str(expected_nodes)
+    assert int(table["branches"]) < expected_nodes
+    used, precision = table["method"].split(", ")
+    assert precision == dtype
+    assert used == method if method != "auto" else used in METHODS
+    assert fast_queue.device.name.strip()[:40] in table["device"]
+    assert re.fullmatch(r"\d+\.\d+ s", table["plan"])
+    assert re.fullmatch(r"\d+\.\d+ s", table["build"])
+    assert re.match(r"\d+\.\d+ ms", table["step"])
+    assert re.fullmatch(r"\d+\.\d+ ms, \d+\.\d+ GB/s, \d+\.\d+ x floor", table["solve"])
+    eps = np.finfo(dtype).eps
+    assert 0 < float(table["residual"].split()[0]) < 8 * eps
+    assert 0 < float(table["reference"].split()[0]) < 500 * eps
+    assert table["check"] == "good"
+
+
+def test_solve_on_every_device(cli, queue, swc):
+    """Simulators too."""
+    where = ["--device", index_of(queue), "--dtype", "float32"]
+    result = cli("solve", swc(), "--steps", 2, "--cells", 3, *where)
+    assert (result.code, result.err) == (0, "")
+    assert result.table()["check"] == "good"
+
+
+def test_json(cli):
+    result = cli("solve", "--steps", 3, "--json")
+    assert (result.code, result.err) == (0, "")
+    report = result.report()
+    assert (report["cells"], report["shapes"], report["nodes"]) == (6, 6, SAMPLE_NODES)
+    assert (report["dtype"], report["steps"], report["check"]) == ("float64", 3, "good")
+    assert report["method"] in METHODS
+    assert 0 < report["residual"] < 1e-14
+    assert 0 < report["difference"] < 1e-13
+    for name in ("first_step_ms", "step_ms", "solve_ms", "gb_per_s", "x_floor"):
+        assert report[name] > 0
+    for name in ("plan_s", "build_s"):
+        assert report[name] >= 0
+
+
+def test_times_are_of_this_run(cli):
+    """Builds of earlier runs in the same process are not counted again."""
+    first, second = (cli("solve", "--steps", 2, "--json").report() for _ in range(2))
+    assert second["plan_s"] >= 0
+    assert second["build_s"] < first["build_s"] + 1
+
+
+def test_no_check(cli):
+    result = cli("solve", "--steps", 2, "--no-check")
+    assert (result.code, result.err) == (0, "")
+    assert "solve" in result.table()
+    assert not {"residual", "reference", "check"} & set(result.table())
+    report = cli("solve", "--steps", 2, "--no-check", "--json").report()
+    assert not {"residual", "difference", "check"} & set(report)
+
+
+def test_no_check_does_not_fail(cli):
+    assert cli("solve", "--steps", 2, "--current", "1e308", "--no-check").code == 0
+
+
+def test_options_reach_the_cells(cli, swc, tmp_path):
+    """A finer cut has more nodes; --roots split makes one cell a root."""
+    nodes = [
+        cli("solve", swc(), "--steps", 1, "--json", "--max-length", um).report()["nodes"]
+        for um in (100, 10, 1)
+    ]
+    assert nodes[0] < nodes[1] < nodes[2]
+    path = swc(TWO_ROOTS, "two.swc")
+    cli("solve", path).assert_refused(f"{path}:7:")
+    split = cli("solve", path, "--roots", "split", "--steps", 1, "--json")
+    assert (split.code, split.report()["cells"]) == (0, 2)
+
+
+# ----------------------------------------------------------------------------- failed checks
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--current", "1e308"],
+        ["--current", "-1e308", "--method", "fine"],
+        ["--current", "1e39", "--dtype", "float32"],
+    ],
+    ids=" ".join,
+)
+def test_overflow_fails_the_check(cli, arguments):
+    result = cli("solve", "--steps", 2, *arguments)
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: ")
+    assert result.table()["check"] == "failed"
+
+
+def test_overflow_in_json(cli):
+    result = cli("solve", "--steps", 2, "--current", "1e308", "--json")
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: ")
+    report = result.report()
+    assert report["check"] == "failed"
+    assert report["residual"] is None
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--dt", "1e-320"], ["--dt", "1e-45", "--dtype", "float32"]],
+    ids=" ".join,
+)
+def test_bad_pivot_fails_the_check(cli, arguments, form):
+    """A step so short that capacitance / dt is infinite."""
+    result = cli("solve", "--steps", 2, *arguments, *(["--json"] if form == "json" else []))
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: cell 0, node ", "pivot")
+    if form == "json":
+        assert result.report()["check"] == "failed"
+    else:
+        assert result.table()["check"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "0.5f * capacitance_over_dt[i] * v[i] - fixed[i]",
+        "capacitance_over_dt[i] * v[i]",
+        "capacitance_over_dt[i] * v[0] + fixed[i]",
+        "capacitance_over_dt[i] * v[i] + (real) 1.000001 * fixed[i]",
+    ],
+)
+def test_wrong_right_hand_side_fails_the_check(cli, monkeypatch, wrong):
+    build, used = program.build, []
+
+    def broken(context, spec, source=None):
+        if not isinstance(spec, PassiveSpec):
+            return build(context, spec, source)
+        text, count = re.subn(r"b\[i\] = [^;]*;", f"b[i] = {wrong};", program.render(spec))
+        used.append(count)
+        return build(context, spec, text)
+
+    monkeypatch.setattr(program, "build", broken)
+    result = cli("solve", "--steps", 3)
+    assert used == [1]
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: residual ")
+    assert result.table()["check"] == "failed"
+
+
+def test_wrong_solve_fails_the_check(cli, monkeypatch):
+    enqueue = Solver.enqueue
+    monkeypatch.setattr(Solver, "enqueue", lambda self, d, u, b, out: enqueue(self, d, u, d, out))
+    result = cli("solve", "--steps", 2, "--json")
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: residual ")
+    report = result.report()
+    assert report["check"] == "failed"
+    assert report["residual"] > 1e-3
+
+
+# --------------------------------------------------------------------------------- bad input
+
+
+BAD_FILES = {
+    "no samples": ("# nothing\n\n", 2, "no samples"),
+    "no bytes": ("", 1, "no samples"),
+    "six columns": ("1 1 0 0 0 10 -1\n2 3 0 10 0 1\n", 2, "6 columns"),
+    "twelve columns": ("1 1 0 0 0 10 -1 0 0 0 0 0\n", 1, "12 columns"),
+    "a word": ("# a\n1 1 0 0 0 NA -1\n", 2, "radius is 'NA'"),
+    "decimal comma": ("1 1 0,5 0 0 10 -1\n", 1, "x is '0,5'"),
+    "nan": ("1 1 0 0 0 10 -1\n2 3 0 nan 0 1 1\n", 2, "y is 'nan'"),
+    "inf": ("1 1 0 0 0 inf -1\n", 1, "radius is 'inf'"),
+    "fraction as id": ("1.5 1 0 0 0 10 -1\n", 1, "id is '1.5'"),
+    "negative id": ("-3 1 0 0 0 10 -1\n", 1, "id is -3"),
+    "id of 2**63": (f"{2**63} 1 0 0 0 10 -1\n", 1, str(2**63)),
+    "repeated id": (SWC + "4 3 0 0 9 1 1\n", 7, "id 4"),
+    "absent parent": (SWC + "6 3 0 0 9 1 77\n", 7, "77"),
+    "parent -2": (SWC + "6 3 0 0 9 1 -2\n", 7, "-2"),
+    "own parent": (SWC + "6 3 0 0 9 1 6\n", 7, "own parent"),
+    "cycle": (SWC + "6 3 0 0 9 1 7\n7 3 0 0 19 1 6\n", 7, "cycle"),
+    "two roots": (TWO_ROOTS, 7, "second root"),
+    "zero radius": (SWC.replace("60 0 0.5 2", "60 0 0 2"), 4, "radius 0"),
+    "negative radius": (SWC.replace("60 0 0.5 2", "60 0 -0.5 2"), 4, "radius -0.5"),
+    "nul": ("1 1 0 0 0 10 -1\n2 3 0 \x00 0 1 1\n", 2, "y is"),
+}
+
+
+@pytest.mark.parametrize("command", ["solve", "plan"])
+@pytest.mark.parametrize("kind", list(BAD_FILES))
+def test_malformed_file(cli, swc, kind, command):
+    text, line, said = BAD_FILES[kind]
+    good, bad = swc(), swc(text, "bad.swc")
+    cli(command, good, bad).assert_refused(f"{bad}:{line}: ", said)
+
+
+@pytest.mark.parametrize("command", ["solve", "plan"])
+def test_files_that_cannot_be_read(cli, tmp_path, command):
+    missing = tmp_path / "missing.swc"
+    cli(command, missing).assert_refused(f"{missing}: ", "No such file")
+    cli(command, tmp_path).assert_refused(f"{tmp_path}: ", "directory")
+    cli(command, "").assert_refused("SWC file")
+
+
+def test_name_with_a_line_break(cli, tmp_path):
+    cli("solve", tmp_path / "a\nb.swc").assert_refused("a", "b.swc")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["solve", "--frequency", "3"],
+        ["solve", "--cells", "0"],
+        ["solve", "--cells", "-1"],
+        ["solve", "--cells", "1.5"],
+        ["solve", "--cells", "9" * 5000],
+        ["solve", "--cells"],
+        ["solve", "--dt", "-1"],
+        ["solve", "--dt", "0"],
+        ["solve", "--dt", "nan"],
+        ["solve", "--dt", "inf"],
+        ["solve", "--dt", "1e-400"],
+        ["solve", "--steps", "x"],
+        ["solve", "--steps", "0"],
+        ["solve", "--steps", "\n"],
+        ["solve", "--current", "nan"],
+        ["solve", "--current", "1e309"],
+        ["solve", "--method", "fastest"],
+        ["solve", "--dtype", "float16"],
+        ["solve", "--roots", "all"],
+        ["solve", "--max-length", "nan"],
+        ["solve", "--max-length", "0"],
+        ["solve", "--max-length", "inf"],
+        ["plan", "--method", "fastest"],
+        ["plan", "--cells", "0"],
+        ["plan", "--max-length", "-1"],
+    ],
+    ids=lambda a: ascii(" ".join(a))[:40],
+)
+def test_bad_arguments(cli, arguments):
+    result = cli(*arguments)
+    named = [a for a in arguments if a.startswith("--")]
+    result.assert_refused(*named)
+
+
+@pytest.mark.parametrize("command", ["solve", "plan"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--max-length", "1e-9"],
+        ["--max-length", "1e-300"],
+        ["--cells", str(10**15)],
+        ["--cells", str(10**30)],
+    ],
+    ids=" ".join,
+)
+def test_too_much(cli, command, arguments):
+    cli(command, *arguments).assert_refused()
+
+
+def test_fewer_cells_than_files(cli, swc):
+    files = [swc(), swc(OTHER, "other.swc")]
+    cli("solve", *files, "--cells", 1).assert_refused("--cells 1", "2 cells")
+    result = cli("solve", *files, "--cells", 2, "--steps", 1)
+    assert (result.code, result.table()["cells"]) == (0, "2 (2 distinct shapes)")
+
+
+def test_fewer_cells_than_the_sample(cli):
+    result = cli("solve", "--cells", 1, "--steps", 1)
+    assert (result.code, result.table()["cells"]) == (0, "1 (1 distinct shapes)")
+
+
+@pytest.mark.parametrize("command", ["solve", "plan"])
+@pytest.mark.parametrize("spec", ["no such device", "99:0", "0:99", "-5"])
+def test_unknown_device(cli, command, spec):
+    cli(command, f"--device={spec}").assert_refused(spec, "found: ")
+
+
+def test_unknown_device_in_the_environment(cli, monkeypatch):
+    monkeypatch.setenv("CLHINES_DEVICE", "no such device")
+    cli("solve").assert_refused("CLHINES_DEVICE='no such device'")
+    assert cli("plan").code == 0  # which needs none
+    index, _ = device.all_devices()[0]
+    listed = cli("devices")  # the one place where it is found out what there is
+    assert listed.code == 0
+    assert index in listed.out
+    assert "no such device" in listed.out
+
+
+def test_dump_that_cannot_be_written(cli, monkeypatch, swc):
+    file = swc()
+    monkeypatch.setenv("CLHINES_DUMP", str(file))
+    cli("solve").assert_refused(f"CLHINES_DUMP={file}")
+    monkeypatch.setenv("CLHINES_DUMP", str(file / "below"))
+    cli("solve").assert_refused("CLHINES_DUMP=")
+
+
+def test_dump(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("CLHINES_DUMP", str(tmp_path / "new" / "folder"))
+    assert cli("solve", "--steps", 1).code == 0
+    text = "\n".join(p.read_text("utf-8") for p in (tmp_path / "new" / "folder").glob("*.cl"))
+    for kernel in ("solve", "right_hand_side", "floor_copy", "pack", "unpack"):
+        assert re.search(rf"\b{kernel}\(", text)
+
+
+def test_interruption(cli, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PassiveCells, "advance", interrupted)
+    result = cli("solve")
+    assert result.code == 130
+    assert_one_line(result.err, "interrupted")
+
+
+# ------------------------------------------------------------------------------------- --out
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_out(cli, swc, tmp_path, dtype):
+    files, out = [swc(), swc(OTHER, "other.swc")], tmp_path / "result.npz"
+    arguments = ["--cells", 5, "--steps", 6, "--dt", 0.1, "--current", 0.2, "--max-length", 15]
+    assert cli("solve", *files, *arguments, "--dtype", dtype, "--out", out).code == 0
+    cables = [discretise(read_swc(f), max_length=15) for f in files]
+    forest, expected = backward_euler(cables, 5, 6, 0.1, 0.2)
+    with np.load(out) as found:
+        assert set(found) == {"v", "parent", "cell_offsets", "xyz"}
+        np.testing.assert_array_equal(found["parent"], forest.parent)
+        np.testing.assert_array_equal(found["cell_offsets"], forest.cell_offsets)
+        xyz = np.concatenate([cables[k % 2].xyz for k in range(5)])
+        np.testing.assert_array_equal(found["xyz"], xyz)
+        assert found["xyz"].shape == (forest.num_nodes, 3)
+        assert found["v"].dtype == np.dtype(dtype)
+        assert found["v"].shape == (forest.num_nodes,)
+        np.testing.assert_allclose(found["v"], expected, rtol=50 * np.finfo(dtype).eps)
+    assert np.ptp(expected) > 1  # there is something to get wrong
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cell.swc", "other.swc", "result.npz"]
+
+
+def test_out_replaces_an_older_file(cli, swc, tmp_path):
+    out = tmp_path / "result.npz"
+    out.write_bytes(b"older")
+    assert cli("solve", swc(), "--steps", 1, "--out", out).code == 0
+    with np.load(out) as found:
+        assert np.isfinite(found["v"]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing/folder/a.npz", "a.npz"),
+        ("", "--out"),
+        (".", "folder"),
+        ("folder.npz", "folder.npz"),
+        ("result.txt", ".npz"),
+        ("result", ".npz"),
+        ("cell.swc/a.npz", "a.npz"),
+    ],
+)
+def test_out_that_cannot_be_written(cli, swc, tmp_path, monkeypatch, name, said):
+    """Refused before any work is done: no solver is made."""
+    file = swc()
+    (tmp_path / "folder.npz").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(PassiveCells, "__init__", lambda *_, **__: pytest.fail("work was done"))
+    cli("solve", file, "--out", name).assert_refused(said)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cell.swc", "folder.npz"]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_out_on_a_full_disk(cli, swc, tmp_path, monkeypatch, older):
+    out = tmp_path / "result.npz"
+    if older:
+        out.write_bytes(b"older")
+    reached = []
+
+    def savez(file, **_):
+        reached.append(True)
+        with contextlib.nullcontext(file) if hasattr(file, "write") else open(file, "wb") as f:
+            f.write(b"half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", savez)
+    result = cli("solve", swc(), "--steps", 1, "--out", out)
+    assert reached
+    assert result.code == 2
+    assert_one_line(result.err, os.strerror(errno.ENOSPC))
+    expected = ["cell.swc", "result.npz"] if older else ["cell.swc"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == expected
+    if older:
+        assert out.read_bytes() == b"older"
+
+
+def test_full_disk_names_the_file(cli, swc, tmp_path, monkeypatch):
+    def savez(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", savez)
+    out = tmp_path / "result.npz"
+    cli("solve", swc(), "--steps", 1, "--out", out).assert_refused(str(out))
+
+
+# -------------------------------------------------------------------------- devices and plan
+
+
+def test_devices(cli):
+    result = cli("devices")
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[0].split()[:2] == ["index", "type"]
+    default = device.choose()
+    for index, found in device.all_devices():
+        (row,) = [line.split() for line in lines if index in line.split()]
+        kind = "CPU" if device.is_cpu(found) else "GPU"
+        assert ("simulator" if device.is_simulator(found) else kind) in row
+        assert found.name.split()[0] in row
+        assert (row[0] == "*") == (found == default)
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_plan(cli, swc, method):
+    result = cli("plan", swc(), "--cells", 9, "--method", method, "--max-length", 20)
+    assert (result.code, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= 100
+    table = result.table()
+    nodes = 9 * discretise(read_swc(swc()), max_length=20).num_nodes
+    assert table["method"] == method
+    assert table["cells"] == "9 (1 distinct shapes)"
+    assert table["nodes"] == str(nodes)
+    assert "kernel" in table
+
+
+def test_plan_for_a_device(cli, queue):
+    result = cli("plan", "--device", index_of(queue), "--dtype", "float32")
+    assert (result.code, result.err) == (0, "")
+    assert queue.device.name.strip()[:40] in result.out
+
+
+def test_plan_without_opencl(cli, tmp_path):
+    """With pyopencl missing altogether; `solve` then fails, so it really is missing."""
+    code = (
+        "import sys; sys.modules['pyopencl'] = None; "
+        "from clhines.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = ["plan", "--cells", 100, "--method", "fine"]
+    result = process(*arguments, cwd=tmp_path, python=("-c", code))
+    assert (result.code, result.err) == (0, "")
+    assert result.out == cli(*arguments).out
+    assert process("solve", cwd=tmp_path, python=("-c", code)).code != 0
+
+
+# --------------------------------------------------------------------------- whole processes
+
+
+def test_solve_from_another_folder(swc, tmp_path):
+    """A relative file and result; no progress bar where stderr is no terminal."""
+    swc()
+    result = process("solve", "cell.swc", "--steps", 100, "--out", "v.npz", cwd=tmp_path)
+    assert (result.code, result.err) == (0, "")
+    assert result.table()["check"] == "good"
+    with np.load(tmp_path / "v.npz") as found:
+        _, expected = backward_euler([discretise(read_swc(swc()))], 1, 100, 0.025, 0.1)
+        np.testing.assert_allclose(found["v"], expected, rtol=1e-12)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (tmp_path / "v.npz").stat().st_mode & 0o777 == 0o666 & ~umask or os.name == "nt"
+
+
+def test_failed_check_and_bad_file_as_processes(swc, tmp_path):
+    failed = process("solve", "--current", "1e308", "--steps", 2, "--json", cwd=tmp_path)
+    assert failed.code == 1
+    assert_one_line(failed.err, "clhines: the check failed: ")
+    assert failed.report()["check"] == "failed"
+    swc("1 1 0 0 0 10 -1\n2 3 0 zehn 0 1 1\n")
+    process("solve", "cell.swc", cwd=tmp_path).assert_refused("cell.swc:2: ", "'zehn'")
+    process("solve", "--cells", "many", cwd=tmp_path).assert_refused("--cells", "'many'")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["solve", "--help"], ["--version"]], ids=" ".join
+)
+def test_help_in_ascii(tmp_path, arguments):
+    result = process(*arguments, cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert (result.code, result.err) == (0, "")
+    expected = clhines.__version__ if arguments == ["--version"] else "usage: clhines"
+    assert expected in result.out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on Windows")
+def test_progress_bar_on_a_terminal(tmp_path):
+    """So that its absence elsewhere means something."""
+    import pty
+
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "clhines.cli", "solve", "--steps", "50"]
+    done = subprocess.run(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=end, timeout=120, check=False
+    )
+    os.close(end)
+    shown = os.read(terminal, 1 << 16)
+    os.close(terminal)
+    assert done.returncode == 0
+    assert b"steps" in shown
+    assert b"check      good" in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes break otherwise on Windows")
+def test_reader_that_has_gone(tmp_path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "clhines.cli", "plan"]
+    done = subprocess.run(
+        command, cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, timeout=120, check=False
+    )
+    os.close(writing)
+    assert done.stderr == b""

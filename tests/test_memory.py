@@ -1,0 +1,41 @@
+"""The memory that a batch is said to need is what it takes: counted over all device arrays."""
+
+import weakref
+
+import numpy as np
+import pyopencl.array as cla
+import pytest
+from systems import make_system
+
+from clhines import Forest, Solver
+from clhines.morphology import random_binary_tree
+
+
+@pytest.fixture
+def meter(monkeypatch):
+    """Bytes of device arrays that live now, and the most that ever did."""
+    counts = {"now": 0, "peak": 0}
+    make = cla.Array.__init__
+
+    def made(self, *args, **kwargs):
+        make(self, *args, **kwargs)
+        size = self.base_data.size
+        counts["now"] += size
+        counts["peak"] = max(counts["peak"], counts["now"])
+        weakref.finalize(self, lambda: counts.update(now=counts["now"] - size))
+
+    monkeypatch.setattr(cla.Array, "__init__", made)
+    return counts
+
+
+@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
+@pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (4, False), (9, True)])
+def test_slices_stay_within_the_memory_asked_for(fast_queue, meter, method, rows, symmetric):
+    forest = Forest.repeated([random_binary_tree(512, 50, 1)], 200)
+    limit = forest.num_nodes * 8 * 3
+    solver = Solver(forest, method, queue=fast_queue, max_memory=limit)
+    assert solver.num_slices > 2
+    system = make_system(forest, symmetric=symmetric, rows=rows)
+    x = solver.solve(**system.arrays)
+    assert limit / 3 < meter["peak"] <= limit
+    assert np.isfinite(x).all()
