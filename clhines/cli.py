@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 import tempfile
 import time
@@ -18,8 +19,10 @@ from tqdm import tqdm
 
 import clhines
 from clhines import cable, morphology
-from clhines.errors import ClhinesError, DeviceMemoryError, InputError, PivotError
+from clhines.errors import BuildError, ClhinesError, DeviceMemoryError, InputError, PivotError
 from clhines.forest import repeat
+
+MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
 if TYPE_CHECKING:
     from clhines.simulation import PassiveCells
@@ -33,11 +36,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns 0 for good, 1 for a failed check, 2 for bad input."""
     arguments = _parser().parse_args(argv)
     try:
-        code = int(arguments.run(arguments))
+        with np.errstate(all="ignore"):  # what is not finite is found by the checks
+            code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code
-    except ClhinesError as error:
+    except BuildError as error:  # the one message with lines: the numbered source
         print(f"clhines: {error}", file=sys.stderr)
+    except ClhinesError as error:
+        print(f"clhines: {' '.join(str(error).splitlines())}", file=sys.stderr)
     except KeyboardInterrupt:
         print("clhines: interrupted", file=sys.stderr)
         return 130
@@ -52,7 +58,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line."""
+    """Says what is wrong with the arguments in one line; takes -1e-1 for a number."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -128,8 +138,8 @@ def _positive(text: str) -> float:
 
 
 def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least 1")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 1 to 1e15")
     return int(text)
 
 
@@ -203,7 +213,7 @@ def _solve(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         _check_writable(arguments.out)
     cables = _read_cells(arguments)
-    begin = time.perf_counter()
+    begin, built = time.perf_counter(), len(program.build_seconds)
     cells = PassiveCells(
         cables,
         arguments.cells,
@@ -220,7 +230,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         bar = tqdm(range(1, arguments.steps), "steps", disable=None, leave=False)
         rest_s = cells.advance(bar) / (arguments.steps - 1)
     forest, solver = cells.forest, cells.solver
-    build = sum(program.build_seconds)
+    build = sum(program.build_seconds[built:])
     report: dict[str, Any] = {
         "cells": forest.num_cells,
         "nodes": forest.num_nodes,
@@ -327,23 +337,29 @@ def _check_writable(name: str) -> None:
         raise InputError(f"--out {name}: expected a file in a folder that exists and is writable")
 
 
-def _write(name: str, cables: list[cable.Cable], cells: Any) -> None:
+def _write(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
     """Write the result whole or not at all."""
     forest = cells.forest
-    with tempfile.NamedTemporaryFile(dir=Path(name).parent, suffix=".npz", delete=False) as file:
-        try:
-            np.savez(
-                file,
-                v=cells.voltages(),
-                parent=forest.parent,
-                cell_offsets=forest.cell_offsets,
-                xyz=repeat([c.xyz for c in cables], forest.num_cells),
-            )
-        except BaseException:
-            os.unlink(file.name)
-            raise
-    os.chmod(file.name, 0o666 & ~_umask())
-    os.replace(file.name, name)
+    arrays = {
+        "v": cells.voltages(),
+        "parent": forest.parent,
+        "cell_offsets": forest.cell_offsets,
+        "xyz": repeat([c.xyz for c in cables], forest.num_cells),
+    }
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=Path(name).parent, suffix=".npz", delete=False
+        ) as file:
+            try:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+                file.flush()
+            except BaseException:
+                os.unlink(file.name)
+                raise
+        os.chmod(file.name, 0o666 & ~_umask())
+        os.replace(file.name, name)
+    except OSError as error:
+        raise InputError(f"--out {name}: {error.strerror or error}") from error
 
 
 def _umask() -> int:

@@ -95,12 +95,11 @@ void solve(const int num_lanes, const int num_values, const int first_row,
                 sum_b[lane][r] = coupling * g;
             }
 % if vector > 1:
-            const ${mask} wrong =
-                ~((pivot > (real)0) & (fmax(pivot, inverse) < (real)INFINITY));
+            const ${mask} wrong = ~((inverse > (real)0) & (inverse < (real)INFINITY));
             bad[lane] = select(bad[lane], (${mask})(i + 1), wrong & (bad[lane] == 0));
 % else:
-            const int good = pivot > (real)0 && pivot < (real)INFINITY && inverse < (real)INFINITY;
-            if (!good && bad[lane] == 0) bad[lane] = i + 1;
+            if (!(inverse > (real)0 && inverse < (real)INFINITY) && bad[lane] == 0)
+                bad[lane] = i + 1;
 % endif
 
             if (parent != i - 1) {

@@ -37,7 +37,7 @@ typedef ${spec.real} real;
 // What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
 static int note(int bad, int node, real pivot, real inverse, real own)
 {
-    if (pivot > (real)0 && pivot < (real)INFINITY && inverse < (real)INFINITY) return bad;
+    if (inverse > (real)0 && inverse < (real)INFINITY) return bad;
     if (isfinite(pivot) || !isfinite(own)) return node | CLEAN;   // bad by itself: deepest wins
     return bad ? bad : node;                                      // made bad by a neighbour
 }

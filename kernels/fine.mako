@@ -84,9 +84,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
                     x[place + shift] = g;
                     sum_b[r] = coupling * g;
                 }
-                const int good =
-                    pivot > (real)0 && pivot < (real)INFINITY && inverse < (real)INFINITY;
-                if (!good && bad == 0) bad = j + 1;
+                if (!(inverse > (real)0 && inverse < (real)INFINITY) && bad == 0) bad = j + 1;
             }
             if (bad)   // the deepest bad node of the cell wins, whoever finds it first
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],

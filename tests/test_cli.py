@@ -5,6 +5,8 @@ import errno
 import json
 import os
 import re
+import select
+import struct
 import subprocess
 import sys
 import warnings
@@ -41,8 +43,9 @@ class Result:
     err: str
 
     def table(self):
-        """First word of each line -> the rest of it."""
-        return {line.split()[0]: line.split(maxsplit=1)[1] for line in self.out.splitlines()}
+        """First word of each line that is not indented -> the rest of it."""
+        lines = [line for line in self.out.splitlines() if not line.startswith(" ")]
+        return dict(line.split(maxsplit=1) for line in lines)
 
     def report(self):
         """The report of --json, which must be strict."""
@@ -80,10 +83,10 @@ def cli(capsys):
             except SystemExit as stop:
                 code = stop.code
         hidden = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-        shown = [w for w in caught if not issubclass(w.category, hidden)]
+        shown = {str(w.message) for w in caught if not issubclass(w.category, hidden)}
         captured = capsys.readouterr()
         assert isinstance(code, int)
-        return Result(code, captured.out, captured.err + "".join(f"{w.message}\n" for w in shown))
+        return Result(code, captured.out, captured.err + "".join(f"{text}\n" for text in shown))
 
     return run
 
@@ -156,8 +159,7 @@ def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
     assert precision == dtype
     assert used == method if method != "auto" else used in METHODS
     assert fast_queue.device.name.strip()[:40] in table["device"]
-    assert re.fullmatch(r"\d+\.\d+ s", table["plan"])
-    assert re.fullmatch(r"\d+\.\d+ s", table["build"])
+    assert all(re.fullmatch(r"\S+ s", table[name]) for name in ("plan", "build"))
     assert re.match(r"\d+\.\d+ ms", table["step"])
     assert re.fullmatch(r"\d+\.\d+ ms, \d+\.\d+ GB/s, \d+\.\d+ x floor", table["solve"])
     eps = np.finfo(dtype).eps
@@ -185,8 +187,7 @@ def test_json(cli):
     assert 0 < report["difference"] < 1e-13
     for name in ("first_step_ms", "step_ms", "solve_ms", "gb_per_s", "x_floor"):
         assert report[name] > 0
-    for name in ("plan_s", "build_s"):
-        assert report[name] >= 0
+    assert report["build_s"] > 0
 
 
 def test_times_are_of_this_run(cli):
@@ -229,7 +230,7 @@ def test_options_reach_the_cells(cli, swc, tmp_path):
     "arguments",
     [
         ["--current", "1e308"],
-        ["--current", "-1e308", "--method", "fine"],
+        ["--current=-1e308", "--method", "fine"],
         ["--current", "1e39", "--dtype", "float32"],
     ],
     ids=" ".join,
@@ -239,6 +240,13 @@ def test_overflow_fails_the_check(cli, arguments):
     assert result.code == 1
     assert_one_line(result.err, "clhines: the check failed: ")
     assert result.table()["check"] == "failed"
+
+
+def test_negative_current(cli):
+    """Also in the notation that argparse takes for an option."""
+    for text in ("-0.1", "-1e-1"):
+        result = cli("solve", "--steps", 1, "--current", text)
+        assert (result.code, result.err) == (0, "")
 
 
 def test_overflow_in_json(cli):
@@ -480,7 +488,9 @@ def test_out(cli, swc, tmp_path, dtype):
         assert found["xyz"].shape == (forest.num_nodes, 3)
         assert found["v"].dtype == np.dtype(dtype)
         assert found["v"].shape == (forest.num_nodes,)
-        np.testing.assert_allclose(found["v"], expected, rtol=50 * np.finfo(dtype).eps)
+        # mV; short compartments make the matrix nearly singular next to its axial entries
+        atol = 1e-9 if dtype == "float64" else 0.05
+        np.testing.assert_allclose(found["v"], expected, rtol=0, atol=atol)
     assert np.ptp(expected) > 1  # there is something to get wrong
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cell.swc", "other.swc", "result.npz"]
 
@@ -608,8 +618,9 @@ def test_solve_from_another_folder(swc, tmp_path):
     assert (result.code, result.err) == (0, "")
     assert result.table()["check"] == "good"
     with np.load(tmp_path / "v.npz") as found:
+        assert found["v"].shape == found["parent"].shape
         _, expected = backward_euler([discretise(read_swc(swc()))], 1, 100, 0.025, 0.1)
-        np.testing.assert_allclose(found["v"], expected, rtol=1e-12)
+        np.testing.assert_allclose(found["v"], expected, rtol=1e-11)
     umask = os.umask(0)
     os.umask(umask)
     assert (tmp_path / "v.npz").stat().st_mode & 0o777 == 0o666 & ~umask or os.name == "nt"
@@ -638,18 +649,22 @@ def test_help_in_ascii(tmp_path, arguments):
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on Windows")
 def test_progress_bar_on_a_terminal(tmp_path):
     """So that its absence elsewhere means something."""
+    import fcntl
     import pty
+    import termios
 
     terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     command = [sys.executable, "-m", "clhines.cli", "solve", "--steps", "50"]
     done = subprocess.run(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=end, timeout=120, check=False
     )
+    ready, _, _ = select.select([terminal], [], [], 0)
+    shown = os.read(terminal, 1 << 16) if ready else b""
     os.close(end)
-    shown = os.read(terminal, 1 << 16)
     os.close(terminal)
     assert done.returncode == 0
-    assert b"steps" in shown
+    assert b"steps:" in shown
     assert b"check      good" in done.stdout
 
 
