@@ -26,6 +26,7 @@ typedef ${spec.real} real;
 typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
 
 #define RHS ${spec.rhs}
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define LANES ${lanes}   // cells that a work-item takes one after another within each step
 
 % if vector > 1:
@@ -95,10 +96,10 @@ void solve(const int num_lanes, const int num_values, const int first_row,
                 sum_b[lane][r] = coupling * g;
             }
 % if vector > 1:
-            const ${mask} wrong = ~((inverse > (real)0) & (inverse < (real)INFINITY));
+            const ${mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)INFINITY));
             bad[lane] = select(bad[lane], (${mask})(i + 1), wrong & (bad[lane] == 0));
 % else:
-            if (!(inverse > (real)0 && inverse < (real)INFINITY) && bad[lane] == 0)
+            if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad[lane] == 0)
                 bad[lane] = i + 1;
 % endif
 

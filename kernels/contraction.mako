@@ -30,14 +30,15 @@ typedef ${spec.real} real;
 
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // values of the largest block
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define NONE 0x3ff        // no such lane
 #define MORE 0x400        // of a lane in a list: another one follows
 #define CLEAN (1 << 30)   // the pivot was bad by itself
 
 // What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
-static int note(int bad, int node, real pivot, real inverse, real own)
+static int note(int bad, int node, real pivot, real own)
 {
-    if (inverse > (real)0 && inverse < (real)INFINITY) return bad;
+    if (pivot > (real)SMALLEST && pivot < (real)INFINITY) return bad;
     if (isfinite(pivot) || !isfinite(own)) return node | CLEAN;   // bad by itself: deepest wins
     return bad ? bad : node;                                      // made bad by a neighbour
 }
@@ -119,7 +120,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     for (int j = 1; j < length; ++j) {
         const int next = column + row[j];
         const real inverse = (real)1 / my_d;
-        bad = note(bad, j, my_d, inverse, node_d[place]);
+        bad = note(bad, j, my_d, node_d[place]);
         const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse;
         const real f2 = node_up[next] * inverse;
         lost_d += my_up * f1;
@@ -141,7 +142,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     real last_f1 = 0, last_g = 0;
     if (my_round == 0) {
         const real inverse = (real)1 / my_d;
-        bad = note(bad, length, my_d, inverse, node_d[place]);
+        bad = note(bad, length, my_d, node_d[place]);
         last_f1 = ${lower("my_up")} * inverse;
         last_g = my_b * inverse;
         lost_d += my_up * last_f1;
@@ -165,7 +166,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % for r in range(1, R + 1):
     if (my_round == ${r}) {
         const real inverse = (real)1 / my_d;
-        bad = note(bad, length, my_d, inverse, node_d[place]);
+        bad = note(bad, length, my_d, node_d[place]);
         last_f1 = ${lower("my_up")} * inverse;
         last_g = my_b * inverse;
         pub_up[lane] = my_up;
@@ -207,7 +208,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     real my_x = 0;
     if (my_round == ${R + 1}) {
         const real inverse = (real)1 / my_d;
-        bad = note(bad, length, my_d, inverse, node_d[place]);
+        bad = note(bad, length, my_d, node_d[place]);
         my_x = my_b * inverse;
         value[lane] = my_x;
     }

@@ -14,6 +14,7 @@
 typedef ${spec.real} real;
 
 #define RHS ${spec.rhs}
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define WORK_GROUP ${spec.work_group}
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
@@ -84,7 +85,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
                     x[place + shift] = g;
                     sum_b[r] = coupling * g;
                 }
-                if (!(inverse > (real)0 && inverse < (real)INFINITY) && bad == 0) bad = j + 1;
+                if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0) bad = j + 1;
             }
             if (bad)   // the deepest bad node of the cell wins, whoever finds it first
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
