@@ -262,7 +262,6 @@ class Method:
     source: str
     build: Callable[[Forest, str, str, Limits, dict[str, Any]], Plan]
     options: dict[str, Any]
-    fixed: dict[str, Any] = field(default_factory=dict)
 
 
 def make_plan(

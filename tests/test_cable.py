@@ -2,26 +2,16 @@
 
 import csv
 import itertools
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from real_cells import FOLDER, needs_folder
 
 from clhines.cable import Sections, discretise, sections_of
 from clhines.errors import CableError, InputError, MorphologyError
 from clhines.morphology import Morphology, read_swc, ring_cell, sample_cells
-
-FOLDER = Path(
-    os.environ.get("CLHINES_MORPHOLOGIES")
-    or Path(__file__).resolve().parents[1] / ".." / "shared" / "morphologies"
-)
-needs_folder = pytest.mark.skipif(
-    not (FOLDER / "index.csv").is_file(),
-    reason=f"no morphologies in {FOLDER}; set CLHINES_MORPHOLOGIES to their folder",
-)
 
 
 def names(table):

@@ -2,25 +2,15 @@
 
 import csv
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from real_cells import FOLDER, needs_folder
 
 from clhines.errors import ClhinesError, InputError, MorphologyError
 from clhines.morphology import random_tree, read_swc
-
-FOLDER = Path(
-    os.environ.get("CLHINES_MORPHOLOGIES")
-    or Path(__file__).resolve().parents[1] / ".." / "shared" / "morphologies"
-)
-needs_folder = pytest.mark.skipif(
-    not (FOLDER / "index.csv").is_file(),
-    reason=f"no morphologies in {FOLDER}; set CLHINES_MORPHOLOGIES to their folder",
-)
 
 SEVERAL = "roots in all, expected 1"
 

@@ -6,11 +6,10 @@ relative to the voltage: errors are at most 1e-9 of it, 1e-13 to 1e-11 are usual
 """
 
 import csv
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from real_cells import FOLDER
 
 from clhines import Forest, Solver
 from clhines.cable import discretise
@@ -20,10 +19,6 @@ neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip inst
 h = neuron.h
 h.load_file("stdrun.hoc")  # lambda_f
 
-FOLDER = Path(
-    os.environ.get("CLHINES_MORPHOLOGIES")
-    or Path(__file__).resolve().parents[1] / ".." / "shared" / "morphologies"
-)
 DT, V_INIT, G_PAS, E_PAS, RA, CM, STEPS = 0.025, -70.0, 1e-4, -65.0, 120.0, 0.9, 400
 
 
