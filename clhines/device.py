@@ -62,6 +62,7 @@ def limits(device: cl.Device) -> Limits:
         is_cpu=is_cpu(device),
         vector_bytes=32 if is_cpu(device) else 16,
         local_bytes=device.local_mem_size,
+        ptx="cl_nv_compiler_options" in device.extensions,
     )
 
 

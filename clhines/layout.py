@@ -138,15 +138,17 @@ class LevelStrided:
 
 
 class SegmentRows:
-    """Node j of all inner segments of a block side by side, then node j + 1; then the leaves.
+    """The first nodes of all inner segments of a block side by side, then the second; leaves.
 
-    Node j of inner lane k is at ``block_start + rows[template, 0, j] + k``, and of leaf lane k at
-    ``block_start + rows[template, 1, j] + k - inner``; rows get shorter, as the longest segments
-    come first. There is no padding but the alignment of the blocks.
+    Row j holds node j of every inner segment that has one. After all of these come the rows of
+    the leaf segments, where row j holds the node j before the last: in both, nodes lie in the
+    order of their elimination. Rows get shorter, as the longest segments come first. There is
+    no padding but the alignment of the blocks.
 
     Attributes
     ----------
     rows : (num_templates, 2, most) int64
+        Place of each row in its block: inner segments, leaf segments.
     template_size : (num_templates,) int64
         Values of a block of each template, padding included.
     block_start : (num_blocks,) int64
@@ -160,7 +162,7 @@ class SegmentRows:
         is_leaf = lane >= lanes.inner[template]
         counts = np.zeros((len(lanes.inner), 2, int(length.max()) + 1), np.int64)
         np.add.at(counts, (template, is_leaf + 0, length), 1)
-        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a node j
+        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a row r
         flat = width.reshape(len(width), -1)
         ends = np.cumsum(flat, axis=1)
         self.rows: np.ndarray = (ends - flat).reshape(width.shape)
@@ -170,13 +172,15 @@ class SegmentRows:
         self.size = int(ends[-1])
         self._row_of_lane = self.rows[template, is_leaf + 0]
         self._column = np.where(is_leaf, lane - lanes.inner[template], lane)
+        self._is_leaf = is_leaf
         self._lanes, self._blocks = lanes, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:
         """(size,) int32: natural index at every place of the device order."""
         lanes = self._lanes
         k, step = _expand(lanes.length)
-        place = self._row_of_lane[k, step] + self._column[k]
+        row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)
+        place = self._row_of_lane[k, row] + self._column[k]
         return _block_gather(
             forest, self._blocks, self.template_size, place, lanes.slot[k], lanes.first[k] + step
         )

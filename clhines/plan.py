@@ -36,6 +36,8 @@ class Limits:
         Width of the vectors that explicit vector code should use.
     local_bytes : int
         Local memory of a work-group.
+    ptx : bool
+        The compiler takes inline PTX (NVIDIA's).
     """
 
     compute_units: int = 64
@@ -43,6 +45,7 @@ class Limits:
     is_cpu: bool = False
     vector_bytes: int = 16
     local_bytes: int = 48 << 10
+    ptx: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,8 @@ class ContractionSpec:
         Values of the largest block: what a work-group holds of each array in local memory.
     segment : int
         Most nodes of a segment.
-    rounds : int
-        Rounds in which the segments' last nodes are eliminated, after round 0.
+    ptx : bool
+        The compiler takes inline PTX.
     """
 
     template: ClassVar[str] = "contraction"
@@ -123,7 +126,7 @@ class ContractionSpec:
     work_group: int
     capacity: int
     segment: int
-    rounds: int
+    ptx: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -524,7 +527,7 @@ def _plan_contraction(
     lanes = pieces[forest.shape_of_cell]
     work_group = _contraction_group(lanes, options, limits, 128 if many else 64)
     capacity = _local_capacity(real, limits, work_group)
-    fits = (lanes <= work_group) & (forest.sizes <= capacity)
+    fits = (lanes <= work_group) & (_local_nodes(forest, most)[forest.shape_of_cell] <= capacity)
     small = np.flatnonzero(fits)
     if len(small) == forest.num_cells:
         return _plan_segments(forest, method, real, limits, options, most, work_group, capacity)
@@ -550,9 +553,24 @@ def _contraction_group(
 
 
 def _local_capacity(real: str, limits: Limits, work_group: int) -> int:
-    """Nodes that fit into local memory: three values a node, and six a lane."""
-    values = limits.local_bytes // (8 if real == "double" else 4)
-    return max(0, values - 6 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+    """Nodes that fit into local memory: three values a node, and three a lane."""
+    values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
+    return max(0, values - 3 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+
+
+def _local_nodes(forest: Forest, most: int) -> np.ndarray:
+    """(num_trees,) int64: places of local memory that each tree takes: its nodes, mostly.
+
+    Five values an inner segment lie where `u` of the leaf segments was.
+    """
+    trees = forest.trees
+    lengths, starts = trees.branch_length, trees.branch_offsets[:-1]
+    pieces = -(-lengths // most)
+    tip = np.ones(len(lengths), bool)
+    tip[trees.branch_parent[trees.branch_parent >= 0]] = False
+    leaf = np.add.reduceat(np.where(tip, lengths // pieces, 0), starts)
+    inner = np.add.reduceat(pieces - tip, starts)
+    return trees.sizes + np.maximum(0, 5 * inner - leaf)
 
 
 def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
@@ -581,14 +599,12 @@ def _plan_segments(
     """Contraction of cells that fit: one work-group a block, one work-item a segment."""
     trees = forest.trees
     cut = schedule.segments(trees, most)
-    rounds = schedule.contract(cut.parent)
-    if rounds.rounds > schedule.MAX_ROUNDS:
-        raise InputError(f"a cell needs {rounds.rounds} rounds; the limit is {schedule.MAX_ROUNDS}")
+    contraction = schedule.contract(cut.parent)
     max_cells = int(options["max_cells"] or max(1, forest.num_cells // (4 * limits.compute_units)))
-    share = -(-trees.sizes * work_group // max(1, capacity))  # of local memory, as lanes
+    share = -(-_local_nodes(forest, most) * work_group // max(1, capacity))  # as lanes
     widths = list(np.stack((np.diff(cut.offsets), share), axis=1))
     blocks = packing.next_fit(forest, widths, work_group, max_cells)
-    lanes = schedule.segment_lanes(cut, rounds, blocks.slot_template, blocks.slot_tree)
+    lanes = schedule.segment_lanes(cut, contraction, blocks.slot_template, blocks.slot_tree)
     places = layout.SegmentRows(lanes, blocks)
     longest, kind = int(places.rows.shape[-1]), blocks.template
     counts = np.diff(lanes.template_start)
@@ -598,7 +614,7 @@ def _plan_segments(
         lanes.template_start[kind],
         (counts | lanes.inner << 16)[kind],
         kind * longest * 2,
-        lanes.fetch_start[kind],
+        lanes.rounds[kind],
         blocks.cell_start[:-1],
         blocks.cell_start[1:],
     )
@@ -607,8 +623,7 @@ def _plan_segments(
         "cell_number": blocks.cells,
         "rows": places.rows.reshape(-1),
         "links": lanes.links.reshape(-1),
-        "siblings": lanes.siblings,
-        "fetches": np.append(lanes.fetches, 0),
+        "children": lanes.children,
         "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
         "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
     }
@@ -617,9 +632,9 @@ def _plan_segments(
         symmetric=True,
         rhs=1,
         work_group=work_group,
-        capacity=int(places.template_size.max()),
+        capacity=_aligned(np.maximum(places.template_size, places.rows[:, 1, 0] + 5 * lanes.inner)),
         segment=longest,
-        rounds=rounds.rounds,
+        ptx=limits.ptx,
     )
     used = int((np.bincount(kind) * counts).sum())
     part = Part(
@@ -628,14 +643,19 @@ def _plan_segments(
         num_units=blocks.num_blocks,
         num_groups=blocks.num_blocks,
         statistics={
-            "rounds": rounds.rounds,
-            "dependent_steps": 2 * (spec.segment + rounds.rounds),
-            "barriers": 2 * (rounds.rounds + 1) * blocks.num_blocks,
+            "rounds": int(lanes.rounds.max()),
+            "dependent_steps": 2 * int(spec.segment + lanes.rounds.max()),
+            "barriers": int((2 * lanes.rounds[kind] + 5).sum()),
             "idle_lanes": 1 - used / (blocks.num_blocks * work_group),
             "cells_per_block": len(blocks.cells) / blocks.num_blocks,
         },
     )
     return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _aligned(sizes: np.ndarray) -> int:
+    """Return the largest of `sizes`, rounded up to whole memory transactions."""
+    return int(-(-int(sizes.max()) // layout.ALIGNMENT) * layout.ALIGNMENT)
 
 
 def _work_group(options: dict[str, Any], limits: Limits, default: int) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from clhines.forest import Trees, climb, ranges
 
-NO_LANE, MORE = 0x3FF, 0x400  # in the lists of `SegmentLanes`: no lane; a sibling follows
-MAX_SEGMENT, MAX_ROUNDS = 31, 30  # what fits beside them in 32 bits
+NO_LANE = 0x3FF  # in `SegmentLanes`: no such lane
+MAX_SEGMENT = 31  # nodes; what fits beside lanes in 32 bits
 MAX_CELL_NODES = 1 << 29  # a step code holds a node number and two flags in 32 bits
 
 
@@ -168,75 +168,87 @@ def segments(trees: Trees, most: int) -> Segments:
 class Contraction:
     """Rounds in which the nodes of a forest are eliminated; a round's are independent.
 
-    Round 0 takes all leaves; every later round takes all leaves of what remains and every
-    other node of each chain (rake and compress, Miller and Reif 1985), so that a tree of n
-    nodes takes O(log n) rounds. Roots are never taken.
+    All leaves go first. Then, round after round, leaves and nodes with one child of what remains
+    (rake and compress, Miller and Reif 1985), so that n nodes take O(log n) rounds where nodes
+    have few children: a node is taken only if neither its parent nor its child nor another child
+    of its parent is, so that every survivor receives at most one update from below and one from
+    above in a round. Pinned nodes and roots are never taken.
 
     Attributes
     ----------
-    rounds : int
-        Rounds after round 0, over all trees.
     round : (n,) int64
-        Round of each node; `rounds` + 1 at the roots.
+        `LEAF`, the round from 0, or `KEPT`.
     parent, child : (n,) int64
-        The neighbours that each node has when it is eliminated; child -1 for a leaf, parent -1
-        for a root.
+        The neighbours that each node has when it is eliminated; child -1 for none, parent -1
+        for a root. Of nodes that are kept: the parent that remains.
     """
 
-    rounds: int
+    LEAF: ClassVar[int] = -1
+    KEPT: ClassVar[int] = NO_LANE
     round: np.ndarray
     parent: np.ndarray
     child: np.ndarray
 
 
-def contract(parent: np.ndarray) -> Contraction:
-    """Plan the contraction of a forest given by global `parent` indices, -1 at the roots."""
+def contract(parent: np.ndarray, pinned: np.ndarray | None = None) -> Contraction:
+    """Plan the contraction of a forest.
+
+    Parameters
+    ----------
+    parent : (n,) int64
+        Index of each node's parent, -1 at the roots.
+    pinned : (n,) bool, optional
+        Nodes that must be kept besides the roots.
+    """
     n = len(parent)
     above, below = parent.copy(), np.full(n, -1)
-    when = np.full(n, -1)
+    when = np.full(n, Contraction.KEPT)
+    keep = parent < 0 if pinned is None else pinned | (parent < 0)
     alive = np.flatnonzero(parent >= 0)
+    children = np.bincount(above[alive], minlength=n)
+    leaves = np.flatnonzero((children == 0) & ~keep)
+    when[leaves] = Contraction.LEAF
+    alive = alive[when[alive] == Contraction.KEPT]
     number = 0
-    while len(alive):
-        taken, child = _independent(alive, above, n, compress=number > 0)
+    while True:
+        taken, child = _independent(alive, above, keep)
+        if not len(taken):
+            return Contraction(when, above, below)
         when[taken] = number
         below[taken] = child
         joined = child >= 0
         above[child[joined]] = above[taken[joined]]
-        alive = alive[when[alive] < 0]
+        alive = alive[when[alive] == Contraction.KEPT]
         number += 1
-    rounds = max(0, number - 1)
-    when[parent < 0] = rounds + 1
-    return Contraction(rounds, when, above, below)
 
 
 def _independent(
-    alive: np.ndarray, above: np.ndarray, n: int, compress: bool
+    alive: np.ndarray, above: np.ndarray, keep: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Pick this round's nodes among `alive` (not the roots), and the child of each or -1."""
+    n = len(above)
     children = np.bincount(above[alive], minlength=n)
     only = np.full(n, -1)
     only[above[alive]] = alive  # the one child, where there is one
-    leaves = alive[children[alive] == 0]
-    if not compress:
-        return leaves, np.full(len(leaves), -1)
-    chain = alive[children[alive] == 1]
+    free = alive[~keep[alive]]
+    leaves = free[children[free] == 0]
+    chain = free[children[free] == 1]
     anchor = np.arange(n)
     anchor[chain] = only[chain]
     weight = np.zeros(n, np.int64)
     weight[chain] = 1
     end, steps = climb(anchor, weight)  # down each chain to the node below it
-    takes_even = (children[end[chain]] == 0) + 0  # above a leaf, the lowest must stay
-    picked = chain[(steps[chain] + takes_even) % 2 == 1]
+    raked = (children[end[chain]] == 0) & ~keep[end[chain]]  # above a leaf, the lowest must stay
+    picked = chain[(steps[chain] + raked) % 2 == 1]
     taken = np.concatenate((leaves, picked))
-    return taken, np.concatenate((np.full(len(leaves), -1), only[picked]))
+    child = np.concatenate((np.full(len(leaves), -1), only[picked]))
+    first = np.unique(above[taken], return_index=True)[1]  # one child of each parent
+    return taken[first], child[first]
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentLanes:
     """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
-
-    A lane is its number in the template, `NO_LANE`, or in a list with `MORE` added where another
-    member of the list follows.
 
     Attributes
     ----------
@@ -245,17 +257,14 @@ class SegmentLanes:
     template, slot, first, length : (num_lanes,) int64
         Template; slot counted over all templates; place of the first node in `Trees.order`; nodes.
     links : (num_lanes, 2) int32
-        ``length | round << 5 | parent << 10 | first child << 20``, and ``parent when eliminated |
-        child when eliminated << 10``.
-    siblings : (num_lanes,) int32
-        ``next child of the same parent | next in the same fetch << 16``.
+        ``length | longest << 5 | parent << 10 | mailbox << 20`` and, of inner lanes,
+        ``round | parent << 10 | child << 20`` at elimination. `longest` is the longest segment
+        of those 32 lanes; the children of a lane have successive mailboxes. `NO_LANE` for none.
+    children : (num_lanes,) int32
+        ``first mailbox | number << 16`` of the children of inner lanes.
     inner : (num_templates,) int64
         Lanes that hold no leaf of the contracted tree; they come first.
-    fetch_start : (num_templates + 1,) int64
-        Where each template begins in `fetches`.
-    fetches : (sum of inner * rounds,) int32
-        Round after round, inner lane after inner lane: the first of the children that are
-        eliminated in this round, and in the upper half the parent, if it is.
+    rounds : (num_templates,) int64
     """
 
     template_start: np.ndarray
@@ -264,10 +273,9 @@ class SegmentLanes:
     first: np.ndarray
     length: np.ndarray
     links: np.ndarray
-    siblings: np.ndarray
+    children: np.ndarray
     inner: np.ndarray
-    fetch_start: np.ndarray
-    fetches: np.ndarray
+    rounds: np.ndarray
 
 
 def segment_lanes(
@@ -285,82 +293,69 @@ def segment_lanes(
     counts = np.diff(cut.offsets)[slot_tree]
     source = ranges(cut.offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
-    leaf = plan.round[source] == 0
+    leaf = plan.round[source] == Contraction.LEAF
     rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
     shift = (np.cumsum(counts) - counts - cut.offsets[slot_tree])[slot]
-    source, slot, shift = source[rank], slot[rank], shift[rank]
-    template = slot_template[slot]
+    source, slot, shift, leaf = source[rank], slot[rank], shift[rank], leaf[rank]
+    template, length, when = slot_template[slot], cut.length[source], plan.round[source]
     start = np.concatenate(([0], np.cumsum(np.bincount(template))))
+    begin = start[template]
 
     def neighbour(of: np.ndarray) -> np.ndarray:
-        """Index of a neighbouring segment among the lanes of all templates, or -1."""
+        """Lane of a neighbouring segment, `NO_LANE` for none."""
         there = of[source]
-        return np.where(there < 0, -1, new[np.where(there < 0, 0, there + shift)])
-
-    def lane(index: np.ndarray) -> np.ndarray:
-        """Return the number within the template, `NO_LANE` for -1."""
-        return np.where(index < 0, NO_LANE, index - start[template[index]])
+        lane = new[np.where(there < 0, 0, there + shift)] - begin
+        return np.where(there < 0, NO_LANE, lane)
 
     parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
-    when, total, rounds = plan.round[source], len(source), plan.rounds
-    head, sibling = _lists(parent, total, lane)
-    key = np.where((when >= 1) & (when <= rounds), above + (when - 1) * total, -1)
-    fetched, beside = _lists(key, rounds * total, lane)
-    from_above = np.full((rounds, total), -1)
-    passes = np.flatnonzero((below >= 0) & (when >= 1))
-    from_above[when[passes] - 1, below[passes]] = passes
-    both = fetched.reshape(rounds, total) | lane(from_above) << 16
-    inner = np.bincount(template[when > 0], minlength=len(start) - 1)
-    fetch_start = np.concatenate(([0], np.cumsum(inner * rounds)))
-    own = np.flatnonzero(when > 0)
-    at = fetch_start[template[own]] + (own - start[template[own]])
-    fetches = np.empty(fetch_start[-1], np.int32)
-    for r in range(rounds):
-        fetches[at + r * inner[template[own]]] = both[r, own]
-    length = cut.length[source]
-    links = np.stack(
-        (length | when << 5 | lane(parent) << 10 | head << 20, lane(above) | lane(below) << 10),
-        axis=1,
-    )
+    mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == NO_LANE)
+    own = length | _longest(length, leaf, begin) << 5 | parent << 10 | mailbox << 20
+    links = np.stack((own, np.where(leaf, 0, when | above << 10 | below << 20)), axis=1)
+    last = np.where(leaf | (when == Contraction.KEPT), -1, when)
     return SegmentLanes(
         template_start=start,
         template=template,
         slot=slot,
         first=cut.first[source],
         length=length,
-        links=links.astype(np.uint32).view(np.int32),
-        siblings=(sibling | beside << 16).astype(np.int32),
-        inner=inner,
-        fetch_start=fetch_start,
-        fetches=fetches,
+        links=links.astype(np.int32),
+        children=(first_box | number << 16).astype(np.int32),
+        inner=np.bincount(template[~leaf], minlength=len(start) - 1),
+        rounds=np.maximum.reduceat(last, start[:-1]) + 1,
     )
 
 
-def _lists(
-    owner: np.ndarray, num_owners: int, lane: Callable[[np.ndarray], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Linked lists of the members of each owner (-1: of none), in increasing member number.
+def _mailboxes(
+    parent: np.ndarray, begin: np.ndarray, root: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mailbox of each lane, and the first mailbox and number of its children.
 
-    Returns
-    -------
-    head : (num_owners,) integer
-        First member's lane, with `MORE` where others follow.
-    link : (num_members,) integer
-        The lane that follows each member, likewise.
+    Parameters
+    ----------
+    parent, begin : (num_lanes,) int64
+        Parent, and first lane of the template, counted over all templates.
+    root : (num_lanes,) bool
+        Lanes without a parent; their mailboxes are the last of the template.
     """
-    members = np.flatnonzero(owner >= 0)
-    members = members[np.argsort(owner[members], kind="stable")]
-    mine = owner[members]
-    last = np.ones(len(members), bool)
-    last[:-1] = mine[1:] != mine[:-1]
-    begins = np.ones(len(members), bool)
-    begins[1:] = last[:-1]
-    shown = lane(members) | np.where(last, 0, MORE)
-    head = np.full(num_owners, NO_LANE)
-    head[mine[begins]] = shown[begins]
-    link = np.full(len(owner), NO_LANE)
-    follows = np.flatnonzero(~last)
-    link[members[follows]] = shown[follows + 1]
-    return head, link
+    n = len(parent)
+    order = np.lexsort((np.where(root, n, parent), begin))
+    box = np.empty(n, np.int64)
+    box[order] = np.arange(n)
+    box -= begin
+    number = np.bincount(parent[~root], minlength=n)
+    first = np.zeros(n, np.int64)
+    members = order[~root[order]]
+    mine = parent[members]
+    heads = np.flatnonzero(np.append(True, mine[1:] != mine[:-1])[: len(mine)])
+    first[mine[heads]] = box[members[heads]]
+    return box, first, number
+
+
+def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Longest segment of each lane's kind among the 32 lanes that surely run together."""
+    lane = np.arange(len(length)) - begin
+    key = (begin * 2 + leaf) * 1024 + lane // 32
+    heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    return np.repeat(length[heads], np.diff(np.append(heads, len(key))))  # longest come first

@@ -1,22 +1,24 @@
 <%page args="spec"/>\
 <%
     M = spec.segment
-    R = spec.rounds
     sym = spec.symmetric
-    copies = -(-spec.capacity // spec.work_group)
+    V = 16 // (8 if spec.real == "double" else 4)   # values of a chunk of 16 bytes
+    chunks = spec.capacity // V
+    copies = -(-chunks // spec.work_group)
     batch = 4
     # with a symmetric matrix A[v, parent] is A[parent, v]
     def lower(name): return name if sym else name.replace("up", "low", 1)
 %>\
 // Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
 // spec: ${spec}
-// layout: segment rows; node j of all inner segments side by side, then node j + 1, and so on;
-//         then the leaf segments likewise.
+// layout: segment rows; the first nodes of all inner segments side by side, then the second ones,
+//         and so on; then the last nodes of all leaf segments, the ones before these, ...
 //
-// A segment is a stretch of a branch of at most ${M} nodes. Its work-item eliminates all of them but
-// the last, from the root outwards (each has one child), which leaves a tree with one node a
-// segment. That tree is contracted in ${R} rounds: in each, independent nodes publish
-// their row in local memory, and their neighbours fetch it; nothing is ever written by two.
+// A segment is a stretch of a branch of at most ${M} nodes. A leaf segment is eliminated from its
+// tip. An inner one is eliminated from the root outwards (each node has one child) but for its
+// last node, which leaves a tree with one node an inner segment. That tree is contracted in
+// rounds: in each, independent nodes hand their row to the parent and child that they then have;
+// nothing is ever written by two.
 //
 // Eliminating v between parent a and child c, with up[v] = A[a, v] and low[v] = A[v, a]:
 //     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
@@ -27,28 +29,68 @@
 % endif
 
 typedef ${spec.real} real;
+typedef ${spec.real}${V} chunk;   // 16 bytes
 
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define NONE 0x3ff        // no such lane
-#define MORE 0x400        // of a lane in a list: another one follows
 #define CLEAN (1 << 30)   // the pivot was bad by itself
+#define GOOD ${"0x7fe00000u" if spec.real == "double" else "0x7f000000u"}   // see `measure`
 
 // What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
 static int note(int bad, int node, real pivot, real own)
 {
     if (pivot > (real)SMALLEST && pivot < (real)INFINITY) return bad;
-    if (isfinite(pivot) || !isfinite(own)) return node | CLEAN;   // bad by itself: deepest wins
-    return bad ? bad : node;                                      // made bad by a neighbour
+    if (isfinite(pivot) || !isfinite(own)) return max(bad, node | CLEAN);   // bad by itself
+    return bad ? bad : node;                                                // made so by another
+}
+
+// Below `GOOD` exactly where the pivot is positive and normal: its exponent, one subtracted.
+static uint measure(real pivot)
+{
+% if spec.real == "double":
+    return (uint)(as_long(pivot) >> 32) - 0x00100000u;
+% else:
+    return as_uint(pivot) - 0x00800000u;
+% endif
+}
+
+static real reciprocal(real pivot)
+{
+% if spec.ptx and spec.real == "double":
+    real y;   // good to 20 bits and more; one step of third order
+    __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(pivot));
+    const real e = fma(-pivot, y, (real)1);
+    return fma(y, fma(e, e, e), y);
+% else:
+    return (real)1 / pivot;
+% endif
+}
+
+// The pivots of a segment again, to find the bad ones: those of its nodes but a kept last one.
+static int find_bad(__global const real *d, __global const real *u, __global const real *l,
+                    __local const int *row, int column, int length, bool leaf)
+{
+    const int pivots = leaf ? length : length - 1;
+    int bad = 0, place = row[0] + column;
+    real pivot = d[place];
+    for (int j = 0; j < pivots; ++j) {
+        bad = note(bad, leaf ? length - j : j + 1, pivot, d[place]);
+        if (j + 1 == pivots) break;
+        const int next = row[j + 1] + column, tie = leaf ? place : next;
+        pivot = d[next] - l[tie] * (u[tie] * reciprocal(pivot));
+        place = next;
+    }
+    return bad;
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void solve(const int num_blocks, const int num_values, const int first_row,
            __global const int *restrict blocks, __global const int *restrict cell_number,
            __global const int *restrict rows, __global const int *restrict links,
-           __global const int *restrict siblings, __global const int *restrict fetches,
-           __global const int *restrict lane_slot, __global const int *restrict lane_rank,
+           __global const int *restrict children, __global const int *restrict lane_slot,
+           __global const int *restrict lane_rank,
            __global const real *d, __global const real *restrict u,
 % if not sym:
            __global const real *restrict l,
@@ -59,188 +101,215 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     b += (long)first_row * num_values;
     x += (long)first_row * num_values;
     const int lane = get_local_id(0);
-    // start, size, first lane, lanes | inner lanes << 16, rows, fetches, first cell, end of cells
+    // start, size, first lane, lanes | inner lanes << 16, rows, rounds, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
     const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
 
+    // the block's tables: length | longest of these lanes << 5 | parent << 10 | mailbox << 20;
+    // round | parent << 10 | child << 20 at elimination
+    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(NONE << 10, NONE);
+    const int family = lane < inner ? children[first + lane] : 0;
+    const int length = me.x & 31, longest = me.x >> 5 & 31;
+    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
+    const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
+    __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
+    for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
+
     // all values of the block, into local memory
-    __global const real *block_d = d + block.s0, *block_u = u + block.s0, *block_b = b + block.s0;
-    __local real node_d[CAPACITY], node_b[CAPACITY], node_up[CAPACITY];
+    __local real node_d[CAPACITY] __attribute__((aligned(16)));
+    __local real node_b[CAPACITY] __attribute__((aligned(16)));
+    __local real node_up[CAPACITY] __attribute__((aligned(16)));
+    const int num_chunks = block.s1 / ${V};
 % for start in range(0, copies, batch):
     {   // all loads first: they are then in flight together
 <%  steps = range(start, min(copies, start + batch)) %>\
+        __global const chunk *from_d = (__global const chunk *)(d + block.s0) + lane;
+        __global const chunk *from_u = (__global const chunk *)(u + block.s0) + lane;
+        __global const chunk *from_b = (__global const chunk *)(b + block.s0) + lane;
 % for k in steps:
-        const int i${k} = lane + ${k} * WORK_GROUP, in${k} = i${k} < block.s1;
-        const real d${k} = in${k} ? block_d[i${k}] : (real)0;
-        const real u${k} = in${k} ? block_u[i${k}] : (real)0;
-        const real b${k} = in${k} ? block_b[i${k}] : (real)0;
+        chunk d${k}, u${k}, b${k};
+        if (lane + ${k} * WORK_GROUP < num_chunks) {
+            d${k} = from_d[${k} * WORK_GROUP];
+            u${k} = from_u[${k} * WORK_GROUP];
+            b${k} = from_b[${k} * WORK_GROUP];
+        }
 % endfor
 % for k in steps:
-        if (in${k}) {
-            node_d[i${k}] = d${k};
-            node_up[i${k}] = u${k};
-            node_b[i${k}] = b${k};
+        if (lane + ${k} * WORK_GROUP < num_chunks) {
+            ((__local chunk *)node_d)[lane + ${k} * WORK_GROUP] = d${k};
+            ((__local chunk *)node_up)[lane + ${k} * WORK_GROUP] = u${k};
+            ((__local chunk *)node_b)[lane + ${k} * WORK_GROUP] = b${k};
         }
 % endfor
     }
 % endfor
+    barrier(CLK_LOCAL_MEM_FENCE);
 
-    // length | round << 5 | parent << 10 | first child << 20; parent | child << 10 at elimination
-    const int2 me = lane < lanes ? vload2(first + lane, links) :
-        (int2)(31 << 5 | NONE << 10 | NONE << 20, 0);   // idle: no nodes, no round, no neighbours
-    const int length = me.x & 31, my_round = me.x >> 5 & 31, parent = me.x >> 10 & NONE;
-    const int first_child = me.x >> 20 & (NONE | MORE);
-    const int above = me.y & NONE, below = me.y >> 10 & NONE;
-    __global const int *row = rows + block.s4 + (lane < inner ? 0 : ${M});
-    const int column = lane < inner ? lane : lane - inner;
-% if R:
-    int fetch[${R}];   // of each round: head of the list of eliminated children | parent << 16
-    for (int r = 0; r < ${R}; ++r)
-        fetch[r] = lane < inner ? fetches[block.s5 + r * inner + lane] : NONE | NONE << 16;
-% endif
-    for (int c = block.s6 + lane; c < block.s7; c += WORK_GROUP) status[cell_number[c]] = 0;
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-
-    __local real pub_up[WORK_GROUP], pub_b[WORK_GROUP], pub_inverse[WORK_GROUP];
+    // the segments; what d and b of the parent lose by them goes into the mailbox
+    __local real lost_d[WORK_GROUP], lost_b[WORK_GROUP];
+    const bool is_inner = lane < inner, is_leaf = lane < lanes && !is_inner;
+    const int column = is_inner ? lane : lane - inner;
+    __local const int *row = row_start + (is_inner ? 0 : ${M});
+    uint worst = 0;
+    int place = column + row[0];
+    real my_d = 0, my_b = 0, my_up = 0, sum_d = 0, sum_b = 0, own = 1;
 % if not sym:
-    __local real pub_low[WORK_GROUP];
+    real my_low = 0;
 % endif
-    __local real sum_b[WORK_GROUP];    // first what b of the parent loses; later f2
-    __local real value[WORK_GROUP];    // first what d of the parent loses; later x
-
-    // the segment: all nodes but the last
+    if (length) {
+        my_d = own = node_d[place];
+        my_b = node_b[place];
+        my_up = parent == NONE ? (real)0 : node_up[place];
+% if not sym:
+        my_low = parent == NONE ? (real)0 : l[block.s0 + place];
+% endif
+    }
+    if (is_inner) {
+        for (int j = 1; j < length; ++j) {
+            const int next = row[j] + column;
+            const real inverse = reciprocal(my_d), up = node_up[next], next_b = node_b[next];
+            own = node_d[next];
+            worst = max(worst, measure(my_d));
+            const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse, f2 = up * inverse;
+            node_d[place] = f1;
+            node_up[place] = f2;
+            node_b[place] = g;
+            sum_d += my_up * f1;
+            sum_b += my_up * g;
+            const real low = ${"up" if sym else "l[block.s0 + next]"};
+            my_d = own - low * f2;
+            my_b = next_b - low * g;
+% if not sym:
+            my_low = -low * f1;
+% endif
+            my_up = -my_up * f2;
+            place = next;
+        }
+    } else {
+        for (int j = 0; j < length; ++j) {
+            const real inverse = reciprocal(my_d);
+            worst = max(worst, measure(my_d));
+            const real f = ${lower("my_up")} * inverse, g = my_b * inverse;
+            node_d[place] = f;
+            node_b[place] = g;
+            sum_d = my_up * f;
+            sum_b = my_up * g;
+            if (j + 1 < length) {
+                place = row[j + 1] + column;
+                my_d = node_d[place] - sum_d;
+                my_b = node_b[place] - sum_b;
+                my_up = node_up[place];
+% if not sym:
+                my_low = l[block.s0 + place];
+% endif
+            }
+        }
+    }
     int bad = 0;
-    int place = column + (length ? row[0] : 0);
-    real my_d = length ? node_d[place] : (real)1, my_b = length ? node_b[place] : (real)0;
-    real my_up = parent == NONE ? (real)0 : node_up[place];
-% if not sym:
-    real my_low = parent == NONE ? (real)0 : l[block.s0 + place];
-% endif
-    real lost_d = 0, lost_b = 0;
-    for (int j = 1; j < length; ++j) {
-        const int next = column + row[j];
-        const real inverse = (real)1 / my_d;
-        bad = note(bad, j, my_d, node_d[place]);
-        const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse;
-        const real f2 = node_up[next] * inverse;
-        lost_d += my_up * f1;
-        lost_b += my_up * g;
-        const real low = ${"node_up[next]" if sym else "l[block.s0 + next]"};
-        my_d = node_d[next] - low * f2;
-        my_b = node_b[next] - low * g;
-% if not sym:
-        my_low = -low * f1;
-% endif
-        my_up = -my_up * f2;
-        node_d[place] = f1;
-        node_up[place] = f2;
-        node_b[place] = g;
-        place = next;
-    }
-
-    // round 0: leaves, and what every segment takes from its parent
-    real last_f1 = 0, last_g = 0;
-    if (my_round == 0) {
-        const real inverse = (real)1 / my_d;
-        bad = note(bad, length, my_d, node_d[place]);
-        last_f1 = ${lower("my_up")} * inverse;
-        last_g = my_b * inverse;
-        lost_d += my_up * last_f1;
-        lost_b += my_up * last_g;
-    }
-    value[lane] = lost_d;
-    sum_b[lane] = lost_b;
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    lost_d = lost_b = 0;
-    for (int child = first_child; (child & NONE) != NONE;) {
-        const int from = child & NONE;
-        lost_d += value[from];
-        lost_b += sum_b[from];
-        child = child & MORE ? siblings[first + from] & 0xffff : NONE;
-    }
-    my_d -= lost_d;
-    my_b -= lost_b;
-
-% if R:
-    // rounds
-% for r in range(1, R + 1):
-    if (my_round == ${r}) {
-        const real inverse = (real)1 / my_d;
-        bad = note(bad, length, my_d, node_d[place]);
-        last_f1 = ${lower("my_up")} * inverse;
-        last_g = my_b * inverse;
-        pub_up[lane] = my_up;
-% if not sym:
-        pub_low[lane] = my_low;
-% endif
-        pub_b[lane] = my_b;
-        pub_inverse[lane] = inverse;
+    if (worst >= GOOD)
+        bad = find_bad(d + block.s0, u + block.s0, ${"u" if sym else "l"} + block.s0, row, column,
+                       length, is_leaf);
+    if (lane < lanes) {
+        lost_d[mailbox] = sum_d;
+        lost_b[mailbox] = sum_b;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int child = fetch[${r - 1}] & 0xffff; (child & NONE) != NONE;) {
-        const int from = child & NONE;
-        const real scaled = pub_up[from] * pub_inverse[from];
-        my_d -= scaled * ${lower("pub_up")}[from];
-        my_b -= scaled * pub_b[from];
-        child = child & MORE ? siblings[first + from] >> 16 : NONE;
-    }
-    {
-        const int from = fetch[${r - 1}] >> 16;
-        if (from != NONE) {
-            const real f2 = my_up * pub_inverse[from];
-% if sym:
-            my_d -= my_up * f2;
-            my_b -= f2 * pub_b[from];
-% else:
-            const real scaled = my_low * pub_inverse[from];
-            my_d -= my_low * f2;
-            my_b -= scaled * pub_b[from];
-            my_low = -scaled * pub_low[from];
+
+    // rows of what is left, where u of the leaves was: d and b less what came from below, u, and
+    // what d and b lose from above
+    __local real *tree_d = node_up + row_start[${M}], *tree_b = tree_d + inner;
+    __local real *tree_up = tree_b + inner, *above_d = tree_up + inner, *above_b = above_d + inner;
+% if not sym:
+    __local real tree_low[WORK_GROUP];
 % endif
-            my_up = -pub_up[from] * f2;
-            sum_b[from] = f2;
+    if (is_inner) {
+        for (int k = family & 0xffff; k < (family & 0xffff) + (family >> 16); ++k) {
+            my_d -= lost_d[k];
+            my_b -= lost_b[k];
+        }
+        tree_d[lane] = my_d;
+        tree_b[lane] = my_b;
+        tree_up[lane] = my_up;
+% if not sym:
+        tree_low[lane] = my_low;
+% endif
+        above_d[lane] = 0;
+        above_b[lane] = 0;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // rounds
+    __local int *cell_bad = (__local int *)lost_d;   // of each cell of the block
+    if (lane < block.s7 - block.s6) cell_bad[lane] = 0;
+    real f1 = 0, f2 = 0, g = 0;
+    for (int r = 0; r < block.s5; ++r) {
+        if (is_inner && my_round == r) {
+            const int other = below == NONE ? lane : below;
+            const real pivot = tree_d[lane] - above_d[lane], inverse = reciprocal(pivot);
+            const real up = tree_up[lane], rest = tree_b[lane] - above_b[lane];
+            const real next = tree_up[other];
+            const real next_d = above_d[other], next_b = above_b[other];
+            const real its_d = tree_d[above], its_b = tree_b[above];
+            if (measure(pivot) >= GOOD) bad = note(bad, length, pivot, own);
+            f1 = ${"up" if sym else "tree_low[lane]"} * inverse;
+            g = rest * inverse;
+            tree_d[above] = its_d - up * f1;
+            tree_b[above] = its_b - up * g;
+            if (below != NONE) {
+                const real low = ${"next" if sym else "tree_low[below]"};
+                f2 = next * inverse;
+                tree_up[below] = -up * f2;
+% if not sym:
+                tree_low[below] = -low * f1;
+% endif
+                above_d[below] = next_d + low * f2;
+                above_b[below] = next_b + low * g;
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    // the roots, and back, rounds in reverse
+    real my_x = 0;
+    if (is_inner && my_round == NONE) {
+        const real pivot = tree_d[lane] - above_d[lane];
+        bad = note(bad, length, pivot, own);
+        my_x = (tree_b[lane] - above_b[lane]) / pivot;
+        tree_b[lane] = my_x;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int r = block.s5 - 1; r >= 0; --r) {
+        if (is_inner && my_round == r) {
+            my_x = g - f1 * tree_b[above];
+            if (below != NONE) my_x -= f2 * tree_b[below];
+            tree_b[lane] = my_x;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    // segments outwards, the lanes in step
+    const real top = parent == NONE ? (real)0 : tree_b[parent];
+    if (is_inner) {
+        node_b[place] = my_x;
+        for (int j = longest - 2; j >= 0; --j) {
+            const int next = row[j] + column;
+            if (j < length - 1)
+                node_b[next] = my_x = node_b[next] - node_d[next] * top - node_up[next] * my_x;
+        }
+    } else {
+        my_x = top;
+        for (int j = longest - 1; j >= 0; --j) {
+            const int next = row[j] + column;
+            if (j < length) node_b[next] = my_x = node_b[next] - node_d[next] * my_x;
         }
     }
-% endfor
-% endif
-
-    // roots
-    real my_x = 0;
-    if (my_round == ${R + 1}) {
-        const real inverse = (real)1 / my_d;
-        bad = note(bad, length, my_d, node_d[place]);
-        my_x = my_b * inverse;
-        value[lane] = my_x;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-
-    // back, rounds in reverse
-% for r in range(R, -1, -1):
-    if (my_round == ${r}) {
-        my_x = last_g - last_f1 * value[above];
-% if r:
-        if (below != NONE) my_x -= sum_b[lane] * value[below];
-% endif
-        value[lane] = my_x;
-    }
-% if r:
-    barrier(CLK_LOCAL_MEM_FENCE);
-% endif
-% endfor
-    const real top = parent == NONE ? (real)0 : value[parent];
-    if (length) node_b[place] = my_x;
-    for (int j = length - 2; j >= 0; --j) {
-        place = column + row[j];
-        my_x = node_b[place] - node_d[place] * top - node_up[place] * my_x;
-        node_b[place] = my_x;
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-% for k in range(copies):
-    if (lane + ${k} * WORK_GROUP < block.s1)
-        x[block.s0 + lane + ${k} * WORK_GROUP] = node_b[lane + ${k} * WORK_GROUP];
-% endfor
-
     if (bad)   // bad ones by themselves go first, and the deepest of them, whoever finds it
-        atomic_max(status + cell_number[block.s6 + lane_slot[first + lane]],
-                   lane_rank[first + lane] + bad);
+        atomic_max(cell_bad + lane_slot[first + lane], lane_rank[first + lane] + bad);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    __global chunk *to = (__global chunk *)(x + block.s0) + lane;
+% for k in range(copies):
+    if (lane + ${k} * WORK_GROUP < num_chunks)
+        to[${k} * WORK_GROUP] = ((__local chunk *)node_b)[lane + ${k} * WORK_GROUP];
+% endfor
+    if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = cell_bad[lane];
 }
