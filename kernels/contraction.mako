@@ -68,6 +68,14 @@ static real reciprocal(real pivot)
 % endif
 }
 
+% if spec.ptx:
+static void copy_chunk(__local chunk *to, __global const chunk *from)
+{
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                     :: "r"((uint)(size_t)to), "l"(from) : "memory");
+}
+
+% endif
 // The pivots of a segment again, to find the bad ones: those of its nodes but a kept last one.
 static int find_bad(__global const real *d, __global const real *u, __global const real *l,
                     __local const int *row, int column, int length, bool leaf)
@@ -105,21 +113,18 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int8 block = vload8(get_group_id(0), blocks);
     const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
 
-    // the block's tables: length | longest of these lanes << 5 | parent << 10 | mailbox << 20;
-    // round | parent << 10 | child << 20 at elimination
-    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(NONE << 10, NONE);
-    const int family = lane < inner ? children[first + lane] : 0;
-    const int length = me.x & 31, longest = me.x >> 5 & 31;
-    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
-    const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
-    __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
-    for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
-
     // all values of the block, into local memory
     __local real node_d[CAPACITY] __attribute__((aligned(16)));
     __local real node_b[CAPACITY] __attribute__((aligned(16)));
     __local real node_up[CAPACITY] __attribute__((aligned(16)));
     const int num_chunks = block.s1 / ${V};
+% if spec.ptx:
+    for (int k = lane; k < num_chunks; k += WORK_GROUP) {   // past the registers, all in flight
+        copy_chunk((__local chunk *)node_d + k, (__global const chunk *)(d + block.s0) + k);
+        copy_chunk((__local chunk *)node_up + k, (__global const chunk *)(u + block.s0) + k);
+        copy_chunk((__local chunk *)node_b + k, (__global const chunk *)(b + block.s0) + k);
+    }
+% else:
 % for start in range(0, copies, batch):
     {   // all loads first: they are then in flight together
 <%  steps = range(start, min(copies, start + batch)) %>\
@@ -143,6 +148,20 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endfor
     }
 % endfor
+% endif
+
+    // the block's tables: length | longest of these lanes << 5 | parent << 10 | mailbox << 20;
+    // round | parent << 10 | child << 20 at elimination
+    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(NONE << 10, NONE);
+    const int family = lane < inner ? children[first + lane] : 0;
+    const int length = me.x & 31, longest = me.x >> 5 & 31;
+    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
+    const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
+    __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
+    for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
+% if spec.ptx:
+    __asm__ volatile("cp.async.wait_all;" ::: "memory");
+% endif
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // the segments; what d and b of the parent lose by them goes into the mailbox
@@ -165,44 +184,51 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endif
     }
     if (is_inner) {
-        for (int j = 1; j < length; ++j) {
-            const int next = row[j] + column;
-            const real inverse = reciprocal(my_d), up = node_up[next], next_b = node_b[next];
-            own = node_d[next];
+        int next = length > 1 ? column + row[1] : place;
+        real next_d = node_d[next], next_b = node_b[next], next_up = node_up[next];
+        for (int j = 1; j < length; ++j) {   // loads run one node ahead
+            const int after = j + 1 < length ? column + row[j + 1] : next;
+            const real after_d = node_d[after], after_b = node_b[after], after_up = node_up[after];
+            const real inverse = reciprocal(my_d);
             worst = max(worst, measure(my_d));
-            const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse, f2 = up * inverse;
-            node_d[place] = f1;
-            node_up[place] = f2;
-            node_b[place] = g;
+            const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse, f2 = next_up * inverse;
+            const real low = ${"next_up" if sym else "l[block.s0 + next]"};
             sum_d += my_up * f1;
             sum_b += my_up * g;
-            const real low = ${"up" if sym else "l[block.s0 + next]"};
-            my_d = own - low * f2;
+            my_d = next_d - low * f2;
             my_b = next_b - low * g;
+            my_up = -my_up * f2;
 % if not sym:
             my_low = -low * f1;
 % endif
-            my_up = -my_up * f2;
+            node_d[place] = f1;
+            node_up[place] = f2;
+            node_b[place] = g;
+            own = next_d;
             place = next;
+            next = after;
+            next_d = after_d;
+            next_b = after_b;
+            next_up = after_up;
         }
     } else {
         for (int j = 0; j < length; ++j) {
+            const int next = j + 1 < length ? column + row[j + 1] : place;
+            const real next_d = node_d[next], next_b = node_b[next], next_up = node_up[next];
             const real inverse = reciprocal(my_d);
             worst = max(worst, measure(my_d));
             const real f = ${lower("my_up")} * inverse, g = my_b * inverse;
-            node_d[place] = f;
-            node_b[place] = g;
             sum_d = my_up * f;
             sum_b = my_up * g;
-            if (j + 1 < length) {
-                place = row[j + 1] + column;
-                my_d = node_d[place] - sum_d;
-                my_b = node_b[place] - sum_b;
-                my_up = node_up[place];
+            node_d[place] = f;
+            node_b[place] = g;
+            my_d = next_d - sum_d;
+            my_b = next_b - sum_b;
+            my_up = next_up;
 % if not sym:
-                my_low = l[block.s0 + place];
+            my_low = l[block.s0 + next];
 % endif
-            }
+            place = next;
         }
     }
     int bad = 0;
@@ -287,21 +313,23 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    // segments outwards, the lanes in step
+    // segments outwards, the lanes in step, loads one node ahead
     const real top = parent == NONE ? (real)0 : tree_b[parent];
-    if (is_inner) {
-        node_b[place] = my_x;
-        for (int j = longest - 2; j >= 0; --j) {
-            const int next = row[j] + column;
-            if (j < length - 1)
-                node_b[next] = my_x = node_b[next] - node_d[next] * top - node_up[next] * my_x;
+    const int steps = is_inner ? length - 1 : length;
+    my_x = is_inner ? my_x : top;
+    if (is_inner) node_b[place] = my_x;
+    int next = 0;
+    real next_g = 0, next_f1 = 0, next_f2 = 0;
+    for (int j = is_inner ? longest - 1 : longest; j >= 0; --j) {
+        const real value = next_g - next_f1 * top - next_f2 * my_x;
+        const int own_place = next;
+        if (j > 0 && j <= steps) {
+            next = column + row[j - 1];
+            next_g = node_b[next];
+            next_f1 = is_inner ? node_d[next] : (real)0;
+            next_f2 = is_inner ? node_up[next] : node_d[next];
         }
-    } else {
-        my_x = top;
-        for (int j = longest - 1; j >= 0; --j) {
-            const int next = row[j] + column;
-            if (j < length) node_b[next] = my_x = node_b[next] - node_d[next] * my_x;
-        }
+        if (j < steps) node_b[own_place] = my_x = value;
     }
     if (bad)   // bad ones by themselves go first, and the deepest of them, whoever finds it
         atomic_max(cell_bad + lane_slot[first + lane], lane_rank[first + lane] + bad);
