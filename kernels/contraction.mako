@@ -34,6 +34,9 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+#define D(k) node[k]                   // of node k in the block
+#define U(k) node[CAPACITY + (k)]
+#define B(k) node[2 * CAPACITY + (k)]
 #define NONE 0x3ff        // no such lane
 #define CLEAN (1 << 30)   // the pivot was bad by itself
 #define GOOD ${"0x7fe00000u" if spec.real == "double" else "0x7f000000u"}   // see `measure`
@@ -114,15 +117,21 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
 
     // all values of the block, into local memory
-    __local real node_d[CAPACITY] __attribute__((aligned(16)));
-    __local real node_b[CAPACITY] __attribute__((aligned(16)));
-    __local real node_up[CAPACITY] __attribute__((aligned(16)));
+    __local real node[3 * CAPACITY] __attribute__((aligned(16)));
     const int num_chunks = block.s1 / ${V};
 % if spec.ptx:
-    for (int k = lane; k < num_chunks; k += WORK_GROUP) {   // past the registers, all in flight
-        copy_chunk((__local chunk *)node_d + k, (__global const chunk *)(d + block.s0) + k);
-        copy_chunk((__local chunk *)node_up + k, (__global const chunk *)(u + block.s0) + k);
-        copy_chunk((__local chunk *)node_b + k, (__global const chunk *)(b + block.s0) + k);
+    {   // past the registers, all in flight
+        __local chunk *to = (__local chunk *)node + lane;
+        __global const chunk *from_d = (__global const chunk *)(d + block.s0) + lane;
+        __global const chunk *from_u = (__global const chunk *)(u + block.s0) + lane;
+        __global const chunk *from_b = (__global const chunk *)(b + block.s0) + lane;
+% for k in range(copies):
+        if (lane + ${k} * WORK_GROUP < num_chunks) {
+            copy_chunk(to + ${k} * WORK_GROUP, from_d + ${k} * WORK_GROUP);
+            copy_chunk(to + ${k} * WORK_GROUP + CAPACITY / ${V}, from_u + ${k} * WORK_GROUP);
+            copy_chunk(to + ${k} * WORK_GROUP + 2 * CAPACITY / ${V}, from_b + ${k} * WORK_GROUP);
+        }
+% endfor
     }
 % else:
 % for start in range(0, copies, batch):
@@ -141,9 +150,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endfor
 % for k in steps:
         if (lane + ${k} * WORK_GROUP < num_chunks) {
-            ((__local chunk *)node_d)[lane + ${k} * WORK_GROUP] = d${k};
-            ((__local chunk *)node_up)[lane + ${k} * WORK_GROUP] = u${k};
-            ((__local chunk *)node_b)[lane + ${k} * WORK_GROUP] = b${k};
+            ((__local chunk *)&D(0))[lane + ${k} * WORK_GROUP] = d${k};
+            ((__local chunk *)&U(0))[lane + ${k} * WORK_GROUP] = u${k};
+            ((__local chunk *)&B(0))[lane + ${k} * WORK_GROUP] = b${k};
         }
 % endfor
     }
@@ -176,23 +185,22 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     real my_low = 0;
 % endif
     if (length) {
-        my_d = own = node_d[place];
-        my_b = node_b[place];
-        my_up = parent == NONE ? (real)0 : node_up[place];
+        my_d = own = D(place);
+        my_b = B(place);
+        my_up = parent == NONE ? (real)0 : U(place);
 % if not sym:
         my_low = parent == NONE ? (real)0 : l[block.s0 + place];
 % endif
     }
     if (is_inner) {
-        int next = length > 1 ? column + row[1] : place;
-        real next_d = node_d[next], next_b = node_b[next], next_up = node_up[next];
-        for (int j = 1; j < length; ++j) {   // loads run one node ahead
-            const int after = j + 1 < length ? column + row[j + 1] : next;
-            const real after_d = node_d[after], after_b = node_b[after], after_up = node_up[after];
+% for j in range(1, M):
+        if (length > ${j}) {
+            const int next = column + row[${j}];
+            const real up = U(next), next_d = D(next), next_b = B(next);
+            const real low = ${"up" if sym else "l[block.s0 + next]"};
             const real inverse = reciprocal(my_d);
             worst = max(worst, measure(my_d));
-            const real f1 = ${lower("my_up")} * inverse, g = my_b * inverse, f2 = next_up * inverse;
-            const real low = ${"next_up" if sym else "l[block.s0 + next]"};
+            const real f1 = ${lower("my_up")} * inverse, f2 = up * inverse, g = my_b * inverse;
             sum_d += my_up * f1;
             sum_b += my_up * g;
             my_d = next_d - low * f2;
@@ -201,35 +209,40 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if not sym:
             my_low = -low * f1;
 % endif
-            node_d[place] = f1;
-            node_up[place] = f2;
-            node_b[place] = g;
+            D(place) = f1;
+            U(place) = f2;
+            B(place) = g;
             own = next_d;
             place = next;
-            next = after;
-            next_d = after_d;
-            next_b = after_b;
-            next_up = after_up;
-        }
-    } else {
-        for (int j = 0; j < length; ++j) {
-            const int next = j + 1 < length ? column + row[j + 1] : place;
-            const real next_d = node_d[next], next_b = node_b[next], next_up = node_up[next];
+% endfor
+        ${"}" * (M - 1)}
+    } else if (length) {
+% for j in range(M):
+% if j:
+        if (length > ${j}) {
+            const int next = column + row[${j}];
+            const real next_d = D(next), next_b = B(next), next_up = U(next);
+% else:
+        {
+% endif
+% if j:
+            my_d = next_d - sum_d;
+            my_b = next_b - sum_b;
+            my_up = next_up;
+            place = next;
+% if not sym:
+            my_low = l[block.s0 + next];
+% endif
+% endif
             const real inverse = reciprocal(my_d);
             worst = max(worst, measure(my_d));
             const real f = ${lower("my_up")} * inverse, g = my_b * inverse;
             sum_d = my_up * f;
             sum_b = my_up * g;
-            node_d[place] = f;
-            node_b[place] = g;
-            my_d = next_d - sum_d;
-            my_b = next_b - sum_b;
-            my_up = next_up;
-% if not sym:
-            my_low = l[block.s0 + next];
-% endif
-            place = next;
-        }
+            D(place) = f;
+            B(place) = g;
+% endfor
+        ${"}" * M}
     }
     int bad = 0;
     if (worst >= GOOD)
@@ -243,7 +256,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 
     // rows of what is left, where u of the leaves was: d and b less what came from below, u, and
     // what d and b lose from above
-    __local real *tree_d = node_up + row_start[${M}], *tree_b = tree_d + inner;
+    __local real *tree_d = &U(row_start[${M}]), *tree_b = tree_d + inner;
     __local real *tree_up = tree_b + inner, *above_d = tree_up + inner, *above_b = above_d + inner;
 % if not sym:
     __local real tree_low[WORK_GROUP];
@@ -313,23 +326,45 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    // segments outwards, the lanes in step, loads one node ahead
+    // segments outwards, four nodes at a time, the lanes in step
     const real top = parent == NONE ? (real)0 : tree_b[parent];
-    const int steps = is_inner ? length - 1 : length;
-    my_x = is_inner ? my_x : top;
-    if (is_inner) node_b[place] = my_x;
-    int next = 0;
-    real next_g = 0, next_f1 = 0, next_f2 = 0;
-    for (int j = is_inner ? longest - 1 : longest; j >= 0; --j) {
-        const real value = next_g - next_f1 * top - next_f2 * my_x;
-        const int own_place = next;
-        if (j > 0 && j <= steps) {
-            next = column + row[j - 1];
-            next_g = node_b[next];
-            next_f1 = is_inner ? node_d[next] : (real)0;
-            next_f2 = is_inner ? node_up[next] : node_d[next];
+    if (is_inner) {
+        B(place) = my_x;
+% for j in range((M - 2) // 4 * 4, -1, -4):
+<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M - 1] %>\
+        if (longest > ${j + 1}) {
+% for k in steps:
+            const int p${k} = column + row[${k}];
+            real g${k} = 0, f${k} = 0, e${k} = 0;
+            if (length > ${k + 1}) {
+                g${k} = B(p${k});
+                f${k} = D(p${k});
+                e${k} = U(p${k});
+            }
+% endfor
+% for k in steps:
+            if (length > ${k + 1}) B(p${k}) = my_x = g${k} - f${k} * top - e${k} * my_x;
+% endfor
         }
-        if (j < steps) node_b[own_place] = my_x = value;
+% endfor
+    } else if (length) {
+        my_x = top;
+% for j in range((M - 1) // 4 * 4, -1, -4):
+<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M] %>\
+        if (longest > ${j}) {
+% for k in steps:
+            const int p${k} = column + row[${k}];
+            real g${k} = 0, f${k} = 0;
+            if (length > ${k}) {
+                g${k} = B(p${k});
+                f${k} = D(p${k});
+            }
+% endfor
+% for k in steps:
+            if (length > ${k}) B(p${k}) = my_x = g${k} - f${k} * my_x;
+% endfor
+        }
+% endfor
     }
     if (bad)   // bad ones by themselves go first, and the deepest of them, whoever finds it
         atomic_max(cell_bad + lane_slot[first + lane], lane_rank[first + lane] + bad);
@@ -337,7 +372,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     __global chunk *to = (__global chunk *)(x + block.s0) + lane;
 % for k in range(copies):
     if (lane + ${k} * WORK_GROUP < num_chunks)
-        to[${k} * WORK_GROUP] = ((__local chunk *)node_b)[lane + ${k} * WORK_GROUP];
+        to[${k} * WORK_GROUP] = ((__local chunk *)&B(0))[lane + ${k} * WORK_GROUP];
 % endfor
     if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = cell_bad[lane];
 }
