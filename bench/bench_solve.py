@@ -39,7 +39,12 @@ def time_method(
     sets = [tuple(solver.pack(a) for a in arrays) for arrays in values]
     out = [cla.zeros_like(s[2]) for s in sets]
     queue.finish()
-    seconds = tune.median_seconds(queue, lambda k: solver.enqueue(*sets[k % 2], out[k % 2]))
+
+    def launch(k: int) -> list[cl.Event]:
+        solver.enqueue(*sets[k % 2], out[k % 2])
+        return solver.events
+
+    seconds = tune.median_seconds(queue, launch)
     worst = max(
         reference.residual(forest, *arrays, solver.unpack(x).get())
         for arrays, x in zip(values, out, strict=True)

@@ -293,6 +293,23 @@ class Forest:
         local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
         return cls(np.where(local < 0, -1, local + np.repeat(offsets[:-1], sizes)), offsets)
 
+    @classmethod
+    def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
+        """Make a forest of cells of given shapes, which are taken as valid and distinct.
+
+        Parameters
+        ----------
+        shape_of_cell : (num_cells,) integer
+        """
+        forest = cls.__new__(cls)
+        sizes = trees.sizes[shape_of_cell]
+        forest.cell_offsets = np.concatenate(([0], np.cumsum(sizes)))
+        parent = trees.parent[ranges(trees.offsets[shape_of_cell], sizes)]
+        shift = np.repeat(forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes)
+        forest.parent = np.where(parent < 0, -1, parent + shift)
+        forest.shape_of_cell, forest.trees = np.asarray(shape_of_cell), trees
+        return forest
+
     @property
     def num_cells(self) -> int:
         """Number of cells."""

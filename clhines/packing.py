@@ -107,6 +107,53 @@ def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: in
     return _blocks(found, members)
 
 
+def bundles(shape_of_cell: np.ndarray, owner: np.ndarray, widths: np.ndarray, lanes: int) -> Blocks:
+    """Put the pieces of each owner into blocks, largest first, each where it first fits.
+
+    Parameters
+    ----------
+    shape_of_cell : (num_cells,) integer
+        Shape of each piece; those of an owner lie side by side and have successive shapes, and
+        owners have the same shapes or none in common.
+    owner : (num_cells,) integer, non-decreasing
+    widths : (num_shapes, k) integer
+        Lanes that each shape takes, in `k` senses.
+    lanes : int
+        Lanes of a block.
+    """
+    heads = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
+    counts = np.diff(np.append(heads, len(owner)))
+    begins, kind = np.unique(shape_of_cell[heads], return_inverse=True)
+    slots, cells, repeats = [], [], []
+    for k, begin in enumerate(begins.tolist()):
+        mine = heads[kind == k]
+        w = widths[begin : begin + int(counts[kind == k][0])]
+        bins: list[list[int]] = []
+        used: list[np.ndarray] = []
+        for piece in np.argsort(-w.max(axis=1), kind="stable").tolist():
+            for b, taken in enumerate(used):
+                if (taken + w[piece] <= lanes).all():
+                    taken += w[piece]
+                    bins[b].append(piece)
+                    break
+            else:
+                bins.append([piece])
+                used.append(w[piece].copy())
+        for members in bins:
+            slots.append(np.array(members) + begin)
+            cells.append((mine[:, None] + members).reshape(-1))
+            repeats.append(len(mine))
+    per_template = np.array([len(s) for s in slots])
+    template = np.repeat(np.arange(len(slots)), repeats)
+    return Blocks(
+        cells=np.concatenate(cells),
+        cell_start=np.concatenate(([0], np.cumsum(per_template[template]))),
+        template=template,
+        slot_start=np.concatenate(([0], np.cumsum(per_template))),
+        slot_tree=np.concatenate(slots),
+    )
+
+
 def level_widths(forest: Forest) -> list[np.ndarray]:
     """Branches on each level of each distinct tree."""
     trees = forest.trees

@@ -15,9 +15,16 @@ import numpy as np
 
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
-from clhines.forest import Forest, ranges
+from clhines.forest import Forest, Trees, ranges
+from clhines.pieces import Pieces, split_cells
+from clhines.schedule import NO_LANE
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
+
+USUAL_LANES, USUAL_PLACES = (
+    128,
+    1056,
+)  # of a work-group of `contraction`, and values in local memory
 
 STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
 
@@ -117,6 +124,11 @@ class ContractionSpec:
         Most nodes of a segment.
     ptx : bool
         The compiler takes inline PTX.
+    phase : str
+        ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
+        ``expand`` the solution of these to all nodes.
+    shared : bool
+        Several work-groups, or launches, share a cell.
     """
 
     template: ClassVar[str] = "contraction"
@@ -127,6 +139,8 @@ class ContractionSpec:
     capacity: int
     segment: int
     ptx: bool
+    phase: str = "solve"
+    shared: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +157,9 @@ class Part:
         Cells or blocks that the launch works through, idle lanes included.
     num_groups : int
         Work-groups of the launch.
+    source, target : int
+        Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
+        that it reduces to or expands from.
     statistics : dict
         What judges the plan without a device: `dependent_steps`, eliminations and substitutions
         one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
@@ -154,11 +171,18 @@ class Part:
     num_units: int
     num_groups: int
     statistics: dict[str, int | float] = field(default_factory=dict)
+    source: int = 0
+    target: int = 0
 
     @property
     def needs_factor(self) -> bool:
         """Whether the kernel takes a scratch array in device order for the factors."""
         return not isinstance(self.spec, ContractionSpec)
+
+    @property
+    def phase(self) -> str:
+        """What the launch does: ``solve``, ``reduce`` or ``expand``."""
+        return getattr(self.spec, "phase", "solve")
 
     @property
     def max_rhs(self) -> int:
@@ -169,25 +193,34 @@ class Part:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
         return replace(self.spec, symmetric=symmetric, rhs=rhs)
 
-    def moved(self, first_place: int, cells: np.ndarray) -> Part:
-        """Return the same launch for a device order that begins at `first_place`.
+    def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
+        """Return the same launch as a part of a larger plan.
 
         Parameters
         ----------
         first_place : int
+            Where its device order begins.
         cells : (num_cells,) integer
             Number in the whole batch of each cell of this part.
+        scratch : int
+            Scratch arrays before its own.
         """
         tables = dict(self.tables)
-        for name in ("cell_start", "block_start"):
+        for name in ("cell_start", "block_start", "blocks") if not self.source else ():
             if name in tables:
-                tables[name] = tables[name] + np.int32(first_place)
-        if "blocks" in tables:
-            tables["blocks"] = tables["blocks"].copy()
-            tables["blocks"][::8] += np.int32(first_place)
+                tables[name] = tables[name].copy()
+                tables[name][:: 8 if name == "blocks" else 1] += np.int32(first_place)
+        if "node_rank" in tables and not self.source:  # places before its own are not read
+            tables["node_rank"] = np.pad(tables["node_rank"], (first_place, 0))
         number = tables["cell_number"]
         tables["cell_number"] = np.where(number < 0, -1, cells[number]).astype(np.int32)
-        return replace(self, tables=tables)
+        source, target = (k + scratch if k else 0 for k in (self.source, self.target))
+        return replace(self, tables=tables, source=source, target=target)
+
+    def deeper(self) -> Part:
+        """Return the same launch on the next scratch arrays."""
+        target = self.target + 1 if self.target else 0
+        return replace(self, source=self.source + 1, target=target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,13 +234,16 @@ class Plan:
     gather : (packed_size,) int32
         ``packed[i] = natural[gather[i]]``, -1 in the padding.
     parts : tuple of Part
-        Launches; each solves its own cells, in its own stretch of the device order.
+        Launches, in order; each works on its own cells, in its own stretch of its arrays.
+    scratch : tuple of int
+        Lengths of further sets of arrays, of systems that stand for larger ones.
     """
 
     forest: Forest
     method: str
     gather: np.ndarray
     parts: tuple[Part, ...]
+    scratch: tuple[int, ...] = ()
 
     @property
     def packed_size(self) -> int:
@@ -222,7 +258,8 @@ class Plan:
     def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""
         tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
-        return self.packed_size * itemsize * arrays + self.gather.nbytes + tables
+        values = self.packed_size + sum(self.scratch)
+        return values * itemsize * arrays + self.gather.nbytes + tables
 
     def describe(self) -> str:
         """Return a short table of what the plan does, for reading."""
@@ -516,141 +553,346 @@ def _fine_statistics(
 def _plan_contraction(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `contraction`; cells that do not fit into local memory are left to `fine`."""
-    many = forest.num_cells >= 16 * limits.compute_units
-    most = int(options["segment"] or 16)
-    if most > schedule.MAX_SEGMENT:
-        raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
-    pieces = np.add.reduceat(
-        -(-forest.trees.branch_length // most), forest.trees.branch_offsets[:-1]
-    )
-    lanes = pieces[forest.shape_of_cell]
-    work_group = _contraction_group(lanes, options, limits, 128 if many else 64)
-    capacity = _local_capacity(real, limits, work_group)
-    fits = (lanes <= work_group) & (_local_nodes(forest, most)[forest.shape_of_cell] <= capacity)
-    small = np.flatnonzero(fits)
-    if len(small) == forest.num_cells:
-        return _plan_segments(forest, method, real, limits, options, most, work_group, capacity)
-    large = np.flatnonzero(~fits)
-    rest = _plan_fine(forest.take(large), "fine", real, limits, METHODS["fine"].options)
-    if not len(small):
-        return replace(rest, forest=forest, method=method)
-    main = _plan_segments(
-        forest.take(small), method, real, limits, options, most, work_group, capacity
-    )
-    return _combine(forest, method, [(small, main), (large, rest)])
+    """Row `contraction`; cells above local memory in pieces, stars among them by `fine`."""
+    return _contraction(forest, method, real, limits, options, None)
 
 
-def _contraction_group(
-    lanes: np.ndarray, options: dict[str, Any], limits: Limits, least: int
-) -> int:
-    """Work-items of a group: a whole number of 32, enough for the largest cell that can fit."""
-    most = min(limits.max_work_group, schedule.NO_LANE - 1)
-    if (options["work_group"] or 0) > most:
-        raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
-    wanted = lanes[lanes <= most].max(initial=1)
-    return int(options["work_group"] or min(most, max(least, -(-int(wanted) // 32) * 32)))
-
-
-def _local_capacity(real: str, limits: Limits, work_group: int) -> int:
-    """Nodes that fit into local memory: three values a node, and three a lane."""
-    values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
-    return max(0, values - 3 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
-
-
-def _local_nodes(forest: Forest, most: int) -> np.ndarray:
-    """(num_trees,) int64: places of local memory that each tree takes: its nodes, mostly.
-
-    Five values an inner segment lie where `u` of the leaf segments was.
-    """
-    trees = forest.trees
-    lengths, starts = trees.branch_length, trees.branch_offsets[:-1]
-    pieces = -(-lengths // most)
-    tip = np.ones(len(lengths), bool)
-    tip[trees.branch_parent[trees.branch_parent >= 0]] = False
-    leaf = np.add.reduceat(np.where(tip, lengths // pieces, 0), starts)
-    inner = np.add.reduceat(pieces - tip, starts)
-    return trees.sizes + np.maximum(0, 5 * inner - leaf)
-
-
-def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
-    """One plan of several for different cells: their device orders one after another."""
-    parts: list[Part] = []
-    gathers, start = [], 0
-    for cells, plan in plans:
-        natural = ranges(forest.cell_offsets[cells], forest.sizes[cells])
-        gather = np.where(plan.gather < 0, -1, natural[plan.gather]).astype(np.int32)
-        parts += [part.moved(start, cells) for part in plan.parts]
-        gathers.append(gather)
-        start += len(gather)
-    return Plan(forest, method, np.concatenate(gathers), tuple(parts))
-
-
-def _plan_segments(
+def _contraction(
     forest: Forest,
     method: str,
     real: str,
     limits: Limits,
     options: dict[str, Any],
-    most: int,
-    work_group: int,
-    capacity: int,
+    ranks: np.ndarray | None,
 ) -> Plan:
-    """Contraction of cells that fit: one work-group a block, one work-item a segment."""
-    trees = forest.trees
-    cut = schedule.segments(trees, most)
-    contraction = schedule.contract(cut.parent)
-    max_cells = int(options["max_cells"] or max(1, forest.num_cells // (4 * limits.compute_units)))
-    share = -(-_local_nodes(forest, most) * work_group // max(1, capacity))  # as lanes
-    widths = list(np.stack((np.diff(cut.offsets), share), axis=1))
-    blocks = packing.next_fit(forest, widths, work_group, max_cells)
-    lanes = schedule.segment_lanes(cut, contraction, blocks.slot_template, blocks.slot_tree)
-    places = layout.SegmentRows(lanes, blocks)
-    longest, kind = int(places.rows.shape[-1]), blocks.template
-    counts = np.diff(lanes.template_start)
-    record = (
-        places.block_start,
-        places.template_size[kind],
-        lanes.template_start[kind],
-        (counts | lanes.inner << 16)[kind],
-        kind * longest * 2,
-        lanes.rounds[kind],
-        blocks.cell_start[:-1],
-        blocks.cell_start[1:],
+    """Plan cells that fit into local memory, those above it, and put the launches together.
+
+    Parameters
+    ----------
+    ranks : (n,) integer, optional
+        Of a system that stands for a larger one: the place of each node in the elimination
+        order of its cell there.
+    """
+    most = int(options["segment"] or 0) or _segment(forest, real, limits, options)
+    if most > schedule.MAX_SEGMENT:
+        raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
+    cut = _cut(forest.trees, most)
+    kind = _classes(forest, cut, real, limits, options)
+    build = _Contraction(method, real, limits, options, most)
+    plans = []
+    for k in np.unique(kind):
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        mine = ranks
+        if ranks is not None:
+            mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
+        plans.append((cells, (build.large if k == 2 else build.small)(part, mine)))
+    if len(plans) == 1:
+        return plans[0][1]
+    return _combine(forest, method, plans)
+
+
+def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any]) -> int:
+    """Nodes of a segment: 16, or fewer for batches so small that only latency counts."""
+    if forest.num_nodes >= USUAL_PLACES * 2 * limits.compute_units:
+        return 16
+    fits = _fits(_cut(forest.trees, 16), real, limits, options)
+    for most in (4, 8):
+        if (_fits(_cut(forest.trees, most), real, limits, options) >= fits).all():
+            return most
+    return 16
+
+
+def _fits(cut: _Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.ndarray:
+    """(num_trees,) bool: trees that fit into a work-group and its local memory."""
+    most = min(limits.max_work_group, NO_LANE - 1)
+    if (options["work_group"] or 0) > most:
+        raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
+    most = options["work_group"] or most
+    group = options["work_group"] or -(-np.minimum(cut.lanes, most) // 32) * 32
+    return (cut.lanes <= most) & (cut.places <= _local_capacity(real, limits, group))
+
+
+def _classes(
+    forest: Forest, cut: _Cut, real: str, limits: Limits, options: dict[str, Any]
+) -> np.ndarray:
+    """(num_cells,) int64: 0 for the usual cells, 1 for larger ones that fit, 2 for all above.
+
+    Classes 0 and 1 are one where the batch is too small to fill the device twice.
+    """
+    fits = _fits(cut, real, limits, options)
+    usual = (cut.lanes <= USUAL_LANES) & (cut.places <= USUAL_PLACES)
+    if options["work_group"] or forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units:
+        usual = fits
+    return np.where(usual & fits, 0, np.where(fits, 1, 2))[forest.shape_of_cell]
+
+
+def _local_capacity(real: str, limits: Limits, work_group: Any) -> Any:
+    """Nodes that fit into local memory: three values a node, and three a lane."""
+    values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
+    return np.maximum(0, values - 3 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    """Trees cut into segments, and how these are contracted.
+
+    Attributes
+    ----------
+    lanes, places : (num_trees,) int64
+        Segments, and the local memory that each tree takes: its nodes, mostly, as five values
+        an inner segment lie where `u` of the leaf segments was.
+    kept : (num_segments,) int64
+        Number of each segment that is kept among those of its tree, else -1.
+    """
+
+    segments: schedule.Segments
+    contraction: schedule.Contraction
+    lanes: np.ndarray
+    places: np.ndarray
+    kept: np.ndarray
+
+
+def _cut(trees: Trees, most: int, ends: np.ndarray | None = None) -> _Cut:
+    """Cut trees into segments; `ends`, (num_nodes,) bool, are kept and end theirs."""
+    ordered = None if ends is None else ends[trees.order]
+    cut = schedule.segments(trees, most, ordered)
+    pinned = None if ordered is None else ordered[cut.first + cut.length - 1]
+    plan = schedule.contract(cut.parent, pinned)
+    starts = cut.offsets[:-1]
+    leaf = plan.round == schedule.Contraction.LEAF
+    inner = np.add.reduceat(~leaf + 0, starts)
+    places = trees.sizes + np.maximum(
+        0, 5 * inner - np.add.reduceat(np.where(leaf, cut.length, 0), starts)
     )
-    tables = {
-        "blocks": np.stack(record, axis=1).reshape(-1),
-        "cell_number": blocks.cells,
-        "rows": places.rows.reshape(-1),
-        "links": lanes.links.reshape(-1),
-        "children": lanes.children,
-        "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
-        "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
-    }
-    spec = ContractionSpec(
-        real=real,
-        symmetric=True,
-        rhs=1,
-        work_group=work_group,
-        capacity=_aligned(np.maximum(places.template_size, places.rows[:, 1, 0] + 5 * lanes.inner)),
-        segment=longest,
-        ptx=limits.ptx,
-    )
-    used = int((np.bincount(kind) * counts).sum())
-    part = Part(
-        spec=spec,
-        tables=_as_int32(tables, places.size),
-        num_units=blocks.num_blocks,
-        num_groups=blocks.num_blocks,
-        statistics={
-            "rounds": int(lanes.rounds.max()),
-            "dependent_steps": 2 * int(spec.segment + lanes.rounds.max()),
-            "barriers": int((2 * lanes.rounds[kind] + 5).sum()),
-            "idle_lanes": 1 - used / (blocks.num_blocks * work_group),
-            "cells_per_block": len(blocks.cells) / blocks.num_blocks,
-        },
-    )
-    return Plan(forest, method, places.gather(forest), (part,))
+    is_kept = plan.round == schedule.Contraction.KEPT
+    before = np.cumsum(is_kept) - is_kept
+    number = before - np.repeat(before[starts], np.diff(cut.offsets))
+    return _Cut(cut, plan, np.diff(cut.offsets), places, np.where(is_kept, number, -1))
+
+
+def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
+    """One plan of several for different cells: their device orders one after another."""
+    parts: list[Part] = []
+    gathers, start, scratch = [], 0, 0
+    for cells, plan in plans:
+        natural = ranges(forest.cell_offsets[cells], forest.sizes[cells])
+        gather = np.where(plan.gather < 0, -1, natural[plan.gather]).astype(np.int32)
+        parts += [part.moved(start, cells, scratch) for part in plan.parts]
+        gathers.append(gather)
+        start += len(gather)
+        scratch += len(plan.scratch)
+    sizes = tuple(size for _, plan in plans for size in plan.scratch)
+    return Plan(forest, method, np.concatenate(gathers), tuple(parts), sizes)
+
+
+@dataclass(frozen=True)
+class _Contraction:
+    """What all launches of a contraction plan share."""
+
+    method: str
+    real: str
+    limits: Limits
+    options: dict[str, Any]
+    most: int
+
+    def small(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
+        """Cells that fit into local memory."""
+        cut = _cut(forest.trees, self.most)
+        group, blocks, lanes, places = self._blocks(forest, cut)
+        gather = places.gather(forest)
+        part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
+        return Plan(forest, self.method, gather, (part,))
+
+    def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
+        """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
+        group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
+        capacity = min(USUAL_PLACES, int(_local_capacity(self.real, self.limits, group)))
+        pieces = split_cells(forest, self.most, capacity, group - 2)
+        cut = _cut(pieces.forest.trees, self.most, pieces.ends)
+        rest, place = self._rest(pieces, cut, forest.num_cells)
+        stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
+        if stars.any():
+            if ranks is not None:
+                raise InputError("a cell is too wide for contraction; use fine")
+            return self._with_stars(forest, stars)
+        node = pieces.rank[_tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
+        group, blocks, lanes, places = self._blocks(pieces.forest, cut, pieces.cell)
+        gather = places.gather(pieces.forest)
+        try:
+            inner = _contraction(
+                rest, self.method, self.real, self.limits, self.options, node[place]
+            )
+        except InputError:
+            if ranks is not None:
+                raise
+            return self._with_stars(forest, np.ones(forest.num_cells, bool))
+        scatter = np.empty(rest.num_nodes, np.int64)
+        real = inner.gather >= 0
+        scatter[inner.gather[real]] = np.flatnonzero(real)
+        counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
+        kept_of_piece = counts[pieces.forest.shape_of_cell]
+        begin = np.cumsum(kept_of_piece) - kept_of_piece
+        # the kept lanes of every block, in the order of their numbers
+        is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
+        per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))
+        first = np.cumsum(per_template) - per_template
+        kind = blocks.template
+        lane = is_kept[ranges(first[kind], per_template[kind])]
+        block = np.repeat(np.arange(blocks.num_blocks), per_template[kind])
+        slot = lanes.slot[lane] - blocks.slot_start[kind[block]]
+        piece = blocks.cells[blocks.cell_start[block] + slot]
+        tables = {
+            "kept_start": np.cumsum(per_template[kind]) - per_template[kind],
+            "kept": scatter[begin[piece] + cut.kept[lanes.segment[lane]]],
+        }
+        whole = replace(blocks, cells=pieces.cell[blocks.cells])
+        shared = _on_device(node, gather)
+        reduce, expand = (
+            self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
+            for phase in ("reduce", "expand")
+        )
+        parts = (reduce, *(part.deeper() for part in inner.parts), expand)
+        natural = np.where(gather < 0, -1, pieces.natural[gather]).astype(np.int32)
+        return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
+
+    def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
+        """Large cells, those that `stars` marks by `fine`."""
+        wide, others = np.flatnonzero(stars), np.flatnonzero(~stars)
+        options = METHODS["fine"].options
+        plans = [(wide, _plan_fine(forest.take(wide), "fine", self.real, self.limits, options))]
+        if len(others):
+            plans.insert(0, (others, self.large(forest.take(others), None)))
+        return _combine(forest, self.method, plans)
+
+    def _rest(self, pieces: Pieces, cut: _Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
+        """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
+        trees, segment = pieces.forest.trees, cut.segments
+        kept = np.flatnonzero(cut.kept >= 0)
+        tree = np.searchsorted(segment.offsets, kept, side="right") - 1
+        last = trees.order[segment.first[kept] + segment.length[kept] - 1]  # nodes of trees
+        number = np.full(len(trees.parent), -1)
+        number[last] = cut.kept[kept]
+        counts = np.bincount(tree, minlength=trees.num_trees)
+        first = np.cumsum(counts) - counts
+        shape = pieces.forest.shape_of_cell
+        which = ranges(first[shape], counts[shape])
+        piece = np.repeat(np.arange(len(shape)), counts[shape])
+        begin = np.cumsum(counts[shape]) - counts[shape]
+        above = cut.contraction.parent[kept[which]]
+        parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
+        outside = pieces.above[piece]
+        there = np.searchsorted(pieces.forest.cell_offsets, outside, side="right") - 1
+        local = outside - pieces.forest.cell_offsets[there] + trees.offsets[shape[there]]
+        hung = (above < 0) & (outside >= 0)
+        parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
+        sizes = np.bincount(pieces.cell[piece], minlength=num_cells)
+        rest = Forest(parent, np.concatenate(([0], np.cumsum(sizes))))
+        place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
+        return rest, place
+
+    def _blocks(
+        self, forest: Forest, cut: _Cut, owner: np.ndarray | None = None
+    ) -> tuple[int, packing.Blocks, schedule.SegmentLanes, layout.SegmentRows]:
+        """Work-items of a group, cells in blocks, lanes for the segments, places of the nodes.
+
+        Parameters
+        ----------
+        owner : (num_cells,) integer, optional
+            Of pieces: the cell that each one is a part of.
+        """
+        limits, num_cells = self.limits, forest.num_cells
+        many = max(1, num_cells // (16 * limits.compute_units))
+        max_cells = int(self.options["max_cells"] or many)
+        lanes = -(-int(cut.lanes.max()) // 32) * 32
+        lanes = max(lanes, USUAL_LANES if many > 1 or owner is not None else 64)
+        group = int(self.options["work_group"] or min(lanes, limits.max_work_group, NO_LANE - 1))
+        capacity = int(_local_capacity(self.real, limits, group))
+        capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
+        share = -(-cut.places * group // capacity)  # of local memory, as lanes
+        widths = np.stack((cut.lanes, share), axis=1)
+        if owner is None:
+            blocks = packing.next_fit(forest, list(widths), group, max_cells)
+        else:
+            blocks = packing.bundles(forest.shape_of_cell, owner, widths, group)
+        lanes = schedule.segment_lanes(
+            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
+        )
+        return group, blocks, lanes, layout.SegmentRows(lanes, blocks)
+
+    def _part(
+        self,
+        phase: str,
+        work_group: int,
+        forest: Forest,
+        blocks: packing.Blocks,
+        lanes: schedule.SegmentLanes,
+        places: layout.SegmentRows,
+        node_rank: np.ndarray | None = None,
+        more: dict[str, np.ndarray] | None = None,
+    ) -> Part:
+        """One launch: a work-group a block, a work-item a segment."""
+        trees, kind = forest.trees, blocks.template
+        longest, counts = int(places.rows.shape[-1]), np.diff(lanes.template_start)
+        record = (
+            places.block_start,
+            places.template_size[kind],
+            lanes.template_start[kind],
+            (counts | lanes.inner << 16)[kind],
+            kind * longest * 2,
+            lanes.rounds[kind],
+            blocks.cell_start[:-1],
+            blocks.cell_start[1:],
+        )
+        tables = {
+            "blocks": np.stack(record, axis=1).reshape(-1),
+            "cell_number": blocks.cells,
+            "rows": places.rows.reshape(-1),
+            "links": lanes.links.reshape(-1),
+            "children": lanes.children,
+            "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+            "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+            **({} if node_rank is None else {"node_rank": node_rank}),
+            **(more or {}),
+        }
+        spec = ContractionSpec(
+            real=self.real,
+            symmetric=True,
+            rhs=1,
+            work_group=work_group,
+            capacity=_aligned(
+                np.maximum(places.template_size, places.rows[:, 1, 0] + 5 * lanes.inner)
+            ),
+            segment=longest,
+            ptx=self.limits.ptx,
+            phase=phase,
+            shared=node_rank is not None,
+        )
+        used = int((np.bincount(kind) * counts).sum())
+        return Part(
+            spec=spec,
+            tables=_as_int32(tables, places.size),
+            num_units=blocks.num_blocks,
+            num_groups=blocks.num_blocks,
+            target=0 if phase == "solve" else 1,
+            statistics={
+                "rounds": int(lanes.rounds.max()),
+                "dependent_steps": 2 * int(spec.segment + lanes.rounds.max()),
+                "barriers": int((2 * lanes.rounds[kind] + 5).sum()),
+                "idle_lanes": 1 - used / (blocks.num_blocks * work_group),
+                "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+            },
+        )
+
+
+def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:
+    return None if values is None else np.where(gather < 0, 0, values[gather])
+
+
+def _tree_nodes(forest: Forest) -> np.ndarray:
+    """(num_nodes,) int64: index in `forest.trees` of each node."""
+    shape = forest.shape_of_cell
+    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])
 
 
 def _aligned(sizes: np.ndarray) -> int:

@@ -147,21 +147,73 @@ class Segments:
     parent: np.ndarray
 
 
-def segments(trees: Trees, most: int) -> Segments:
-    """Cut every branch into as few, as equal segments of at most `most` nodes as can be."""
-    length = trees.branch_length
+def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segments:
+    """Cut every branch into as few, as equal segments of at most `most` nodes as can be.
+
+    Parameters
+    ----------
+    ends : (num_nodes,) bool, optional
+        Places in `Trees.order` of nodes that must be the last of their segment.
+    """
+    start, branch = trees.branch_start, np.arange(len(trees.branch_start))
+    if ends is not None:  # stretches between these
+        place = np.flatnonzero(ends) + 1
+        place = place[place < len(ends)]
+        owner = np.searchsorted(start, place, side="right") - 1
+        inside = start[owner] != place
+        order = np.argsort(np.concatenate((start, place[inside])), kind="stable")
+        branch = np.concatenate((branch, owner[inside]))[order]
+        start = np.concatenate((start, place[inside]))[order]
+    length = np.diff(np.append(start, trees.offsets[-1]))
     pieces = -(-length // most)
-    branch = np.repeat(np.arange(len(length)), pieces)
+    stretch = np.repeat(np.arange(len(length)), pieces)
     begin = np.cumsum(pieces) - pieces
-    k = np.arange(len(branch)) - begin[branch]
+    k = np.arange(len(stretch)) - begin[stretch]
     short, longer = np.divmod(length, pieces)
-    size = short[branch] + (k < longer[branch])
-    first = trees.branch_start[branch] + k * short[branch] + np.minimum(k, longer[branch])
-    above = trees.branch_parent[branch]
-    tail = (begin + pieces - 1)[above]
-    parent = np.where(k > 0, np.arange(len(branch)) - 1, np.where(above < 0, -1, tail))
-    counts = np.bincount(trees.branch_tree[branch], minlength=trees.num_trees)
+    size = short[stretch] + (k < longer[stretch])
+    first = start[stretch] + k * short[stretch] + np.minimum(k, longer[stretch])
+    above = trees.branch_parent[branch[stretch]]
+    tail = np.zeros(len(trees.branch_start), np.int64)
+    tail[branch[stretch]] = np.arange(len(stretch))  # the last one stays
+    at_start = first == trees.branch_start[branch[stretch]]
+    parent = np.where(at_start, np.where(above < 0, -1, tail[above]), np.arange(len(stretch)) - 1)
+    counts = np.bincount(trees.branch_tree[branch[stretch]], minlength=trees.num_trees)
     return Segments(np.concatenate(([0], np.cumsum(counts))), first, size, parent)
+
+
+def pieces(cut: Segments, cost: np.ndarray, most: int, most_segments: int) -> np.ndarray:
+    """Cut trees of segments into connected pieces, from the tips, the heaviest child first.
+
+    Parameters
+    ----------
+    cost : (num_segments,) integer
+    most, most_segments : int
+        Largest cost, and most segments, of a piece.
+
+    Returns
+    -------
+    (num_segments,) bool: the segments at the top of a piece
+    """
+    weight, number = cost.tolist(), [1] * len(cost)
+    parent = cut.parent.tolist()
+    children: list[list[int]] = [[] for _ in parent]
+    top = np.zeros(len(parent), bool)
+    for s in range(len(parent) - 1, -1, -1):  # children come after their parents
+        kept = sorted(children[s], key=weight.__getitem__)
+        total, count = sum(weight[k] for k in kept), sum(number[k] for k in kept)
+        while kept and (weight[s] + total > most or 1 + count > most_segments):
+            heaviest = kept.pop()
+            total -= weight[heaviest]
+            count -= number[heaviest]
+            top[heaviest] = True
+        weight[s] += total
+        number[s] += count
+        children[s] = []
+        if parent[s] < 0:
+            top[s] = True
+        else:
+            children[parent[s]].append(s)
+    return top
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,11 +306,13 @@ class SegmentLanes:
     ----------
     template_start : (num_templates + 1,) int64
         Lanes of template t are ``template_start[t]:template_start[t + 1]``.
-    template, slot, first, length : (num_lanes,) int64
-        Template; slot counted over all templates; place of the first node in `Trees.order`; nodes.
+    template, slot, segment, first, length : (num_lanes,) int64
+        Template; slot counted over all templates; index in `Segments`; place of the first node
+        in `Trees.order`; nodes.
     links : (num_lanes, 2) int32
         ``length | longest << 5 | parent << 10 | mailbox << 20`` and, of inner lanes,
-        ``round | parent << 10 | child << 20`` at elimination. `longest` is the longest segment
+        ``round | parent << 10 | child << 20`` at elimination; of kept ones, instead of the parent,
+        their number among the kept of the template. `longest` is the longest segment
         of those 32 lanes; the children of a lane have successive mailboxes. `NO_LANE` for none.
     children : (num_lanes,) int32
         ``first mailbox | number << 16`` of the children of inner lanes.
@@ -270,6 +324,7 @@ class SegmentLanes:
     template_start: np.ndarray
     template: np.ndarray
     slot: np.ndarray
+    segment: np.ndarray
     first: np.ndarray
     length: np.ndarray
     links: np.ndarray
@@ -312,12 +367,16 @@ def segment_lanes(
     parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
     mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == NO_LANE)
     own = length | _longest(length, leaf, begin) << 5 | parent << 10 | mailbox << 20
+    kept = when == Contraction.KEPT
+    before = np.cumsum(kept) - kept
+    above = np.where(kept, before - before[begin], above)
     links = np.stack((own, np.where(leaf, 0, when | above << 10 | below << 20)), axis=1)
-    last = np.where(leaf | (when == Contraction.KEPT), -1, when)
+    last = np.where(leaf | kept, -1, when)
     return SegmentLanes(
         template_start=start,
         template=template,
         slot=slot,
+        segment=source,
         first=cut.first[source],
         length=length,
         links=links.astype(np.int32),

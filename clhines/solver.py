@@ -63,27 +63,20 @@ class _Launch:
 
     def run(
         self,
-        matrix: Sequence[cla.Array],
-        b: cla.Array,
-        factor: cla.Array | None,
-        x: cla.Array,
-        status: cla.Array,
+        arrays: Sequence[cla.Array],
+        symmetric: bool,
+        rows: range,
         wait_for: list[cl.Event] | None,
     ) -> cl.Event:
-        """Launch over the rows of b and x, several at a time; `matrix` is d, u, (l)."""
-        arrays = [*matrix, b, *([factor] if self.part.needs_factor else []), x, status]
-        rows = b.shape[0] if b.ndim == 2 else 1
+        """Launch on some rows of b and x; `arrays` is what follows the tables."""
+        kernel = self.kernel(symmetric, len(rows))
+        kernel.set_arg(2, np.int32(rows.start))
+        for k, array in enumerate(arrays, len(self.tables) + 3):
+            kernel.set_arg(k, array.base_data)
         size = self.part.spec.work_group
-        event = None
-        for first in range(0, rows, self.part.max_rhs):
-            kernel = self.kernel(len(matrix) == 2, min(self.part.max_rhs, rows - first))
-            kernel.set_arg(2, np.int32(first))
-            for k, array in enumerate(arrays, len(self.tables) + 3):
-                kernel.set_arg(k, array.base_data)
-            event = cl.enqueue_nd_range_kernel(
-                self.queue, kernel, (self.part.num_groups * size,), (size,), wait_for=wait_for
-            )
-        return event
+        return cl.enqueue_nd_range_kernel(
+            self.queue, kernel, (self.part.num_groups * size,), (size,), wait_for=wait_for
+        )
 
 
 class _Resident:
@@ -95,6 +88,7 @@ class _Resident:
         self.gather = cla.to_device(queue, plan.gather)
         self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
         self._factor: cla.Array | None = None
+        self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
         self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
 
@@ -111,15 +105,39 @@ class _Resident:
         x: cla.Array,
         wait_for: list[cl.Event],
         overwrite: bool = False,
-    ) -> cl.Event:
+    ) -> list[cl.Event]:
         """Enqueue a solve in device order; `operands` are d, u, (l), b."""
-        *matrix, b = operands
-        rows = b.shape[0] if b.ndim == 2 else 1
-        once = all(rows <= launch.part.max_rhs for launch in self.launches)
-        factor = matrix[0] if overwrite and once else self.factor
-        for launch in self.launches:
-            event = launch.run(matrix, b, factor, x, self.status, wait_for or None)
-        return event
+        count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
+        once = all(count <= launch.part.max_rhs for launch in self.launches)
+        factor = operands[0] if overwrite and once else self.factor
+        step = 1 if self.plan.scratch else max(launch.part.max_rhs for launch in self.launches)
+        sets = [(operands, x), *self._scratch(len(operands))]
+        symmetric = len(operands) == 3
+        events = []
+        for first in range(0, count, step):
+            for launch in self.launches:
+                part = launch.part
+                (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
+                arrays = {
+                    "solve": [*given, *([factor] if part.needs_factor else []), out],
+                    "reduce": [*given, *rest],
+                    "expand": [*given, rest_x, out],
+                }[part.phase]
+                rows = range(first, min(first + step, count)) if not part.source else range(1)
+                for row in range(rows.start, rows.stop, part.max_rhs):
+                    some = range(row, min(row + part.max_rhs, rows.stop))
+                    run = launch.run([*arrays, self.status], symmetric, some, wait_for or None)
+                    events.append(run)
+        return events
+
+    def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
+        """Arrays of the systems that stand for larger ones, made when first needed."""
+        sets = []
+        for size, arrays in zip(self.plan.scratch, self._sets, strict=True):
+            while len(arrays) < num_operands + 1:
+                arrays.append(cla.zeros(self.queue, size, self.dtype))
+            sets.append((arrays[1 : num_operands + 1], arrays[0]))
+        return sets
 
     def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
         """Enqueue pack (natural to device order) or unpack."""
@@ -175,6 +193,8 @@ class Solver:
     plan : Plan
         Of the whole batch, or of the first slice where it is solved in slices.
     num_slices : int
+    events : list of pyopencl.Event
+        Of the kernels of the last `enqueue`, in order.
 
     Raises
     ------
@@ -221,6 +241,7 @@ class Solver:
         self._resident: _Resident | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
+        self.events: list[cl.Event] = []
         if self.num_slices == 1:
             self._settle()
 
@@ -379,10 +400,10 @@ class Solver:
         if any(out.base_data == a.base_data for a in operands[:-1]):
             raise InputError("out is d, u or l; expected another array")
         events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
-        event = resident.solve(operands, out, events, overwrite)
-        _only_event(out, event)
+        self.events = resident.solve(operands, out, events, overwrite)
+        _only_event(out, self.events[-1])
         self._bad, self._solved = None, True
-        return event
+        return self.events[-1]
 
     # -- natural order -------------------------------------------------------------------------
 
@@ -495,7 +516,7 @@ class Solver:
         for r in range(0, len(rows), step):
             b = self._upload(resident, np.ascontiguousarray(rows[r : r + step, nodes]))
             x = cla.empty_like(b)
-            _only_event(x, resident.solve([*matrix, b], x, []))
+            _only_event(x, resident.solve([*matrix, b], x, [])[-1])
             natural = cla.empty(self.queue, (len(b), end_node - first_node), self.dtype)
             shown[r : r + step, nodes] = resident.permute(x, natural, False).get(self.queue)
             del b, x, natural  # before the next rows take as much

@@ -102,19 +102,47 @@ void solve(const int num_blocks, const int num_values, const int first_row,
            __global const int *restrict rows, __global const int *restrict links,
            __global const int *restrict children, __global const int *restrict lane_slot,
            __global const int *restrict lane_rank,
+% if spec.shared:
+           __global const int *restrict node_rank,
+% endif
+% if spec.phase != "solve":
+           __global const int *restrict kept_start, __global const int *restrict kept,
+% endif
            __global const real *d, __global const real *restrict u,
 % if not sym:
            __global const real *restrict l,
 % endif
-           __global const real *b, __global real *x,
+           __global const real *b,
+% if spec.phase == "reduce":
+           __global real *rest_d, __global real *rest_u,
+% if not sym:
+           __global real *rest_l,
+% endif
+           __global real *rest_b,
+% else:
+% if spec.phase == "expand":
+           __global const real *rest_x,
+% endif
+           __global real *x,
+% endif
            __global int *status)   // a cell: 0, or the key of its first bad node
 {
     b += (long)first_row * num_values;
+% if spec.phase != "reduce":
     x += (long)first_row * num_values;
+% endif
     const int lane = get_local_id(0);
     // start, size, first lane, lanes | inner lanes << 16, rows, rounds, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
     const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
+
+    // the block's tables: length | longest of these lanes << 5 | parent << 10 | mailbox << 20;
+    // round | parent << 10 | child << 20 at elimination
+    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(NONE << 10, NONE);
+    const int family = lane < inner ? children[first + lane] : 0;
+    const int length = me.x & 31, longest = me.x >> 5 & 31;
+    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
+    const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
 
     // all values of the block, into local memory
     __local real node[3 * CAPACITY] __attribute__((aligned(16)));
@@ -159,13 +187,6 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endfor
 % endif
 
-    // the block's tables: length | longest of these lanes << 5 | parent << 10 | mailbox << 20;
-    // round | parent << 10 | child << 20 at elimination
-    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(NONE << 10, NONE);
-    const int family = lane < inner ? children[first + lane] : 0;
-    const int length = me.x & 31, longest = me.x >> 5 & 31;
-    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
-    const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
     __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
     for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
 % if spec.ptx:
@@ -187,9 +208,16 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     if (length) {
         my_d = own = D(place);
         my_b = B(place);
+% if spec.phase == "solve":
         my_up = parent == NONE ? (real)0 : U(place);
 % if not sym:
         my_low = parent == NONE ? (real)0 : l[block.s0 + place];
+% endif
+% else:   # the first node of a piece is kept, with its edge
+        my_up = U(place);
+% if not sym:
+        my_low = l[block.s0 + place];
+% endif
 % endif
     }
     if (is_inner) {
@@ -308,12 +336,31 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
-    // the roots, and back, rounds in reverse
+% if spec.phase == "reduce":
+    // what is kept
+    if (is_inner && my_round == NONE) {
+        const int place = kept[kept_start[get_group_id(0)] + above];
+        rest_d[place] = tree_d[lane] - above_d[lane];
+        rest_b[place] = tree_b[lane] - above_b[lane];
+        rest_u[place] = tree_up[lane];
+% if not sym:
+        rest_l[place] = tree_low[lane];
+% endif
+    }
+    if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = 0;
+}
+<% return STOP_RENDERING %>\
+% endif
+    // ${"the roots" if spec.phase == "solve" else "what was kept"}, and back, rounds in reverse
     real my_x = 0;
     if (is_inner && my_round == NONE) {
+% if spec.phase == "solve":
         const real pivot = tree_d[lane] - above_d[lane];
         bad = note(bad, length, pivot, own);
         my_x = (tree_b[lane] - above_b[lane]) / pivot;
+% else:
+        my_x = rest_x[kept[kept_start[get_group_id(0)] + above]];
+% endif
         tree_b[lane] = my_x;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -328,8 +375,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 
     // segments outwards, four nodes at a time, the lanes in step
     const real top = parent == NONE ? (real)0 : tree_b[parent];
+    __global real *out = x + block.s0;
     if (is_inner) {
-        B(place) = my_x;
+        out[place] = my_x;
 % for j in range((M - 2) // 4 * 4, -1, -4):
 <%  steps = [k for k in range(j + 3, j - 1, -1) if k < M - 1] %>\
         if (longest > ${j + 1}) {
@@ -343,7 +391,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             }
 % endfor
 % for k in steps:
-            if (length > ${k + 1}) B(p${k}) = my_x = g${k} - f${k} * top - e${k} * my_x;
+            if (length > ${k + 1}) out[p${k}] = my_x = g${k} - f${k} * top - e${k} * my_x;
 % endfor
         }
 % endfor
@@ -361,18 +409,25 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             }
 % endfor
 % for k in steps:
-            if (length > ${k}) B(p${k}) = my_x = g${k} - f${k} * my_x;
+            if (length > ${k}) out[p${k}] = my_x = g${k} - f${k} * my_x;
 % endfor
         }
 % endfor
     }
-    if (bad)   // bad ones by themselves go first, and the deepest of them, whoever finds it
-        atomic_max(cell_bad + lane_slot[first + lane], lane_rank[first + lane] + bad);
+    if (bad) {   // bad ones by themselves go first, and the deepest of them, whoever finds it
+% if spec.shared:
+        const int node = (bad & ~CLEAN) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
+        const int key = (bad & CLEAN) | (node_rank[block.s0 + at] + 1);
+% else:
+        const int key = lane_rank[first + lane] + bad;
+% endif
+        atomic_max(cell_bad + lane_slot[first + lane], key);
+    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    __global chunk *to = (__global chunk *)(x + block.s0) + lane;
-% for k in range(copies):
-    if (lane + ${k} * WORK_GROUP < num_chunks)
-        to[${k} * WORK_GROUP] = ((__local chunk *)&B(0))[lane + ${k} * WORK_GROUP];
-% endfor
+% if spec.shared:
+    if (lane < block.s7 - block.s6 && cell_bad[lane])
+        atomic_max(status + cell_number[block.s6 + lane], cell_bad[lane]);
+% else:
     if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = cell_bad[lane];
+% endif
 }

@@ -412,7 +412,7 @@ def test_bytes_needed_by_hand():
 
 # ----------------------------------------------------------------------------------- imports
 
-ORDER = """errors forest morphology cable reference transforms schedule packing layout plan device
+ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout plan device
     render pocl program solver tune channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
@@ -505,12 +505,21 @@ def test_auto_takes_no_gpu_shaped_row_on_a_cpu():
     assert make_plan(forest, limits=Limits(is_cpu=False)).method == "contraction"
 
 
-def test_contraction_leaves_cells_above_local_memory_to_fine():
-    cells = [chain(400), star(30), chain(400), chain(7)]
+def test_contraction_cuts_cells_above_local_memory():
+    cells = [chain(400), star(30), chain(400), chain(7), star(600)]
     forest = Forest.from_cells(cells)
-    small = Limits(local_bytes=8 << 10)  # 64 lanes of 6 values leave room for 213 nodes
+    small = Limits(local_bytes=8 << 10)
     plan = make_plan(forest, "contraction", limits=small)
-    assert [part.spec.template for part in plan.parts] == ["contraction", "fine"]
-    assert plan.parts[0].tables["cell_number"].tolist() == [1, 3]
-    assert sorted(plan.parts[1].tables["cell_number"].tolist()) == [0, 2]
+    parts = [(part.spec.template, part.phase, part.source, part.target) for part in plan.parts]
+    assert parts == [
+        ("contraction", "solve", 0, 0),
+        ("contraction", "reduce", 0, 1),
+        ("contraction", "solve", 1, 0),
+        ("contraction", "expand", 0, 1),
+        ("fine", "solve", 0, 0),
+    ]
+    assert sorted(plan.parts[0].tables["cell_number"].tolist()) == [1, 3]
+    for k in (1, 3):
+        assert set(plan.parts[k].tables["cell_number"].tolist()) == {0, 2}
+    assert plan.parts[4].tables["cell_number"].tolist() == [4]
     assert np.array_equal(np.sort(plan.gather[plan.gather >= 0]), np.arange(forest.num_nodes))

@@ -1,5 +1,7 @@
 """Solvers on every device: right for every shape and option, and clear about everything else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -24,8 +26,11 @@ CONFIGS = {
     "fine_1": ("fine", {"work_group": 1, "max_cells": 3}),  # a pass for every branch
     "fine_5": ("fine", {"work_group": 5, "max_cells": 4}),
     "fine_64": ("fine", {"work_group": 64, "max_cells": 100}),
+    "contraction": ("contraction", {}),
+    "contraction_3": ("contraction", {"segment": 3, "work_group": 96}),
+    "contraction_16": ("contraction", {"segment": 16, "max_cells": 5}),
 }
-ONE_EACH = ["flat", "interleaved", "block_3", "vector_4", "fine_5"]
+ONE_EACH = ["flat", "interleaved", "block_3", "vector_4", "fine_5", "contraction_16"]
 OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
 CONFIGS |= {name: (name, {}) for name in OTHERS}  # a new row is tested from its first day on
 ONE_EACH += OTHERS
@@ -746,23 +751,63 @@ def test_status_needs_a_solve(queue):
         solver.status()
 
 
-def test_contraction_and_fine_in_one_plan(queue):
-    """Cells above local memory go to `fine`, in the same device order."""
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cells_above_local_memory(queue, needs, dtype):
+    """They are solved in pieces, stars by `fine`, in the same device order."""
+    needs(queue, dtype)
+    most = queue.device.local_mem_size // np.dtype(dtype).itemsize // 3
+    cells = [random_binary_tree(most + 500, 60, 1), star(20), star(most), chain(50)]
+    cells += [chain(2 * most + 1), cells[0], caterpillar(2 * most)]
+    forest = Forest.from_cells(cells)
+    solver = Solver(forest, "contraction", dtype, queue=queue)
+    assert {p.spec.template for p in solver.plan.parts} == {"contraction", "fine"}
+    assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
+    for symmetric, rows in ((True, None), (False, 3)):
+        system = make_system(forest, dtype, symmetric, rows)
+        system.assert_solved(solver.solve(**system.arrays))
+    again = make_system(forest, dtype)
+    x = solver.solve(**again.arrays)
+    assert np.array_equal(x, solver.solve(**again.arrays))
+    assert np.array_equal(x, Solver(forest, "contraction", dtype, queue=queue).solve(**again.arrays))
+
+
+def test_bad_pivots_of_cells_above_local_memory(queue):
     most = queue.device.local_mem_size // 4 // 3
-    cells = [random_binary_tree(most + 500, 40, 1), star(20), chain(50), chain(most + 1)]
+    cells = [random_binary_tree(most + 500, 60, 1), chain(50), chain(2 * most + 1)]
     forest = Forest.from_cells(cells)
     solver = Solver(forest, "contraction", np.float32, queue=queue)
-    assert {p.spec.template for p in solver.plan.parts} == {"contraction", "fine"}
-    for symmetric, rows in ((True, None), (False, 3)):
-        system = make_system(forest, np.float32, symmetric, rows)
-        system.assert_solved(solver.solve(**system.arrays))
     system = make_system(forest, np.float32)
-    for cell in range(4):
-        d = system.d.copy()
-        d[forest.cell_offsets[cell] + 7] = -1
-        with pytest.raises(PivotError) as caught:
-            solver.solve(d, system.u, system.b)
-        assert (caught.value.cell, caught.value.node) == (cell, forest.cell_offsets[cell] + 7)
+    rng = np.random.default_rng(5)
+    for cell in range(3):
+        lo, hi = forest.cell_offsets[cell : cell + 2]
+        for node in {int(lo), int(hi) - 1, *rng.integers(lo, hi, 6).tolist()}:
+            for value in (-1, np.nan):
+                d = system.d.copy()
+                d[node] = value
+                with pytest.raises(PivotError) as caught:
+                    solver.solve(d, system.u, system.b)
+                assert (caught.value.cell, caught.value.node) == (cell, node)
+    system.assert_solved(solver.solve(**system.arrays))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, monkeypatch):
+    """Its kept nodes are themselves solved in pieces."""
+    needs(fast_queue, dtype)
+    real = devices.limits
+    monkeypatch.setattr(
+        devices, "limits", lambda device: replace(real(device), local_bytes=3 << 10)
+    )
+    forest = Forest.from_cells([chain(20_000), random_binary_tree(3000, 300, 2), chain(3)])
+    solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64)
+    assert {p.source for p in solver.plan.parts} >= {0, 1, 2}
+    system = make_system(forest, dtype)
+    system.assert_solved(solver.solve(**system.arrays))
+    d = system.d.copy()
+    d[12_345] = -1
+    with pytest.raises(PivotError) as caught:
+        solver.solve(d, system.u, system.b)
+    assert (caught.value.cell, caught.value.node) == (0, 12_345)
 
 
 def test_more_lanes_than_contraction_can_name_are_refused(queue):
