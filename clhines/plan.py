@@ -129,6 +129,8 @@ class ContractionSpec:
         ``expand`` the solution of these to all nodes.
     shared : bool
         Several work-groups, or launches, share a cell.
+    derived : bool
+        The system stands for a larger one: a bad value may come from any node of it.
     """
 
     template: ClassVar[str] = "contraction"
@@ -141,6 +143,7 @@ class ContractionSpec:
     ptx: bool
     phase: str = "solve"
     shared: bool = False
+    derived: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +223,8 @@ class Part:
     def deeper(self) -> Part:
         """Return the same launch on the next scratch arrays."""
         target = self.target + 1 if self.target else 0
-        return replace(self, source=self.source + 1, target=target)
+        spec = replace(self.spec, derived=True)
+        return replace(self, spec=spec, source=self.source + 1, target=target)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 static int note(int bad, int node, real pivot, real own)
 {
     if (pivot > (real)SMALLEST && pivot < (real)INFINITY) return bad;
-    if (isfinite(pivot) || !isfinite(own)) return max(bad, node | CLEAN);   // bad by itself
+    if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | CLEAN);   // by itself
     return bad ? bad : node;                                                // made so by another
 }
 
@@ -360,6 +360,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         my_x = (tree_b[lane] - above_b[lane]) / pivot;
 % else:
         my_x = rest_x[kept[kept_start[get_group_id(0)] + above]];
+% if not spec.derived:
+        if (!isfinite(own)) bad = max(bad, length | CLEAN);
+% endif
 % endif
         tree_b[lane] = my_x;
     }
