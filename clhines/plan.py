@@ -712,7 +712,8 @@ class _Contraction:
         """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(_local_capacity(self.real, self.limits, group)))
-        pieces = split_cells(forest, self.most, capacity, group - 2)
+        # half a work-group each: these pack better than whole ones
+        pieces = split_cells(forest, self.most, capacity // 2, group // 2 - 2)
         cut = _cut(pieces.forest.trees, self.most, pieces.ends)
         rest, place = self._rest(pieces, cut, forest.num_cells)
         stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
