@@ -1,0 +1,5 @@
+"""Draw the results of `peers.py`."""
+
+
+def draw(result, path):
+    raise ImportError("todo")
