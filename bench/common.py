@@ -111,7 +111,7 @@ def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, 
 # -- several solvers on the same systems -------------------------------------------------------
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """A solver that cannot be timed here; the message is the reason."""
 
 

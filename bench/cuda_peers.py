@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Candidate, Case, Missing
+from common import Candidate, Case, MissingError
 
 DELAY = """
 extern "C" __global__ void delay(long long cycles) {
@@ -31,12 +31,12 @@ def cupy() -> Any:
     try:
         import cupy as cp
     except ImportError as error:
-        raise Missing(str(error)) from error
+        raise MissingError(str(error)) from error
     try:
         cp.cuda.runtime.getDeviceCount()
         cp.zeros(1).sum().item()
     except Exception as error:  # CuPy's own errors have no common base
-        raise Missing(f"CuPy finds no CUDA device: {error}") from error
+        raise MissingError(f"CuPy finds no CUDA device: {error}") from error
     return cp
 
 
@@ -60,9 +60,9 @@ def library() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
             continue
         handle = ctypes.c_void_p()
         if status := found.cusparseCreate(ctypes.byref(handle)):
-            raise Missing(f"cusparseCreate returned {status}")
+            raise MissingError(f"cusparseCreate returned {status}")
         return found, handle
-    raise Missing("libcusparse.so was not found")
+    raise MissingError("libcusparse.so was not found")
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -75,7 +75,7 @@ def call(name: str, *arguments: Any) -> None:
         return ctypes.c_void_p(a.data.ptr) if hasattr(a, "data") else a
 
     if status := getattr(found, name)(handle, *map(passed, arguments)):
-        raise Missing(f"{name} returned {status}")
+        raise MissingError(f"{name} returned {status}")
 
 
 def timed(launch: Callable[[], None]) -> float:
@@ -138,7 +138,7 @@ def strided(case: Case) -> Iterator[Candidate]:
     if case.kind != "chains":
         return
     if case.nodes < 3:
-        raise Missing("chains of fewer than 3 nodes are refused")
+        raise MissingError("chains of fewer than 3 nodes are refused")
     after = case.cells, case.nodes
     yield solver(
         "cuSPARSE gtsv2StridedBatch", case, False, "{}gtsv2StridedBatch", (case.nodes,), after

@@ -1,7 +1,7 @@
 """Solvers that run on the host, for `peers.py`: hines.c, Numba, SciPy and Jaxley.
 
 Each function here takes a `common.Case` and yields one `common.Candidate` for every way in which
-its library can solve it, or raises `common.Missing`. Arrays in a solver's own order are made before
+its library can solve it, or raises `common.MissingError`. Arrays in a solver's own order are made before
 the clock starts, as they are for clhines.
 """
 
@@ -14,12 +14,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Candidate, Case, Missing
+from common import Candidate, Case, MissingError
 
 SPARSE_NODES = 300_000  # largest batch for SciPy's sparse LU, which takes 1 µs a node
 JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew
@@ -42,17 +42,18 @@ def copied(a: np.ndarray) -> np.ndarray:
     return b
 
 
-def in_place(name: str, case: Case, call: Any) -> Candidate:
-    """Return a solver that destroys d and writes the solution over b, in natural order."""
+def in_place(name: str, case: Case, bind: Any) -> Candidate:
+    """Return a solver that destroys d and writes the solution over b, in natural order.
+
+    ``bind(d, u, b)`` makes the call of these arrays, outside the clock.
+    """
     work = [copied(case.sets[0][0]), copied(case.sets[0][2])]
+    calls = [bind(work[0], u, work[1]) for _, u, _ in case.sets]
 
     def restore(k: int) -> None:
         work[0][...], work[1][...] = case.sets[k][0], case.sets[k][2]
 
-    def launch(k: int) -> None:
-        call(work[0], case.sets[k][1], work[1])
-
-    return Candidate(name, launch, lambda k: work[1], restore)
+    return Candidate(name, lambda k: calls[k](), lambda k: work[1], restore)
 
 
 # -- hines.c -----------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ def library(dtype: str) -> ctypes.CDLL:
     """Compile hines.c for one dtype into a folder that goes away with this process."""
     compiler = os.environ.get("CC") or shutil.which("cc")
     if not compiler:
-        raise Missing("no C compiler: set CC, or put cc on the PATH")
+        raise MissingError("no C compiler: set CC, or put cc on the PATH")
     real = {"float64": "double", "float32": "float"}[dtype]
     with tempfile.TemporaryDirectory() as folder:  # a loaded library needs its file no more
         out = str(Path(folder, "hines.so"))
@@ -72,10 +73,10 @@ def library(dtype: str) -> ctypes.CDLL:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
         except OSError as error:
-            raise Missing(f"{compiler}: {error.strerror}") from error
+            raise MissingError(f"{compiler}: {error.strerror}") from error
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if "error" in line]
-            raise Missing(f"{compiler}: {(lines or ['does not compile hines.c'])[0]}")
+            raise MissingError(f"{compiler}: {(lines or ['does not compile hines.c'])[0]}")
         return ctypes.CDLL(out)
 
 
@@ -86,22 +87,26 @@ def pointer(a: np.ndarray) -> ctypes.c_void_p:
     return ctypes.c_void_p(a.ctypes.data)
 
 
-def call_c(function: Any, *arguments: Any) -> None:
-    """Call a solver of hines.c with whole numbers and arrays."""
+def bound(function: Any, *arguments: Any) -> Callable[[], None]:
+    """Return the call of a solver of hines.c with whole numbers and arrays."""
     given = [ctypes.c_int(a) if isinstance(a, int) else pointer(a) for a in arguments]
-    if function(*given):
-        raise MemoryError("hines.c found no memory for its scratch")
+
+    def run(keep: Any = arguments) -> None:
+        if function(*given):
+            raise MemoryError("hines.c found no memory for its scratch")
+
+    return run
 
 
 def c_serial(case: Case) -> Iterator[Candidate]:
     """Textbook loop over cells and nodes, one thread."""
     solve = library(case.dtype.name).serial
     where = case.cells, case.nodes, case.parents, case.shape_of_cell
-    yield in_place("C, one thread", case, lambda d, u, b: call_c(solve, *where, d, u, b))
+    yield in_place("C, one thread", case, functools.partial(bound, solve, *where))
 
 
 def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number the nodes of each tree depth first, the largest subtree last.
+    """Renumber the nodes of each tree depth first, the largest subtree last.
 
     Parameters
     ----------
@@ -154,7 +159,7 @@ def slots(shape_of_cell: np.ndarray, lanes: int, by_shape: bool) -> np.ndarray:
     return np.concatenate(padded).reshape(-1, lanes)
 
 
-def in_blocks(name: str, case: Case, cell: np.ndarray, order: np.ndarray, call: Any) -> Candidate:
+def in_blocks(name: str, case: Case, cell: np.ndarray, order: np.ndarray, bind: Any) -> Candidate:
     """Return a solver of blocks of cells; lanes without a cell solve the identity.
 
     Parameters
@@ -163,8 +168,8 @@ def in_blocks(name: str, case: Case, cell: np.ndarray, order: np.ndarray, call: 
         See `slots`.
     order : (shapes, nodes) int32
         See `depth_first`.
-    call : callable
-        Takes d, u, b, x, each (blocks, nodes, lanes).
+    bind : callable
+        ``bind(d, u, b, x)`` makes the call of these arrays, each (blocks, nodes, lanes).
     """
     nodes = case.nodes
     within = order[case.shape_of_cell[np.maximum(cell, 0)]]  # (blocks, lanes, nodes)
@@ -179,13 +184,14 @@ def in_blocks(name: str, case: Case, cell: np.ndarray, order: np.ndarray, call: 
 
     sets = [[packed(a, fill) for a, fill in zip(s, (1, 0, 0))] for s in case.sets]
     x = [aligned(gather.shape, case.dtype) for _ in sets]
+    calls = [bind(*arrays, out) for arrays, out in zip(sets, x)]
 
     def result(k: int) -> np.ndarray:
         out = np.full(case.forest.num_nodes, np.nan, case.dtype)
         out[gather[~empty]] = x[k][~empty]
         return out
 
-    return Candidate(name, lambda k: call(*sets[k], x[k]), result)
+    return Candidate(name, lambda k: calls[k](), result)
 
 
 def c_equal(case: Case) -> Iterator[Candidate]:
@@ -193,7 +199,7 @@ def c_equal(case: Case) -> Iterator[Candidate]:
     lanes = LANES["equal"] // case.dtype.itemsize
     cell = slots(case.shape_of_cell, lanes, by_shape=True)
     if len(cell) > 1 and cell.size > 2 * case.cells:
-        raise Missing(f"fewer than {lanes // 2} cells of a shape for {lanes} lanes")
+        raise MissingError(f"fewer than {lanes // 2} cells of a shape for {lanes} lanes")
     order, parents = depth_first(case.parents)
     shape = case.shape_of_cell[cell[:, 0]]
     code = codes(parents)
@@ -204,7 +210,7 @@ def c_equal(case: Case) -> Iterator[Candidate]:
         case,
         cell,
         order,
-        lambda *a: call_c(solve, len(cell), case.nodes, depth, code, shape, *a),
+        functools.partial(bound, solve, len(cell), case.nodes, depth, code, shape),
     )
 
 
@@ -243,7 +249,7 @@ def c_different(case: Case) -> Iterator[Candidate]:
         case,
         cell,
         order,
-        lambda *a: call_c(solve, len(cell), nodes, where, *tables, *a),
+        functools.partial(bound, solve, len(cell), nodes, where, *tables),
     )
 
 
@@ -256,7 +262,7 @@ def numba_solver(parallel: bool) -> Any:
     try:
         import numba
     except ImportError as error:
-        raise Missing(str(error)) from error
+        raise MissingError(str(error)) from error
 
     @numba.njit(parallel=parallel, error_model="numpy")
     def solve(parents, shape_of_cell, d, u, b):  # type: ignore[no-untyped-def]
@@ -275,21 +281,23 @@ def numba_solver(parallel: bool) -> Any:
     return solve
 
 
+def numba_call(parallel: bool, case: Case) -> Any:
+    """Return what binds d, u, b to the loop."""
+    solve = numba_solver(parallel)
+    return functools.partial(functools.partial, solve, case.parents, case.shape_of_cell)
+
+
 def numba_serial(case: Case) -> Iterator[Candidate]:
     """Textbook loop, one thread; only where there is no C compiler for the same loop."""
-    with contextlib.suppress(Missing):
+    with contextlib.suppress(MissingError):
         library(case.dtype.name)
         return
-    solve = numba_solver(False)
-    yield in_place(
-        "Numba, one thread", case, lambda *a: solve(case.parents, case.shape_of_cell, *a)
-    )
+    yield in_place("Numba, one thread", case, numba_call(False, case))
 
 
 def numba_parallel(case: Case) -> Iterator[Candidate]:
     """Textbook loop, `prange` over cells."""
-    solve = numba_solver(True)
-    yield in_place("Numba, prange", case, lambda *a: solve(case.parents, case.shape_of_cell, *a))
+    yield in_place("Numba, prange", case, numba_call(True, case))
 
 
 # -- SciPy -------------------------------------------------------------------------------------
@@ -312,7 +320,7 @@ def scipy_banded(case: Case) -> Iterator[Candidate]:
     try:
         from scipy.linalg import solve_banded, solveh_banded
     except ImportError as error:
-        raise Missing(str(error)) from error
+        raise MissingError(str(error)) from error
     bands = []
     for d, u, _ in case.sets:
         e = np.append(u[1:], 0).astype(case.dtype)  # u is zero at the roots: cells stay apart
@@ -335,12 +343,12 @@ def scipy_sparse(case: Case) -> Iterator[Candidate]:
         from scipy import sparse
         from scipy.sparse.linalg import splu
     except ImportError as error:
-        raise Missing(str(error)) from error
+        raise MissingError(str(error)) from error
     n = case.forest.num_nodes
     if case.dtype != np.float64:
-        raise Missing("only float64 is timed")
+        raise MissingError("only float64 is timed")
     if n > SPARSE_NODES:
-        raise Missing(f"not run above {SPARSE_NODES:,} nodes")
+        raise MissingError(f"not run above {SPARSE_NODES:,} nodes")
     inner = np.flatnonzero(case.forest.parent >= 0)
     mine, up = n - 1 - inner, n - 1 - case.forest.parent[inner]  # children first: no fill
     rows = np.concatenate([np.arange(n), mine, up])
@@ -370,9 +378,9 @@ def jaxley_tree(case: Case) -> Iterator[Candidate]:
         import jax
         from jaxley.solver_voltage import _make_dhs_solve
     except ImportError as error:
-        raise Missing(str(error)) from error
+        raise MissingError(str(error)) from error
     if case.forest.num_nodes > JAXLEY_NODES:
-        raise Missing(f"not run above {JAXLEY_NODES:,} nodes")
+        raise MissingError(f"not run above {JAXLEY_NODES:,} nodes")
     jax.config.update("jax_enable_x64", True)
     gpu = jax.default_backend() != "cpu"
     mapped = len(case.parents) == 1

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy as np
 import plot
 import pyopencl as cl
 import pyopencl.array as cla
-from common import Candidate, Case, Missing
+from common import Candidate, Case, MissingError
 from tqdm import tqdm
 
 import clhines
@@ -100,7 +99,7 @@ def candidates(case: Case, methods: list[str], missing: list[dict]) -> Iterator[
 
 def absent(case: Case, name: str, error: Exception) -> dict[str, Any]:
     """Return the entry of a peer that could not be timed."""
-    reason = str(error) if isinstance(error, Missing) else f"{type(error).__name__}: {error}"
+    reason = str(error) if isinstance(error, MissingError) else f"{type(error).__name__}: {error}"
     return {"name": name, **about(case), "reason": (reason.splitlines() or ["no reason"])[0]}
 
 
@@ -111,7 +110,7 @@ def about(case: Case) -> dict[str, Any]:
 
 
 def check(case: Case, candidate: Candidate, truth: dict[int, np.ndarray]) -> None:
-    """Solve every set and look at the solution; `Missing` where it is wrong.
+    """Solve every set and look at the solution; `MissingError` where it is wrong.
 
     The error is the residual; in large batches that of the first solver only, and the largest
     difference from its solution for the others.
@@ -130,7 +129,7 @@ def check(case: Case, candidate: Candidate, truth: dict[int, np.ndarray]) -> Non
     candidate.error = float(np.max(errors))
     bound = BOUND * np.finfo(case.dtype).eps
     if not candidate.error < bound:
-        raise Missing(f"wrong, so not timed: error {candidate.error:.3g}, bound {bound:.3g}")
+        raise MissingError(f"wrong, so not timed: error {candidate.error:.3g}, bound {bound:.3g}")
 
 
 def checked(case: Case, found: Iterable[Candidate], missing: list[dict]) -> Iterator[Candidate]:
