@@ -1,8 +1,8 @@
 """Solvers that run on the host, for `peers.py`: hines.c, Numba, SciPy and Jaxley.
 
 Each function here takes a `common.Case` and yields one `common.Candidate` for every way in which
-its library can solve it, or raises `common.MissingError`. Arrays in a solver's own order are made before
-the clock starts, as they are for clhines.
+its library can solve it, or raises `common.MissingError`. Arrays in a solver's own order are made
+before the clock starts, as they are for clhines.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,12 +60,32 @@ def in_place(name: str, case: Case, bind: Any) -> Candidate:
 # -- hines.c -----------------------------------------------------------------------------------
 
 
-@functools.cache
-def library(dtype: str) -> ctypes.CDLL:
-    """Compile hines.c for one dtype into a folder that goes away with this process."""
+def find_compiler() -> str:
+    """Return the command of the user's C compiler."""
     compiler = os.environ.get("CC") or shutil.which("cc")
     if not compiler:
         raise MissingError("no C compiler: set CC, or put cc on the PATH")
+    return compiler
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the compiler and of what has been imported."""
+    found = {
+        name: str(getattr(sys.modules[name], "__version__", "unknown"))
+        for name in ("cupy", "jax", "jaxley", "numba", "scipy")
+        if name in sys.modules
+    }
+    with contextlib.suppress(MissingError, OSError):
+        command = [*find_compiler().split(), "--version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found["cc"] = f"{done.stdout.partition(chr(10))[0]}, {' '.join(FLAGS)}"
+    return found
+
+
+@functools.cache
+def library(dtype: str) -> ctypes.CDLL:
+    """Compile hines.c for one dtype into a folder that goes away with this process."""
+    compiler = find_compiler()
     real = {"float64": "double", "float32": "float"}[dtype]
     with tempfile.TemporaryDirectory() as folder:  # a loaded library needs its file no more
         out = str(Path(folder, "hines.so"))
@@ -338,15 +359,13 @@ def scipy_banded(case: Case) -> Iterator[Candidate]:
 
 
 def scipy_sparse(case: Case) -> Iterator[Candidate]:
-    """SuperLU in the order without fill, factor and solve; float64 only."""
+    """SuperLU in the order without fill, factor and solve."""
     try:
         from scipy import sparse
         from scipy.sparse.linalg import splu
     except ImportError as error:
         raise MissingError(str(error)) from error
     n = case.forest.num_nodes
-    if case.dtype != np.float64:
-        raise MissingError("only float64 is timed")
     if n > SPARSE_NODES:
         raise MissingError(f"not run above {SPARSE_NODES:,} nodes")
     inner = np.flatnonzero(case.forest.parent >= 0)
@@ -372,7 +391,7 @@ def scipy_sparse(case: Case) -> Iterator[Candidate]:
 
 
 def jaxley_tree(case: Case) -> Iterator[Candidate]:
-    """Jaxley's tree solver alone, jitted: mapped over equal cells, or on a network."""
+    """Jaxley's tree solver alone, jitted: on a network of all cells, or mapped over equal ones."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave memory to the others
     try:
         import jax
@@ -382,12 +401,19 @@ def jaxley_tree(case: Case) -> Iterator[Candidate]:
     if case.forest.num_nodes > JAXLEY_NODES:
         raise MissingError(f"not run above {JAXLEY_NODES:,} nodes")
     jax.config.update("jax_enable_x64", True)
-    gpu = jax.default_backend() != "cpu"
-    mapped = len(case.parents) == 1
-    parent = case.parents[0] if mapped else case.forest.parent
-    solve = _make_dhs_solve(jaxley_order(parent, case.nodes, gpu), gpu, len(parent))
-    solve = jax.jit(jax.vmap(solve) if mapped else solve)
-    cells = case.cells if mapped else 1
+    where = jax.default_backend()
+    for mapped in [False, True] if len(case.parents) == 1 else [False]:
+        parent = case.parents[0] if mapped else case.forest.parent
+        order = jaxley_order(parent, case.nodes, where != "cpu")
+        solve = _make_dhs_solve(order, where != "cpu", len(parent))
+        solve = jax.jit(jax.vmap(solve) if mapped else solve)
+        cells = case.cells if mapped else 1
+        name = f"Jaxley on {where.upper()}, {'vmap' if mapped else 'network'}"
+        yield jaxley_candidate(name, solve, case, cells, jax.numpy.asarray)
+
+
+def jaxley_candidate(name: str, solve: Any, case: Case, cells: int, to_jax: Any) -> Candidate:
+    """Return Jaxley's solver of `cells` rows (mapped), or of one (not mapped)."""
 
     def arrays(k: int) -> list[Any]:
         ends = ((0, 0), (0, 1))  # the solver wants one more node, for padding to point at
@@ -395,15 +421,16 @@ def jaxley_tree(case: Case) -> Iterator[Candidate]:
             np.pad(a.reshape(cells, -1), ends, constant_values=fill)
             for a, fill in zip(case.sets[k], (1, 0, 0))
         )
-        return [jax.numpy.asarray(a if mapped else a[0]) for a in (d, u, u, b)]
+        return [to_jax(a if "vmap" in name else a[0]) for a in (d, u, u, b)]
 
-    sets = [arrays(k) for k in range(len(case.sets))]
-    solvers = [lambda k=k: solve(*sets[k]).block_until_ready() for k in range(len(sets))]
-    name = f"Jaxley on {jax.default_backend().upper()}, {'vmap' if mapped else 'network'}"
-    made = out_of_place(name, solvers)
+    def solver(k: int) -> Any:
+        given = arrays(k)
+        return lambda: solve(*given).block_until_ready()
+
+    made = out_of_place(name, [solver(k) for k in range(len(case.sets))])
     padded = made.result
     made.result = lambda k: padded(k).reshape(cells, -1)[:, :-1].reshape(-1)
-    yield made
+    return made
 
 
 def jaxley_order(parent: np.ndarray, nodes: int, gpu: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -249,7 +250,7 @@ def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
 
 
 def missing_lines(missing: list[dict[str, Any]]) -> list[str]:
-    """Return one line for each peer and reason, with the cases that it holds for."""
+    """Return an entry for each peer and reason, with the cases that it holds for."""
     where: dict[tuple[str, str], list[str]] = {}
     for m in missing:
         text = f"{m['cells']} cells ({m['kind']}, {m['dtype']})"
@@ -257,7 +258,8 @@ def missing_lines(missing: list[dict[str, Any]]) -> list[str]:
     lines = []
     for (name, reason), at in where.items():
         more = f" and {len(at) - 1} more" if len(at) > 1 else ""
-        lines.append(f"missing: {name}: {reason}; {at[0]}{more}")
+        text = f"missing: {name}: {reason}; {at[0]}{more}"
+        lines += textwrap.wrap(text, 100, subsequent_indent="  ")
     return lines
 
 
@@ -291,6 +293,7 @@ def main() -> None:
     for case in tqdm(cases(queue, args), disable=None):
         rows += time_case(case, args.methods, args.budget, missing)
     record = common.record(queue, " ".join(["python", *sys.argv]))
+    record["peers"] = host_peers.versions()
     result = {"record": record, "rows": rows, "missing": missing}
     path = common.write("peers", queue, result, table(rows, missing), args.out)
     try:
