@@ -178,6 +178,12 @@ class Candidate:
         ``restore(k)`` brings back, outside the clock, what solving set k destroys.
     clock : str
         ``device`` or ``wall``.
+    most : int
+        Timed runs at most.
+    seconds : list of float
+        What the timed runs took [s].
+    error : float or None
+        Of the worst set, once it has been checked.
     """
 
     name: str
@@ -185,6 +191,7 @@ class Candidate:
     result: Callable[[int], np.ndarray] | None = None
     restore: Callable[[int], object] = lambda k: None
     clock: str = "wall"
+    most: int = 25
     seconds: list[float] = field(default_factory=list)
     error: float | None = None
 

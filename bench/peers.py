@@ -54,13 +54,13 @@ PEERS: dict[str, Callable[[Case], Iterable[Candidate]]] = {
 
 def floor(case: Case) -> Candidate:
     """Return the kernel that reads three arrays and writes one, as a candidate."""
-    on_cpu = devices.is_cpu(case.queue.device)
-    repeats = 1 if on_cpu else 9  # on a CPU every round measures it anew
 
-    def launch(k: int) -> float:
+    def launch(k: int, repeats: int = 9) -> float:
         return tune.floor_seconds(case.queue, case.forest.num_nodes, case.dtype, repeats)
 
-    return Candidate(FLOOR, launch, clock="wall" if on_cpu else "device")
+    if devices.is_cpu(case.queue.device):  # its share of every round
+        return Candidate(FLOOR, lambda k: launch(k, 1))
+    return Candidate(FLOOR, launch, clock="device", most=1)
 
 
 def own(case: Case, method: str) -> Candidate:
@@ -152,12 +152,11 @@ def interleave(case: Case, group: list[Candidate], budget: float) -> None:
     turns = len(case.sets)
     first = [c.run(0) for c in group]
     rounds = int(np.clip(budget / sum(first), 7, 25))
+    most = [min(rounds, c.most, 3 if t > SLOW else rounds) for c, t in zip(group, first)]
     small = 4 * case.sets[0][0].nbytes < CACHED
     for r in range(rounds):
-        for candidate, seconds in zip(group, first):
-            if seconds > SLOW and r >= 3:
-                continue
-            if small:
+        for candidate in (c for c, n in zip(group, most) if r < n):
+            if small and candidate.result is not None:
                 candidate.run((r + 1) % turns)
             candidate.seconds.append(candidate.run(r % turns))
 
@@ -172,9 +171,8 @@ def time_case(case: Case, methods: list[str], budget: float, missing: list[dict]
     groups = [list(found)] if devices.is_cpu(case.queue.device) else ([c] for c in found)
     rows = []
     for group in groups:
-        interleave(case, group, budget)
+        interleave(case, group, budget * len(group) / 12)
         rows += [row(case, candidate) for candidate in group]
-        del group
     floor_seconds = next(r["seconds"] for r in rows if r["name"] == FLOOR)
     for each in rows:
         each["x_floor"] = each["seconds"] / floor_seconds
@@ -273,7 +271,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shapes", nargs="+", default=["1", "64", "all"])
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
     parser.add_argument("--methods", nargs="+", default=["auto", *clhines.METHODS])
-    parser.add_argument("--budget", type=float, default=3.0, help="seconds of rounds a case")
+    parser.add_argument(
+        "--budget", type=float, default=3.0, help="seconds of rounds a case of 12 solvers"
+    )
     parser.add_argument("--out", default=str(common.RESULTS))
     args = parser.parse_args()
     for s in args.shapes:
