@@ -33,6 +33,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "SciPy solve_banded": {"color": "#CC79A7", "marker": "s"},
     "SciPy solveh_banded": {"color": "#CC79A7", "marker": "D"},
     "SciPy splu": {"color": "#CC79A7", "marker": "v"},
+    "Jaxley on CPU, vmap": {"color": "#666666", "marker": "x", "ls": ":"},
+    "Jaxley on GPU, vmap": {"color": "#666666", "marker": "x", "ls": ":"},
     "Jaxley": {"color": "#666666", "marker": "*"},
 }
 OTHER = {"color": "#666666", "marker": "."}
@@ -42,7 +44,7 @@ UNITS = {1e-9: "ns", 1e-6: "µs", 1e-3: "ms", 1.0: "s"}
 def style(name: str) -> dict[str, Any]:
     """Return how a line is drawn."""
     found = next((v for k, v in STYLES.items() if name.startswith(k)), OTHER)
-    return {"lw": 1.4, "ms": 5, "mew": 0.8, **found}
+    return {"lw": 1.2, "ms": 5, "mew": 0.8, **found}
 
 
 def kinds(rows: list[dict[str, Any]]) -> list[str]:
@@ -73,12 +75,19 @@ def line_name(name: str) -> str:
     return "clhines auto" if name.startswith("clhines auto") else name
 
 
+def title(kind: str) -> str:
+    """Return the title of a panel."""
+    return {"chains": "Chains", "all different": "Trees, all different"}.get(
+        kind, f"Trees of {kind}"
+    )
+
+
 def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     """Draw one panel; the lines by name."""
     drawn = {}
     for name, points in lines(rows, kind).items():
         drawn[name] = axes.plot(*zip(*points), label=name, **style(name))[0]
-    axes.set(xscale="log", yscale="log", title=kind[0].upper() + kind[1:])
+    axes.set(xscale="log", yscale="log", title=title(kind))
     axes.grid(True, which="major", lw=0.5, color="0.85")
     axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
     axes.yaxis.set_major_formatter(lambda v, _: duration(v))
