@@ -24,6 +24,7 @@ from common import Candidate, Case, MissingError
 
 SPARSE_NODES = 300_000  # largest batch for SciPy's sparse LU, which takes 1 µs a node
 JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew
+JAXLEY_LEVELS = 256  # of a GPU's solve, which unrolls them: 512 take a minute to compile
 FLAGS = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
 LANES = {"equal": 128, "different": 64}  # bytes of a row of a block in hines.c
 
@@ -405,6 +406,9 @@ def jaxley_tree(case: Case) -> Iterator[Candidate]:
     for mapped in [False, True] if len(case.parents) == 1 else [False]:
         parent = case.parents[0] if mapped else case.forest.parent
         order = jaxley_order(parent, case.nodes, where != "cpu")
+        levels = len(order["node_order_grouped"])
+        if where != "cpu" and levels > JAXLEY_LEVELS:
+            raise MissingError(f"not run above {JAXLEY_LEVELS} levels; these trees have {levels}")
         solve = _make_dhs_solve(order, where != "cpu", len(parent))
         solve = jax.jit(jax.vmap(solve) if mapped else solve)
         cells = case.cells if mapped else 1

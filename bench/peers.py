@@ -31,6 +31,7 @@ from tqdm import tqdm
 import clhines
 from clhines import device as devices
 from clhines import reference, tune
+from clhines.errors import ClhinesError, DeviceMemoryError
 
 BOUND = 32  # largest row-wise backward error, in units of the dtype's eps
 CACHED = 1 << 26  # bytes of d, u, b and x up to which caches are warmed before each timed run
@@ -90,7 +91,10 @@ def candidates(case: Case, methods: list[str], missing: list[dict]) -> Iterator[
     """Give every solver that can run here; the others become entries of `missing`."""
     yield floor(case)
     for method in methods:
-        yield own(case, method)
+        try:
+            yield own(case, method)
+        except DeviceMemoryError as error:
+            missing.append(absent(case, f"clhines {method}", error))
     for name, make in PEERS.items():
         try:
             yield from make(case)
@@ -285,13 +289,15 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run all cases and write the tables and the picture."""
     args = arguments()
-    queue = devices.make_queue(
-        devices.choose(args.device, np.float64 if "float64" in args.dtype else np.float32)
-    )
+    needed = np.float64 if "float64" in args.dtype else np.float32
     rows: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []
-    for case in tqdm(cases(queue, args), disable=None):
-        rows += time_case(case, args.methods, args.budget, missing)
+    try:
+        queue = devices.make_queue(devices.choose(args.device, needed))
+        for case in tqdm(cases(queue, args), disable=None):
+            rows += time_case(case, args.methods, args.budget, missing)
+    except ClhinesError as error:
+        sys.exit(f"peers.py: {error}")
     record = common.record(queue, " ".join(["python", *sys.argv]))
     record["peers"] = host_peers.versions()
     result = {"record": record, "rows": rows, "missing": missing}
