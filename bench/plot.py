@@ -48,9 +48,14 @@ def style(name: str) -> dict[str, Any]:
 
 
 def kinds(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the panels: one shape, several, all different, chains."""
+    """Return the panels: one shape, several, all different, chains.
+
+    Left out is a kind of which another panel has every point, as of one cell that has one shape.
+    """
     order = {"1 shape": 0, "all different": 2, "chains": 3}
-    return sorted({r["kind"] for r in rows}, key=lambda k: (order.get(k, 1), k))
+    names = sorted({r["kind"] for r in rows}, key=lambda k: (order.get(k, 1), k))
+    points = {k: {i for i, r in enumerate(rows) if belongs(r, k)} for k in names}
+    return [k for k in names if not any(points[k] < points[other] for other in names)]
 
 
 def belongs(row: dict[str, Any], kind: str) -> bool:
@@ -132,17 +137,24 @@ def draw(result: dict[str, Any], path: Path) -> None:
         )
         drawn: dict[str, Any] = {}
         for axes, kind in zip(grid.flat, names):
-            drawn = {**panel(axes, rows, kind), **drawn}
+            drawn |= panel(axes, rows, kind)
         for axes in grid.flat[len(names) :]:
             axes.set_axis_off()
         legend(figure, drawn)
         nodes = rows[0]["nodes"]
         figure.supxlabel(f"number of cells, of {nodes} nodes each")
         figure.supylabel(f"time of a solve, {dtype}")
-        record = result["record"]
-        figure.suptitle(f"{record['device']} ({record['platform']}, {record['driver']})")
+        figure.suptitle(heading(result["record"], rows))
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
         plt.close(figure)
+
+
+def heading(record: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Say on what device it ran, and on what the other solvers did."""
+    text = f"{record['device']} ({record['platform']}, {record['driver']})"
+    if any(r["clock"] == "device" for r in rows):
+        text += f"; C, Numba and SciPy on the {record['host_cores']} cores of its host"
+    return text
 
 
 def legend(figure: Any, drawn: dict[str, Any]) -> None:

@@ -349,6 +349,17 @@ def test_points_of_a_panel():
     assert kinds_of("chains", 1, 1) == ["chains"]
 
 
+def test_panels():
+    def rows(*cases):
+        return [{"kind": k, "shapes": shapes, "cells": cells} for k, shapes, cells in cases]
+
+    one, chain = ("1 shape", 1, 1), ("chains", 1, 1)
+    assert plot.kinds(rows(one, chain)) == ["1 shape", "chains"]
+    assert plot.kinds(rows(one, ("64 shapes", 64, 256), chain)) == ["64 shapes", "chains"]
+    both = [("all different", 8, 8), ("1 shape", 1, 8)]
+    assert plot.kinds(rows(one, *both, chain)) == ["1 shape", "all different", "chains"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(1e-7, "100 ns"), (1e-6, "1 µs"), (1e-4, "100 µs"), (10.0, "10 s")]
 )
