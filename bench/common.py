@@ -18,8 +18,8 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
+from clhines import device as devices
 from clhines import reference
-from clhines.device import label
 from clhines.morphology import chain, random_binary_tree
 
 RESULTS = Path(__file__).parent / "results"
@@ -100,7 +100,7 @@ def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, 
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"{label(queue.device)}, commit {result['record']['commit']}\n\n{text}\n"
+    text = f"{devices.label(queue.device)}, commit {result['record']['commit']}\n\n{text}\n"
     path = folder / f"{name}-{slug(queue.device)}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     path.with_suffix(".txt").write_text(text, "utf-8")
@@ -109,6 +109,11 @@ def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, 
 
 
 # -- several solvers on the same systems -------------------------------------------------------
+
+
+def on_host(device: cl.Device) -> bool:
+    """Whether wall time is meant for this device: it has no clock, or shares the host's cores."""
+    return devices.is_cpu(device) or devices.is_simulator(device)
 
 
 class MissingError(Exception):

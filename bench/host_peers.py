@@ -113,7 +113,7 @@ def bound(function: Any, *arguments: Any) -> Callable[[], None]:
     """Return the call of a solver of hines.c with whole numbers and arrays."""
     given = [ctypes.c_int(a) if isinstance(a, int) else pointer(a) for a in arguments]
 
-    def run(keep: Any = arguments) -> None:
+    def run(keep: Any = arguments) -> None:  # holds on to the arrays
         if function(*given):
             raise MemoryError("hines.c found no memory for its scratch")
 
@@ -206,6 +206,8 @@ def in_blocks(name: str, case: Case, cell: np.ndarray, order: np.ndarray, bind: 
 
     sets = [[packed(a, fill) for a, fill in zip(s, (1, 0, 0))] for s in case.sets]
     x = [aligned(gather.shape, case.dtype) for _ in sets]
+    for a in x:
+        a.fill(np.nan)  # the memory may hold another solver's solution
     calls = [bind(*arrays, out) for arrays, out in zip(sets, x)]
 
     def result(k: int) -> np.ndarray:
@@ -411,13 +413,13 @@ def jaxley_tree(case: Case) -> Iterator[Candidate]:
             raise MissingError(f"not run above {JAXLEY_LEVELS} levels; these trees have {levels}")
         solve = _make_dhs_solve(order, where != "cpu", len(parent))
         solve = jax.jit(jax.vmap(solve) if mapped else solve)
-        cells = case.cells if mapped else 1
         name = f"Jaxley on {where.upper()}, {'vmap' if mapped else 'network'}"
-        yield jaxley_candidate(name, solve, case, cells, jax.numpy.asarray)
+        yield jaxley_candidate(name, solve, case, mapped, jax.numpy.asarray)
 
 
-def jaxley_candidate(name: str, solve: Any, case: Case, cells: int, to_jax: Any) -> Candidate:
-    """Return Jaxley's solver of `cells` rows (mapped), or of one (not mapped)."""
+def jaxley_candidate(name: str, solve: Any, case: Case, mapped: bool, to_jax: Any) -> Candidate:
+    """Return Jaxley's jitted solver of (cells, nodes + 1) values, or of (n + 1,) not mapped."""
+    cells = case.cells if mapped else 1
 
     def arrays(k: int) -> list[Any]:
         ends = ((0, 0), (0, 1))  # the solver wants one more node, for padding to point at
@@ -425,7 +427,7 @@ def jaxley_candidate(name: str, solve: Any, case: Case, cells: int, to_jax: Any)
             np.pad(a.reshape(cells, -1), ends, constant_values=fill)
             for a, fill in zip(case.sets[k], (1, 0, 0))
         )
-        return [to_jax(a if "vmap" in name else a[0]) for a in (d, u, u, b)]
+        return [to_jax(a if mapped else a[0]) for a in (d, u, u, b)]
 
     def solver(k: int) -> Any:
         given = arrays(k)

@@ -59,7 +59,7 @@ def floor(case: Case) -> Candidate:
     def launch(k: int, repeats: int = 9) -> float:
         return tune.floor_seconds(case.queue, case.forest.num_nodes, case.dtype, repeats)
 
-    if devices.is_cpu(case.queue.device):  # its share of every round
+    if common.on_host(case.queue.device):  # its share of every round
         return Candidate(FLOOR, lambda k: launch(k, 1))
     return Candidate(FLOOR, launch, clock="device", most=1)
 
@@ -67,7 +67,7 @@ def floor(case: Case) -> Candidate:
 def own(case: Case, method: str) -> Candidate:
     """Return a method of clhines as a candidate, with values in device order."""
     queue = case.queue
-    wall = devices.is_cpu(queue.device) or devices.is_simulator(queue.device)
+    wall = common.on_host(queue.device)
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue)
     sets = [tuple(solver.pack(a) for a in arrays) for arrays in case.sets]
     out = [cla.zeros_like(s[2]) for s in sets]
@@ -172,7 +172,7 @@ def time_case(case: Case, methods: list[str], budget: float, missing: list[dict]
     has its arrays on the device.
     """
     found = checked(case, candidates(case, methods, missing), missing)
-    groups = [list(found)] if devices.is_cpu(case.queue.device) else ([c] for c in found)
+    groups = [list(found)] if common.on_host(case.queue.device) else ([c] for c in found)
     rows = []
     for group in groups:
         interleave(case, group, budget * len(group) / 12)
