@@ -1,4 +1,4 @@
-/* Hines solvers for CPUs, as a baseline for bench/peers.py: compiled by the user's own compiler with
+/* Hines solvers for CPUs, the baseline of bench/peers.py, built by the user's own compiler with
  *
  *     cc -O3 -march=native -fopenmp -shared -fPIC -DREAL=double hines.c
  *
@@ -55,7 +55,7 @@ static int threads(int blocks)
     return blocks < most ? blocks : most;
 }
 
-/* ---- textbook: one cell after another, natural order, in place (d and b are destroyed) ---------- */
+/* ---- textbook: one cell after another, natural order, in place (d, b are destroyed) ------------- */
 
 int serial(int cells, int n, const int *parents, const int *shape, REAL *d, const REAL *u, REAL *b)
 {
@@ -84,8 +84,8 @@ enum { WAITS = 1,   /* has further children, beside the one that is the next nod
        FURTHER = 2, /* is a further child */
        LAST = 4     /* is the last of its siblings: the first that the backward sweep meets */ };
 
-static void equal_block(int n, const uint8_t *code, const vec *d, const vec *u, const vec *b, vec *x,
-                        vec *factor, vec *stack)
+static void equal_block(int n, const uint8_t *code, const vec *d, const vec *u, const vec *b,
+                        vec *x, vec *factor, vec *stack)
 {
     vec down_d[PAIR] = {0}, down_b[PAIR] = {0};
     vec *top = stack, *f = factor + (size_t)n * 2 * PAIR;
@@ -167,9 +167,9 @@ int equal(int blocks, int n, int depth, const uint8_t *code, const int *shape, c
 }
 
 /* ---- blocks of different trees ----------------------------------------------------------------
- * Step i is node i of every lane. Own numbers are whole vectors; only at starts of branches do single
- * lanes reach for a parent elsewhere: `starts` has a bit a lane for those, `waits` a bit for the
- * lanes whose node has further children.
+ * Step i is node i of every lane. Own numbers are whole vectors; only at starts of branches do
+ * single lanes reach for a parent elsewhere: `starts` has a bit a lane for those, `waits` a bit for
+ * the lanes whose node has further children.
  */
 static inline vec only(vec a, unsigned lanes)
 {
