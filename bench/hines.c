@@ -55,7 +55,7 @@ static int threads(int blocks)
     return blocks < most ? blocks : most;
 }
 
-/* ---- textbook: one cell after another, natural order, in place (d, b are destroyed) ------------- */
+/* ---- textbook: one cell after another, natural order, in place (d, b are destroyed) ---------- */
 
 int serial(int cells, int n, const int *parents, const int *shape, REAL *d, const REAL *u, REAL *b)
 {
