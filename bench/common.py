@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
 import re
 import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +18,31 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
+from clhines import device as devices
 from clhines import reference
-from clhines.device import label
-from clhines.morphology import random_binary_tree
+from clhines.morphology import chain, random_binary_tree
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018
 
 
 def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -> clhines.Forest:
-    """Cells of one size, each drawn from `shapes` different random binary trees."""
+    """Cells of one size, each drawn from `shapes` different random binary trees.
+
+    With as many shapes as cells, or more, every cell has one of its own.
+    """
+    shapes = min(shapes, num_cells)
     trees = np.stack([random_binary_tree(num_nodes, num_branches, SEED + k) for k in range(shapes)])
-    pick = np.random.default_rng(SEED).integers(0, shapes, num_cells)
+    rng = np.random.default_rng(SEED)
+    pick = rng.integers(0, shapes, num_cells) if shapes < num_cells else np.arange(num_cells)
     offsets = np.arange(num_cells + 1) * num_nodes
     parent = np.where(trees[pick] < 0, -1, trees[pick] + offsets[:-1, None])
     return clhines.Forest(parent.reshape(-1).astype(np.int32), offsets)
+
+
+def chains(num_cells: int, num_nodes: int) -> clhines.Forest:
+    """Equal cells without a branch: a batch of tridiagonal systems."""
+    return clhines.Forest.repeated([chain(num_nodes)], num_cells)
 
 
 def system(forest: clhines.Forest, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -68,14 +82,128 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, out: str) -> None:
-    """Write the JSON and the text of one benchmark under `out`, and print the text."""
-    slug = re.sub(r"[^a-z0-9]+", "-", queue.device.name.lower()).strip("-")
-    if "portable" in queue.device.platform.name.lower():
-        slug = "pocl-" + slug.removeprefix("pthread-").removeprefix("cpu-")
+def slug(device: cl.Device) -> str:
+    """Return the part of a file's name that stands for a device."""
+    name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
+    if "portable" in device.platform.name.lower():
+        name = "pocl-" + name.removeprefix("pthread-").removeprefix("cpu-")
+    return name
+
+
+def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, out: str) -> Path:
+    """Write the JSON and the text of one benchmark under `out`, and print the text.
+
+    Returns
+    -------
+    Path
+        Of the JSON.
+    """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"{label(queue.device)}, commit {result['record']['commit']}\n\n{text}\n"
-    (folder / f"{name}-{slug}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    (folder / f"{name}-{slug}.txt").write_text(text, "utf-8")
+    text = f"{devices.label(queue.device)}, commit {result['record']['commit']}\n\n{text}\n"
+    path = folder / f"{name}-{slug(queue.device)}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    path.with_suffix(".txt").write_text(text, "utf-8")
     print(text)
+    return path
+
+
+# -- several solvers on the same systems -------------------------------------------------------
+
+
+def on_host(device: cl.Device) -> bool:
+    """Whether wall time is meant for this device: it has no clock, or shares the host's cores."""
+    return devices.is_cpu(device) or devices.is_simulator(device)
+
+
+class MissingError(Exception):
+    """A solver that cannot be timed here; the message is the reason."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One batch of equally large cells and its right-hand sides, in natural order.
+
+    Attributes
+    ----------
+    queue : pyopencl.CommandQueue
+    forest : Forest
+        Parents come before their children.
+    kind : str
+        ``1 shape``, ``64 shapes``, ``all different`` or ``chains``.
+    dtype : numpy.dtype
+    sets : list of (d, u, b), each (n,) of `dtype`
+        One or two sets of values that take turns; `u` is zero at the roots.
+    """
+
+    queue: cl.CommandQueue
+    forest: clhines.Forest
+    kind: str
+    dtype: np.dtype
+    sets: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return self.forest.num_cells
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of each cell."""
+        return self.forest.num_nodes // self.forest.num_cells
+
+    @functools.cached_property
+    def shape_of_cell(self) -> np.ndarray:
+        """(cells,) int32: row of `parents` of each cell."""
+        return self.forest.shape_of_cell.astype(np.int32)
+
+    @functools.cached_property
+    def parents(self) -> np.ndarray:
+        """(shapes, nodes) int32: parent of each node within its cell, -1 at the root."""
+        first = np.unique(self.shape_of_cell, return_index=True)[1]
+        table = (
+            self.forest.parent.reshape(self.cells, self.nodes)[first] - first[:, None] * self.nodes
+        )
+        return np.maximum(table, -1).astype(np.int32)
+
+
+@dataclass
+class Candidate:
+    """One solver, ready to run on one case.
+
+    Attributes
+    ----------
+    name : str
+    launch : callable
+        ``launch(k)`` solves set k and waits. It returns its own time [s] where it has a clock of
+        the device, and None where wall time is meant.
+    result : callable
+        ``result(k)`` is the (n,) solution of set k in natural order.
+    restore : callable
+        ``restore(k)`` brings back, outside the clock, what solving set k destroys.
+    clock : str
+        ``device`` or ``wall``.
+    most : int
+        Timed runs at most.
+    seconds : list of float
+        What the timed runs took [s].
+    error : float or None
+        Of the worst set, once it has been checked.
+    """
+
+    name: str
+    launch: Callable[[int], float | None]
+    result: Callable[[int], np.ndarray] | None = None
+    restore: Callable[[int], object] = lambda k: None
+    clock: str = "wall"
+    most: int = 25
+    seconds: list[float] = field(default_factory=list)
+    error: float | None = None
+
+    def run(self, k: int) -> float:
+        """Solve set k once; seconds taken."""
+        self.restore(k)
+        begin = time.perf_counter()
+        own = self.launch(k)
+        wall = time.perf_counter() - begin
+        return wall if own is None else own

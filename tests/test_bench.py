@@ -1,0 +1,367 @@
+"""The benchmark beside other solvers: its rows, its baselines, and what it says of absent peers."""
+
+import ctypes
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import clhines
+from clhines import device as devices
+from clhines import morphology
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
+
+import common
+import cuda_peers
+import host_peers
+import peers
+import plot
+
+BENCH = Path(peers.__file__).parent
+needs_cc = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+TREES = {
+    "single": [np.array([-1])],
+    "pair": [np.array([-1, 0])],
+    "chain": [morphology.chain(40)],
+    "star": [morphology.star(40)],
+    "caterpillar": [morphology.caterpillar(40)],
+    "binary": [morphology.complete_binary(6)],
+    "mixed": [
+        morphology.chain(63),
+        morphology.star(63),
+        morphology.caterpillar(63),
+        morphology.complete_binary(6),
+        *(morphology.random_binary_tree(63, 9, seed) for seed in range(4)),
+    ],
+}
+
+
+def case(trees, cells, dtype="float64", kind="trees"):
+    forest = clhines.Forest.repeated(trees, cells)
+    return common.Case(None, forest, kind, np.dtype(dtype), peers.values(forest, dtype))
+
+
+# -- the whole run -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ran(fast_queue, tmp_path_factory):
+    """One small run of the command, on each device; what it wrote and printed."""
+    index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
+    out = tmp_path_factory.mktemp("peers")
+    command = [sys.executable, BENCH / "peers.py", "--device", index, "--out", out]
+    command += "--cells 1 8 --nodes 32 --branches 7 --shapes 1 all --budget 0.05".split()
+    command += "--dtype float32 --methods auto flat".split()
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (path,) = out.glob("peers-*.json")
+    return path, json.loads(path.read_text("utf-8")), done.stdout
+
+
+def test_every_case_has_its_rows(ran):
+    _, result, _ = ran
+    found = {}
+    for r in result["rows"]:
+        found.setdefault((r["cells"], r["kind"], r["dtype"]), []).append(r)
+    kinds = [(1, "1 shape"), (1, "chains"), (8, "1 shape"), (8, "all different"), (8, "chains")]
+    assert list(found) == [(*k, "float32") for k in kinds]
+    for rows in found.values():
+        names = [r["name"] for r in rows]
+        assert len(set(names)) == len(names)
+        assert {peers.FLOOR, "clhines flat"} <= set(names)
+        assert sum(name.startswith("clhines auto (") for name in names) == 1
+        assert [r["seconds"] for r in rows] == sorted(r["seconds"] for r in rows)
+        floor = next(r for r in rows if r["name"] == peers.FLOOR)
+        for r in rows:
+            assert r["rounds"] >= 7 or (r is floor and r["clock"] == "device")
+            assert 0 < r["best_seconds"] <= r["seconds"] < np.inf
+            assert r["x_floor"] == pytest.approx(r["seconds"] / floor["seconds"])
+            assert (r["error"] is None) == (r is floor)
+            assert r is floor or 0 < r["error"] < peers.BOUND * np.finfo("float32").eps
+
+
+def test_every_peer_has_rows_or_a_line(ran):
+    """A peer that is installed is timed; one that is not has a line with the reason."""
+    _, result, printed = ran
+    rows = {r["name"] for r in result["rows"]}
+    lines = {m["name"] for m in result["missing"]}
+    there = {
+        "C, one thread": bool(shutil.which("cc")),
+        "C/OpenMP, any trees in lanes": bool(shutil.which("cc")),
+        "Numba, prange": importlib.util.find_spec("numba") is not None,
+        "SciPy splu": importlib.util.find_spec("scipy") is not None,
+        "cuSPARSE gtsv2StridedBatch": importlib.util.find_spec("cupy") is not None,
+        "Jaxley": importlib.util.find_spec("jaxley") is not None,
+    }
+    for name, expected in there.items():
+        if not expected:
+            assert name in lines and f"missing: {name}: " in printed
+        assert any(r.startswith(name) for r in rows) or name in lines
+    for name in ("C, one thread", "Numba, prange", "SciPy splu"):
+        assert (name in rows) == there[name], result["missing"]
+
+
+def test_files_of_a_run(ran):
+    path, result, printed = ran
+    assert {"device", "driver", "seed", "commit", "peers"} <= set(result["record"])
+    text = path.with_suffix(".txt").read_text("utf-8")
+    assert text.strip() in printed
+    assert max(map(len, text.splitlines()[1:])) <= 100  # the first names the device
+    assert text.count("\n     8 ") + text.count("\n     1 ") == len(result["rows"])
+    if importlib.util.find_spec("matplotlib"):
+        size = path.with_suffix(".svg").stat().st_size
+        assert 10_000 < size < 200_000
+
+
+def test_bad_shapes_are_refused(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["peers.py", "--shapes", "0"])
+    with pytest.raises(SystemExit):
+        peers.arguments()
+    assert "--shapes 0: expected a whole number" in capsys.readouterr().err
+
+
+# -- what can go wrong with a peer -------------------------------------------------------------
+
+
+def broken(case):
+    raise RuntimeError("a broken library\nwith a long story")
+    yield
+
+
+def wrong(case):
+    yield host_peers.out_of_place("off by a little", [lambda: case.sets[0][2] * 0.9] * 2)
+
+
+def nan(case):
+    yield host_peers.out_of_place("not a number", [lambda: case.sets[0][2] * np.nan] * 2)
+
+
+def test_a_failing_or_wrong_peer_is_a_line(fast_queue, monkeypatch):
+    """Neither ends the run, and neither is timed."""
+    makers = {"broken": broken, "wrong": wrong, "nan": nan, "C": host_peers.c_serial}
+    monkeypatch.setattr(peers, "PEERS", makers)
+    forest = clhines.Forest.repeated([morphology.chain(9)], 3)
+    values = peers.values(forest, "float32")
+    small = common.Case(fast_queue, forest, "chains", np.dtype("float32"), values)
+    missing = []
+    rows = peers.time_case(small, ["flat"], 0.01, missing)
+    reasons = {m["name"]: m["reason"] for m in missing}
+    assert reasons["broken"] == "RuntimeError: a broken library"
+    assert reasons["off by a little"].startswith("wrong, so not timed: error 1, ")
+    assert reasons["not a number"].startswith("wrong, so not timed: error nan")
+    named = {r["name"] for r in rows}
+    assert named - {"C, one thread"} == {peers.FLOOR, "clhines flat"}
+
+
+def test_a_wrong_method_of_clhines_ends_the_run():
+    small = case([morphology.chain(9)], 3)
+    candidate = next(wrong(small))
+    candidate.name = "clhines flat"
+    with pytest.raises(SystemExit, match="clhines flat.*wrong, so not timed"):
+        list(peers.checked(small, [candidate], []))
+
+
+def test_large_batches_are_held_against_the_first_solution(monkeypatch):
+    monkeypatch.setattr(peers, "CHECKED", 10)
+    small, missing = case([morphology.chain(9)], 3), []
+    good = [next(host_peers.scipy_sparse(small)) for _ in range(2)]
+    passed = list(peers.checked(small, [*good, next(wrong(small))], missing))
+    assert passed == good
+    assert good[1].error == 0.0  # the same solver twice: no difference
+    assert [m["name"] for m in missing] == ["off by a little"]
+
+
+def test_no_compiler(monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    host_peers.library.cache_clear()
+    with pytest.raises(common.MissingError, match="no C compiler: set CC"):
+        list(host_peers.c_serial(case([morphology.chain(9)], 3)))
+
+
+def test_a_compiler_that_fails(monkeypatch, tmp_path):
+    script = tmp_path / "badcc"
+    script.write_text("#!/bin/sh\necho 'x.c:1: error: no OpenMP here' >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    host_peers.library.cache_clear()
+    with pytest.raises(common.MissingError, match="badcc: x.c:1: error: no OpenMP here"):
+        list(host_peers.c_serial(case([morphology.chain(9)], 3)))
+
+
+# -- the baselines -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_depth_first(name):
+    """A renumbering of the same tree; only starts of branches have a parent further away."""
+    parents = np.stack(TREES[name])
+    order, up = host_peers.depth_first(parents)
+    for tree, o, p in zip(parents, order, up):
+        assert sorted(o) == list(range(len(tree)))
+        assert p[0] == -1 and (p[1:] < np.arange(1, len(tree))).all()
+        np.testing.assert_array_equal(tree[o[1:]], o[p[1:]])
+        further = int((p[1:] < np.arange(len(tree) - 1)).sum())
+        children = np.bincount(tree[tree >= 0], minlength=len(tree))
+        assert further == np.maximum(children - 1, 0).sum()
+
+
+@needs_cc
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("cells", [1, 7, 16, 33, 100])
+@pytest.mark.parametrize("name", TREES)
+def test_c_baselines(name, cells, dtype):
+    """All three are right, for lanes that are full or not, and any number of children."""
+    small = case(TREES[name], cells, dtype)
+    found = [*host_peers.c_serial(small), *host_peers.c_different(small)]
+    try:
+        found += host_peers.c_equal(small)
+    except common.MissingError:
+        assert cells < 8 * len(TREES[name]) * (1 if dtype == "float64" else 2)
+    for candidate in found:
+        peers.check(small, candidate, {})  # raises where the error is too large
+        assert candidate.error is not None
+
+
+def test_all_different_means_all():
+    assert common.batch(50, 64, 9, 50).trees.num_trees == 50
+    assert common.batch(50, 64, 9, 1).trees.num_trees == 1
+
+
+# -- cuSPARSE, as its manual describes it ------------------------------------------------------
+
+
+class FakeArray(np.ndarray):
+    """An array that says where it lies as CuPy's do."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class FakeEvent:
+    now = 0
+
+    def record(self):
+        FakeEvent.now += 1
+        self.at = FakeEvent.now
+
+    def synchronize(self):
+        pass
+
+
+def thomas(real, interleaved, m, count, pointers):
+    """Solve chains at four addresses; destroy what gtsvInterleavedBatch destroys."""
+    shape = (m, count) if interleaved else (count, m)
+    kind = ctypes.POINTER({"D": ctypes.c_double, "S": ctypes.c_float}[real])
+    arrays = [np.ctypeslib.as_array(ctypes.cast(p, kind), shape) for p in pointers]
+    dl, d, du, x = ((a.T if interleaved else a).copy() for a in arrays)
+    assert not dl[:, 0].any() and not du[:, -1].any()  # the manual asks for these zeros
+    for c in range(count):
+        matrix = np.diag(d[c]) + np.diag(dl[c, 1:], -1) + np.diag(du[c, :-1], 1)
+        x[c] = np.linalg.solve(matrix, x[c])
+    arrays[3][...] = x.T if interleaved else x
+    if interleaved:
+        for a in arrays[:3]:
+            a[...] = np.nan
+
+
+class FakeLibrary:
+    """Both routines in both precisions, with the order of arguments of cuSPARSE 12 and 13."""
+
+    def __getattr__(self, name):
+        real, routine = name.removeprefix("cusparse")[0], name.removeprefix("cusparse")[1:]
+        size = routine.endswith("_bufferSizeExt")
+        interleaved = routine.startswith("gtsvInterleavedBatch")
+        assert interleaved or routine.startswith("gtsv2StridedBatch")
+
+        def call(handle, *arguments):
+            assert handle.value == 7
+            if interleaved:
+                algorithm, m, *arrays, count, last = arguments
+                assert algorithm.value == 0
+            else:
+                m, *arrays, count, stride, last = arguments
+                assert stride.value == m.value
+            assert len(arrays) == 4 and all(isinstance(a, ctypes.c_void_p) for a in arrays)
+            if size:
+                last._obj.value = 64
+            else:
+                thomas(real, interleaved, m.value, count.value, arrays)
+            return 0
+
+        return call
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("cells", [1, 5])
+@pytest.mark.parametrize("make", [cuda_peers.strided, cuda_peers.interleaved])
+def test_cusparse_is_called_as_its_manual_says(monkeypatch, make, cells, dtype):
+    fake = SimpleNamespace(
+        asarray=lambda a: a.copy().view(FakeArray),
+        asnumpy=np.asarray,
+        empty=lambda n, dtype: np.empty(n, dtype).view(FakeArray),
+        cuda=SimpleNamespace(
+            Event=FakeEvent, get_elapsed_time=lambda begin, end: 1000.0 * (end.at - begin.at)
+        ),
+    )
+    monkeypatch.setattr(cuda_peers, "cupy", lambda: fake)
+    monkeypatch.setattr(cuda_peers, "library", lambda: (FakeLibrary(), ctypes.c_void_p(7)))
+    monkeypatch.setattr(cuda_peers, "delay", lambda: lambda *launch: None)
+    small = case([morphology.chain(9)], cells, dtype, "chains")
+    (candidate,) = make(small)
+    for _ in range(2):  # what the first run destroyed is back for the second
+        peers.check(small, candidate, {})
+    assert candidate.clock == "device" and candidate.run(0) == 1.0
+    assert not list(make(case([morphology.chain(9)], cells, dtype, "1 shape")))
+
+
+def test_cusparse_without_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    cuda_peers.cupy.cache_clear()
+    with pytest.raises(common.MissingError, match="cupy"):
+        list(cuda_peers.strided(case([morphology.chain(9)], 3, kind="chains")))
+
+
+# -- the picture -------------------------------------------------------------------------------
+
+
+def test_points_of_a_panel():
+    """A batch with as many shapes as cells is a point of every panel that would have made it."""
+
+    def kinds_of(kind, shapes, cells):
+        row = {"kind": kind, "shapes": shapes, "cells": cells}
+        return [
+            k for k in ("1 shape", "64 shapes", "all different", "chains") if plot.belongs(row, k)
+        ]
+
+    assert kinds_of("1 shape", 1, 1) == ["1 shape", "64 shapes", "all different"]
+    assert kinds_of("all different", 16, 16) == ["64 shapes", "all different"]
+    assert kinds_of("64 shapes", 64, 256) == ["64 shapes"]
+    assert kinds_of("1 shape", 1, 256) == ["1 shape"]
+    assert kinds_of("chains", 1, 1) == ["chains"]
+
+
+def test_panels():
+    def rows(*cases):
+        return [{"kind": k, "shapes": shapes, "cells": cells} for k, shapes, cells in cases]
+
+    one, chain = ("1 shape", 1, 1), ("chains", 1, 1)
+    assert plot.kinds(rows(one, chain)) == ["1 shape", "chains"]
+    assert plot.kinds(rows(one, ("64 shapes", 64, 256), chain)) == ["64 shapes", "chains"]
+    both = [("all different", 8, 8), ("1 shape", 1, 8)]
+    assert plot.kinds(rows(one, *both, chain)) == ["1 shape", "all different", "chains"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1e-7, "100 ns"), (1e-6, "1 µs"), (1e-4, "100 µs"), (10.0, "10 s")]
+)
+def test_duration(seconds, text):
+    assert plot.duration(seconds) == text
