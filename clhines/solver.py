@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +14,19 @@ from tqdm import tqdm
 
 from clhines import device as devices
 from clhines import program, reference
-from clhines.errors import DeviceMemoryError, InputError
+from clhines.errors import DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
-from clhines.plan import MAX_PLACES, STATUS_CLEAN, Part, Plan, make_plan, real_name
+from clhines.plan import (
+    MAX_PLACES,
+    STATUS_CLEAN,
+    Part,
+    Plan,
+    candidate_plans,
+    make_plan,
+    real_name,
+)
 from clhines.render import PermuteSpec, render
+from clhines.tune import MODES, Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
@@ -157,7 +167,7 @@ class Solver:
     ----------
     forest : Forest
     method : str
-        ``auto`` or a name in `clhines.METHODS`; see `clhines.plan.choose_method`.
+        ``auto`` or a name in `clhines.METHODS`.
     dtype : float64 or float32
         Precision of all values on the device.
     device : pyopencl.Device or str, optional
@@ -167,6 +177,13 @@ class Solver:
     max_memory : int, optional
         Bytes of device memory to use at most; default: nine tenths of the device's. A batch
         that needs more is solved in slices of whole cells.
+    tune : str
+        How ``auto`` chooses among `clhines.choice.CANDIDATES`. ``heuristic``: by the cost model,
+        in microseconds. ``measure``: times them on this forest, which takes seconds, and stores
+        the winner in the user's cache folder. ``cached``: the stored winner for this forest,
+        device, driver and dtype, or else the heuristic's choice. The default is ``heuristic``:
+        other rows round differently, and so the bits of a result should not depend on a
+        file that the caller does not see.
     **options
         Options of the method, see ``METHODS[method].options``.
 
@@ -175,11 +192,13 @@ class Solver:
     plan : Plan
         Of the whole batch, or of the first slice where it is solved in slices.
     num_slices : int
+    tuning : clhines.tune.Tuning or None
+        What ``tune="measure"`` found.
 
     Raises
     ------
     InputError
-        Unknown method, option or dtype.
+        Unknown method, option, dtype or way to tune.
     DeviceError
         No device, or one without the precision asked for.
     DeviceMemoryError
@@ -196,8 +215,10 @@ class Solver:
         device: Any = None,
         queue: cl.CommandQueue | None = None,
         max_memory: int | None = None,
+        tune: str = "heuristic",
         **options: Any,
     ) -> None:
+        _check_tune(tune, method)
         real_name(dtype)  # refuses other dtypes before a device is looked for
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
@@ -217,6 +238,9 @@ class Solver:
         self._largest = self.device.max_mem_alloc_size
         self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
         self._plans, self._bounds = self._make_plans(method, options)
+        self.tuning: Tuning | None = None
+        if tune != "heuristic":
+            self._tune(tune, options)
         self.plan = self._plans[0]
         self._resident: _Resident | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
@@ -276,6 +300,49 @@ class Solver:
                 cut = min(max(cut, lo + 1), hi - 1)
                 waiting += [(cut, hi), (lo, cut)]
         return plans, np.array(bounds)
+
+    def _tune(self, mode: str, options: dict[str, Any]) -> None:
+        """Plan again with the winner, stored or measured now, where it is another row."""
+        key = store_key(self.device, self.forest, self.dtype, options)
+        if mode == "cached":
+            winner = load(key)
+        else:
+            self.tuning = self._measure(options)
+            winner = self.tuning.best
+            try:
+                save(key, self.tuning)
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                message = f"the winner was not stored: {where}{error.strerror or error}"
+                warnings.warn(message, StoreWarning, stacklevel=3)
+            if winner == self.tuning.heuristic:
+                return
+        if winner is not None:
+            try:
+                self._plans, self._bounds = self._make_plans(
+                    winner.method, {**winner.options, **options}
+                )
+            except InputError:  # a slice, or another version's row, that it cannot serve
+                return
+
+    def _measure(self, options: dict[str, Any]) -> Tuning:
+        """Time the candidates on the forest, or on its first slice."""
+        forest = self._plans[0].forest
+        systems = [random_system(forest, self.dtype, seed) for seed in range(2)]
+        plans = list(candidate_plans(forest, self.dtype, self._limits, **options))
+        return measure(self.queue, plans, lambda plan: self._ready_to_time(plan, systems))
+
+    @_memory_errors
+    def _ready_to_time(
+        self, plan: Plan, systems: list[list[np.ndarray]]
+    ) -> Callable[[int], cl.Event]:
+        """Put a plan and the systems on the device; returns what enqueues a solve of one."""
+        if not self._fits(plan):
+            self._raise_memory(0, plan)
+        resident = _Resident(plan, self.queue, self.dtype)
+        sets = [[self._upload(resident, a) for a in arrays] for arrays in systems]
+        x = [cla.empty_like(arrays[-1]) for arrays in sets]
+        return lambda k: resident.solve(sets[k % len(sets)], x[k % len(sets)], [])
 
     def _raise_memory(self, cell: int, plan: Plan) -> None:
         mib = 1 / (1 << 20)
@@ -592,6 +659,13 @@ class Solver:
         cells, nodes = self._bad_pivots()
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+
+
+def _check_tune(tune: Any, method: Any) -> None:
+    if tune not in MODES:
+        raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
+    if tune != "heuristic" and method != "auto":
+        raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
 
 
 def _only_event(a: cla.Array, event: cl.Event) -> None:

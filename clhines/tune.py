@@ -1,22 +1,40 @@
-"""Measuring on a device: solves, and the memory floor that they are held against."""
+"""Measuring on a device: the memory floor, candidates of `auto`, and the store of winners."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import os
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from tqdm import tqdm
 
+import clhines
 from clhines import device as devices
-from clhines import program
-from clhines.errors import DeviceMemoryError
-from clhines.plan import real_name
+from clhines import program, reference
+from clhines.choice import Candidate
+from clhines.errors import BuildError, DeviceMemoryError
+from clhines.forest import Forest
+from clhines.plan import METHODS, Plan, real_name
 from clhines.render import FloorSpec
 
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
+MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
+
+_ROUNDS = 5  # the candidates take turns, so that a disturbance hits all of them alike
+_ROUND_SECONDS = 0.02  # of one candidate in one round, at least three solves
+_HOPELESS = 1.5  # a candidate this much slower than the best of the first round is given up
+_TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
+_SCHEMA = 1  # of the store's files
 
 
 def median_seconds(
@@ -89,3 +107,229 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) 
         return kernel(queue, (items,), (group,), np.int64(n), *arrays)
 
     return median_seconds(queue, launch, repeats)
+
+
+# ------------------------------------------------------------------------------------ candidates
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What measuring the candidates of `auto` found.
+
+    Attributes
+    ----------
+    rows : tuple of (Candidate, float)
+        Seconds of a solve, of each candidate that the device could run; the heuristic's choice
+        is the first.
+    best : Candidate
+        The fastest; the heuristic's choice where that is slower by at most one percent.
+    """
+
+    rows: tuple[tuple[Candidate, float], ...]
+    best: Candidate
+
+    @property
+    def heuristic(self) -> Candidate:
+        """What the cost model would have chosen."""
+        return self.rows[0][0]
+
+
+def random_system(forest: Forest, dtype: Any, seed: int) -> list[np.ndarray]:
+    """Random d, u, b in natural order, strictly diagonally dominant by 0.5 to 1.5.
+
+    Returns
+    -------
+    list of three (n,) arrays of `dtype`
+    """
+    rng = np.random.default_rng(seed)
+    n = forest.num_nodes
+    u = -rng.uniform(0.1, 1.0, n)
+    d = rng.uniform(0.5, 1.5, n) + reference.multiply(forest, np.zeros(n), -u, np.ones(n))
+    return [a.astype(dtype) for a in (d, u, rng.uniform(-1.0, 1.0, n))]
+
+
+def measure(
+    queue: cl.CommandQueue,
+    candidates: Sequence[tuple[Candidate, Plan]],
+    prepare: Callable[[Plan], Callable[[int], Any]],
+    progress: bool = True,
+) -> Tuning:
+    """Time candidates in turns and return the times and the winner.
+
+    A candidate's time is the smallest of its rounds' medians: whatever else runs on the machine
+    only adds to a time.
+
+    Parameters
+    ----------
+    candidates : sequence of (Candidate, Plan)
+        The heuristic's choice first.
+    prepare : callable
+        ``prepare(plan)`` puts a plan and its values on the device and returns what
+        `median_seconds` launches. Called once a round, so that one candidate at a time takes
+        memory; one for which it raises `DeviceMemoryError` or `BuildError` is passed over.
+    progress : bool
+        Show a progress bar where stderr is a terminal.
+
+    Raises
+    ------
+    DeviceMemoryError, BuildError
+        No candidate runs; that of the first.
+    """
+    best = [math.inf] * len(candidates)
+    repeats = [3] * len(candidates)
+    failed: dict[int, Exception] = {}
+    with tqdm(
+        total=_ROUNDS * len(candidates),
+        desc="tuning",
+        disable=None if progress else True,
+        leave=False,
+    ) as bar:
+        for turn in range(_ROUNDS):
+            for k, (candidate, plan) in enumerate(candidates):
+                bar.update()
+                if k in failed or (turn and best[k] > _HOPELESS * min(best)):
+                    continue
+                bar.set_postfix_str(str(candidate), refresh=False)
+                try:
+                    launch = prepare(plan)
+                    seconds = median_seconds(queue, launch, repeats[k])
+                    del launch
+                except (DeviceMemoryError, BuildError) as error:
+                    failed[k] = error
+                    continue
+                best[k] = min(best[k], seconds)
+                repeats[k] = min(31, max(3, int(_ROUND_SECONDS / max(seconds, 1e-9))))
+    if len(failed) == len(candidates):
+        raise failed[0]
+    return _tuning([(c, s) for (c, _), s in zip(candidates, best, strict=True)])
+
+
+def _tuning(rows: list[tuple[Candidate, float]]) -> Tuning:
+    fastest, least = min(rows, key=lambda row: row[1])
+    first, seconds = rows[0]
+    return Tuning(tuple(rows), first if seconds <= least * (1 + _TIE) else fastest)
+
+
+# ----------------------------------------------------------------------------------------- store
+
+
+def store_folder() -> Path:
+    """Folder of the store: ``CLHINES_CACHE_DIR``, or else clhines' in the user's cache folder."""
+    named = os.environ.get("CLHINES_CACHE_DIR")
+    if named:
+        return Path(named)
+    from platformdirs import user_cache_dir  # not needed where the folder is named
+
+    return Path(user_cache_dir("clhines", appauthor=False))
+
+
+def store_key(
+    device: cl.Device, forest: Forest, dtype: Any, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return all that a winner depends on, as text and numbers.
+
+    The forest is named by a digest of its distinct trees and of the shape of each cell: O(nodes of
+    the distinct trees + cells).
+    """
+    digest = hashlib.sha256()
+    for a in (forest.trees.offsets, forest.trees.parent, forest.shape_of_cell):
+        digest.update(np.ascontiguousarray(a, np.int64).data)
+    return {
+        "device": device.name.strip(),
+        "platform": device.platform.name.strip(),
+        "driver": device.driver_version,
+        "compute_units": device.max_compute_units,
+        "dtype": np.dtype(dtype).name,
+        "clhines": clhines.__version__,
+        "cells": forest.num_cells,
+        "nodes": forest.num_nodes,
+        "forest": digest.hexdigest(),
+        "options": {name: int(value) for name, value in options.items() if value is not None},
+    }
+
+
+def save(key: dict[str, Any], tuning: Tuning) -> Path:
+    """Store a winner, replacing what was stored for the same key.
+
+    Each key has a file of its own, which appears whole or not at all: processes need no lock.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be written.
+    """
+    path = _path(key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entry = {
+        "schema": _SCHEMA,
+        "key": key,
+        "method": tuning.best.method,
+        "options": dict(tuning.best.options),
+        "seconds": {str(c): s for c, s in tuning.rows if math.isfinite(s)},
+    }
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix="tuned-", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(entry, file, indent=1)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def load(key: dict[str, Any]) -> Candidate | None:
+    """Return the winner stored for a key; None where there is none that can be used."""
+    entry = _read(_path(key))
+    if entry is None or entry["key"] != key:
+        return None
+    return Candidate(entry["method"], entry["options"])
+
+
+def stored() -> Iterator[dict[str, Any]]:
+    """Yield all entries of the store that can be used, by file name."""
+    for path in _files("tuned-*.json"):
+        entry = _read(path)
+        if entry is not None:
+            yield entry
+
+
+def clear() -> int:
+    """Remove the store's files, unusable ones too; returns how many entries there were.
+
+    Raises
+    ------
+    OSError
+        A file cannot be removed.
+    """
+    entries = _files("tuned-*.json")
+    for path in [*entries, *_files("tuned-*.tmp")]:
+        path.unlink(missing_ok=True)
+    return len(entries)
+
+
+def _files(pattern: str) -> list[Path]:
+    return sorted(store_folder().glob(pattern))
+
+
+def _path(key: dict[str, Any]) -> Path:
+    text = json.dumps(key, sort_keys=True)
+    return store_folder() / f"tuned-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """Return an entry, or None for anything but a file that `save` could have written."""
+    try:
+        entry = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA:
+        return None
+    key, method, options = (entry.get(name) for name in ("key", "method", "options"))
+    if not isinstance(key, dict) or not isinstance(method, str) or method not in METHODS:
+        return None
+    if not isinstance(options, dict) or not set(options) <= set(METHODS[method].options):
+        return None
+    if not all(type(value) is int and value >= 1 for value in options.values()):
+        return None
+    return entry

@@ -412,8 +412,8 @@ def test_bytes_needed_by_hand():
 
 # ----------------------------------------------------------------------------------- imports
 
-ORDER = """errors forest morphology cable reference transforms schedule packing layout plan device
-    render pocl program solver tune channels synapses spikes simulation cli""".split()
+ORDER = """errors forest morphology cable reference transforms schedule packing layout choice plan
+    device render pocl program tune solver channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 
