@@ -328,9 +328,12 @@ class Solver:
     def _measure(self, options: dict[str, Any]) -> Tuning:
         """Time the candidates on the forest, or on its first slice."""
         forest = self._plans[0].forest
-        systems = [random_system(forest, self.dtype, seed) for seed in range(2)]
         plans = list(candidate_plans(forest, self.dtype, self._limits, **options))
-        return measure(self.queue, plans, lambda plan: self._ready_to_time(plan, systems))
+        most = max(self._needed(plan) for _, plan in plans)
+        sets = 2 if 2 * most <= self._memory else 1
+        systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
+        keep = sets * most * len(plans) <= self._memory // 4
+        return measure(self.queue, plans, lambda plan: self._ready_to_time(plan, systems), keep)
 
     @_memory_errors
     def _ready_to_time(

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,9 @@ from clhines.render import FloorSpec
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
 
-_ROUNDS = 5  # the candidates take turns, so that a disturbance hits all of them alike
-_ROUND_SECONDS = 0.02  # of one candidate in one round, at least three solves
-_HOPELESS = 1.5  # a candidate this much slower than the best of the first round is given up
+_TURNS = (5, 100)  # fewest and most solves of a candidate, one in each turn
+_CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
+_HOPELESS = 1.5  # after three turns, candidates that much slower than the best are given up
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 _SCHEMA = 1  # of the store's files
 
@@ -152,12 +153,9 @@ def measure(
     queue: cl.CommandQueue,
     candidates: Sequence[tuple[Candidate, Plan]],
     prepare: Callable[[Plan], Callable[[int], Any]],
-    progress: bool = True,
+    keep: bool = True,
 ) -> Tuning:
-    """Time candidates in turns and return the times and the winner.
-
-    A candidate's time is the smallest of its rounds' medians: whatever else runs on the machine
-    only adds to a time.
+    """Time candidates and return the times and the winner.
 
     Parameters
     ----------
@@ -165,49 +163,79 @@ def measure(
         The heuristic's choice first.
     prepare : callable
         ``prepare(plan)`` puts a plan and its values on the device and returns what
-        `median_seconds` launches. Called once a round, so that one candidate at a time takes
-        memory; one for which it raises `DeviceMemoryError` or `BuildError` is passed over.
-    progress : bool
-        Show a progress bar where stderr is a terminal.
+        `median_seconds` launches. A candidate for which it raises `DeviceMemoryError` or
+        `BuildError` is passed over.
+    keep : bool
+        Hold all candidates on the device at once; otherwise each is prepared anew in every turn.
 
     Raises
     ------
     DeviceMemoryError, BuildError
         No candidate runs; that of the first.
     """
-    best = [math.inf] * len(candidates)
-    repeats = [3] * len(candidates)
-    failed: dict[int, Exception] = {}
-    with tqdm(
-        total=_ROUNDS * len(candidates),
-        desc="tuning",
-        disable=None if progress else True,
-        leave=False,
-    ) as bar:
-        for turn in range(_ROUNDS):
-            for k, (candidate, plan) in enumerate(candidates):
-                bar.update()
-                if k in failed or (turn and best[k] > _HOPELESS * min(best)):
-                    continue
-                bar.set_postfix_str(str(candidate), refresh=False)
-                try:
-                    launch = prepare(plan)
-                    seconds = median_seconds(queue, launch, repeats[k])
-                    del launch
-                except (DeviceMemoryError, BuildError) as error:
-                    failed[k] = error
-                    continue
-                best[k] = min(best[k], seconds)
-                repeats[k] = min(31, max(3, int(_ROUND_SECONDS / max(seconds, 1e-9))))
-    if len(failed) == len(candidates):
-        raise failed[0]
-    return _tuning([(c, s) for (c, _), s in zip(candidates, best, strict=True)])
-
-
-def _tuning(rows: list[tuple[Candidate, float]]) -> Tuning:
+    ready: list[Callable[[], Callable[[int], Any]]] = []
+    able: list[Candidate] = []
+    refused: DeviceMemoryError | BuildError | None = None
+    for candidate, plan in candidates:
+        try:
+            launch = prepare(plan)
+        except (DeviceMemoryError, BuildError) as error:
+            refused = refused or error
+            continue
+        able.append(candidate)
+        ready.append(partial(_itself, launch) if keep else partial(prepare, plan))
+        del launch
+    if refused is not None and not able:
+        raise refused
+    rows = list(zip(able, seconds_in_turns(queue, ready), strict=True))
     fastest, least = min(rows, key=lambda row: row[1])
     first, seconds = rows[0]
     return Tuning(tuple(rows), first if seconds <= least * (1 + _TIE) else fastest)
+
+
+def _itself(launch: Callable[[int], Any]) -> Callable[[int], Any]:
+    return launch
+
+
+def seconds_in_turns(
+    queue: cl.CommandQueue,
+    ready: Sequence[Callable[[], Callable[[int], Any]]],
+    budget: float = _CANDIDATE_SECONDS,
+    progress: bool = True,
+) -> list[float]:
+    """Median time of several ways to solve that take turns, one solve at a time.
+
+    Whatever else runs on the machine then slows all of them alike. Those that are hopeless after
+    three turns do not take part in the rest.
+
+    Parameters
+    ----------
+    ready : sequence of callables
+        Each returns what `median_seconds` launches.
+    budget : float, s
+        Of counted solves for each.
+    progress : bool
+        Show a progress bar where stderr is a terminal.
+
+    Returns
+    -------
+    list of float, s
+    """
+    taken: list[list[float]] = [[] for _ in ready]
+    turns, turn = _TURNS[0], 0
+    with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
+        while turn < turns:
+            least = [min(t, default=0.0) for t in taken]
+            for k, get in enumerate(ready):
+                if turn < 3 or least[k] <= _HOPELESS * min(least):
+                    taken[k].append(median_seconds(queue, get(), repeats=1, warmup=1))
+            turn += 1
+            if turn == 3:  # the first turns are cold
+                fastest = max(min(min(t) for t in taken), 1e-7)
+                turns = min(_TURNS[1], max(_TURNS[0], int(budget / fastest)))
+                bar.reset(turns)
+            bar.update(turn - bar.n)
+    return [float(np.median(t)) for t in taken]
 
 
 # ----------------------------------------------------------------------------------------- store
