@@ -36,7 +36,7 @@ from clhines import device as devices
 from clhines.choice import CANDIDATES, Candidate, Statistics
 from clhines.plan import Limits
 
-TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
+TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the first's residual; from it, of the rest
 BUDGET = 0.3  # s, of counted solves for each candidate; three times that of `measure`
 BATCHES = 5
 COSTS = Path(choice.__file__).parent / choice.COSTS_FILE
@@ -114,7 +114,8 @@ def time_candidates(
 ) -> list[float]:
     """Seconds of each candidate; a wrong solution ends the run."""
     systems = [tune.random_system(forest, dtype, common.SEED + k) for k in range(2)]
-    ready = []
+    ready: list[Any] = []
+    first: np.ndarray | None = None
     for c in candidates:
         solver = clhines.Solver(forest, c.method, dtype, queue=queue, **c.options)
         sets = [[solver.pack(a) for a in arrays] for arrays in systems]
@@ -122,9 +123,14 @@ def time_candidates(
         queue.finish()
         launch = launcher(solver, sets, out)
         launch(0)
-        worst = reference.residual(forest, *systems[0], solver.unpack(out[0]).get())
+        x = solver.unpack(out[0]).get()
+        if first is None:
+            first = x
+            worst = reference.residual(forest, *systems[0], x)
+        else:  # cheaper than the residual
+            worst = float(np.abs(x - first).max() / np.abs(first).max())
         if not worst < TOLERANCE[dtype]:
-            sys.exit(f"{c}, {dtype}, {forest}: residual {worst:.3g}: wrong, so not timed")
+            sys.exit(f"{c}, {dtype}, {forest}: error {worst:.3g}: wrong, so not timed")
         ready.append(partial(same, launch))
     return tune.seconds_in_turns(queue, ready, BUDGET, progress=False)
 
@@ -144,7 +150,7 @@ def measure_all(args: argparse.Namespace) -> None:
     queue = devices.make_queue(devices.choose(args.device, np.float32))
     limits = devices.limits(queue.device)
     if args.max_nodes is None:
-        args.max_nodes = 3_000_000 if limits.is_cpu else 12_000_000
+        args.max_nodes = 3_000_000 if limits.is_cpu else 8_000_000
     cases = [(s, n) for s in args.shapes for n in batches(s, args)]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -315,7 +321,7 @@ def main() -> None:
     parser.add_argument("--device")
     parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(TOLERANCE))
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
-    parser.add_argument("--max-nodes", type=int, help="of a batch; default: 3e6 on a CPU, or 12e6")
+    parser.add_argument("--max-nodes", type=int, help="of a batch; default: 3e6 on a CPU, or 8e6")
     parser.add_argument("--morphologies", metavar="FOLDER", help="of SWC files, for real cells")
     parser.add_argument("--join", nargs="+", metavar="JSON")
     parser.add_argument("--fit", nargs="+", metavar="JSON")

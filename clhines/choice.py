@@ -26,6 +26,7 @@ from clhines.forest import Forest, Trees
 if TYPE_CHECKING:
     from clhines.plan import Limits
 
+MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 COSTS_FILE = "costs.json"
 

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from clhines import device as devices
 from clhines import program, reference
+from clhines.choice import MODES
 from clhines.errors import DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
 from clhines.plan import (
@@ -26,7 +27,7 @@ from clhines.plan import (
     real_name,
 )
 from clhines.render import PermuteSpec, render
-from clhines.tune import MODES, Tuning, load, measure, random_system, save, store_key
+from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice

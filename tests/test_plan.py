@@ -501,7 +501,10 @@ def test_an_unknown_attribute_of_the_package():
 
 def test_auto_takes_no_gpu_shaped_row_on_a_cpu():
     forest = Forest.from_cells([chain(5), star(4)])
-    assert make_plan(forest, limits=Limits(is_cpu=True)).method == "block_interleaved"
+    assert make_plan(forest, limits=Limits(is_cpu=True)).method not in (
+        "contraction",
+        "interleaved",
+    )
     assert make_plan(forest, limits=Limits(is_cpu=False)).method == "contraction"
 
 
