@@ -30,10 +30,9 @@ from clhines.render import FloorSpec
 
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 
-_TURNS = (7, 200)  # fewest and most solves of a candidate, one in each turn
+_TURNS = (8, 400)  # fewest and most solves of a candidate, one in each turn
 _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
 _HOPELESS = 1.5  # after three turns, candidates that much slower than the best are given up
-_QUANTILE = 0.2  # of the turns: what else runs only adds to a time, and the smallest may be luck
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 _SCHEMA = 1  # of the store's files
 
@@ -205,8 +204,10 @@ def seconds_in_turns(
 ) -> list[float]:
     """Time several ways to solve that take turns, one solve at a time.
 
-    Whatever else runs on the machine then slows all of them alike. Those that are hopeless after
-    three turns do not take part in the rest. The time is that which a fifth of the turns keep to.
+    Whatever else runs on the machine then slows all of them alike. Each turn has an order of its
+    own, and those that are hopeless after three turns do not take part in the rest. The time is
+    the mean of the faster half: not the slower, because disturbances only add to a time, and no
+    single rank, because times on CPUs often have two peaks, and a rank jumps between them.
 
     Parameters
     ----------
@@ -223,19 +224,20 @@ def seconds_in_turns(
     """
     taken: list[list[float]] = [[] for _ in ready]
     turns, turn = _TURNS[0], 0
+    order = np.random.default_rng(0)  # a thread pool remembers what ran before
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:
             least = [min(t, default=0.0) for t in taken]
-            for k, get in enumerate(ready):
+            for k in order.permutation(len(ready)):
                 if turn < 3 or least[k] <= _HOPELESS * min(least):
-                    taken[k].append(median_seconds(queue, get(), repeats=1, warmup=1))
+                    taken[k].append(median_seconds(queue, ready[k](), repeats=1, warmup=1))
             turn += 1
             if turn == 3:  # the first turns are cold
                 fastest = max(min(min(t) for t in taken), 1e-7)
                 turns = min(_TURNS[1], max(_TURNS[0], int(budget / fastest)))
                 bar.reset(turns)
             bar.update(turn - bar.n)
-    return [float(np.quantile(t, _QUANTILE)) for t in taken]
+    return [float(np.mean(sorted(t)[: -(-len(t) // 2)])) for t in taken]
 
 
 # ----------------------------------------------------------------------------------------- store
