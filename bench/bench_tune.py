@@ -37,7 +37,7 @@ from clhines.choice import CANDIDATES, Candidate, Statistics
 from clhines.plan import Limits
 
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the first's residual; from it, of the rest
-BUDGET = 0.3  # s, of counted solves for each candidate; three times that of `measure`
+BUDGET = 0.2  # s, of counted solves for each candidate; twice that of `measure`
 BATCHES = 5
 COSTS = Path(choice.__file__).parent / choice.COSTS_FILE
 Rows = list[dict[str, Any]]

@@ -32,7 +32,7 @@ FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 
 _TURNS = (8, 400)  # fewest and most solves of a candidate, one in each turn
 _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
-_HOPELESS = 1.5  # after three turns, candidates that much slower than the best are given up
+_TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the best are given up
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 _SCHEMA = 1  # of the store's files
 
@@ -205,7 +205,7 @@ def seconds_in_turns(
     """Time several ways to solve that take turns, one solve at a time.
 
     Whatever else runs on the machine then slows all of them alike. Each turn has an order of its
-    own, and those that are hopeless after three turns do not take part in the rest. The time is
+    own, and those that are hopeless after a few turns do not take part in the rest. The time is
     the mean of the faster half: not the slower, because disturbances only add to a time, and no
     single rank, because times on CPUs often have two peaks, and a rank jumps between them.
 
@@ -223,16 +223,16 @@ def seconds_in_turns(
     list of float, s
     """
     taken: list[list[float]] = [[] for _ in ready]
-    turns, turn = _TURNS[0], 0
+    (trial, hopeless), turns, turn = _TRIAL, _TURNS[0], 0
     order = np.random.default_rng(0)  # a thread pool remembers what ran before
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:
             least = [min(t, default=0.0) for t in taken]
             for k in order.permutation(len(ready)):
-                if turn < 3 or least[k] <= _HOPELESS * min(least):
+                if turn < trial or least[k] <= hopeless * min(least):
                     taken[k].append(median_seconds(queue, ready[k](), repeats=1, warmup=1))
             turn += 1
-            if turn == 3:  # the first turns are cold
+            if turn == trial:  # the first turns are cold
                 fastest = max(min(min(t) for t in taken), 1e-7)
                 turns = min(_TURNS[1], max(_TURNS[0], int(budget / fastest)))
                 bar.reset(turns)

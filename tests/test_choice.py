@@ -259,13 +259,15 @@ def clock(monkeypatch):
 
 
 def test_candidates_take_turns_and_hopeless_ones_stop(clock):
-    ways = [lambda _: 1.0, lambda _: 1.2, lambda _: 1.6]
-    found = tune.seconds_in_turns(None, [lambda w=w: w for w in ways], budget=8, progress=False)
-    assert found == [1.0, 1.2, 1.6]
-    turns = [clock[k : k + 3] for k in (0, 3, 6)] + [clock[k : k + 2] for k in range(9, 19, 2)]
-    assert all(set(turn) == set(ways) for turn in turns[:3])
-    assert all(set(turn) == set(ways[:2]) for turn in turns[3:])
-    assert len(clock) == 9 + 2 * 5  # eight turns of the fastest fill the budget
+    ways = [lambda _: 1.0, lambda _: 1.2, lambda _: 2.6]
+    found = tune.seconds_in_turns(None, [lambda w=w: w for w in ways], budget=10, progress=False)
+    assert found == [1.0, 1.2, 2.6]
+    turns = [clock[k : k + 3] for k in range(0, 12, 3)] + [
+        clock[k : k + 2] for k in range(12, 24, 2)
+    ]
+    assert all(set(turn) == set(ways) for turn in turns[:4])
+    assert all(set(turn) == set(ways[:2]) for turn in turns[4:])
+    assert len(clock) == 4 * 3 + 6 * 2  # ten turns of the fastest fill the budget
 
 
 def measured(seconds, refuse=()):
