@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from math import inf, log2
 from typing import TYPE_CHECKING, Any
@@ -161,20 +161,26 @@ def terms(
     options : dict
         Of the candidate; only `vector_width` matters here.
     """
-    units, itemsize = limits.compute_units, np.dtype(dtype).itemsize
+    itemsize = np.dtype(dtype).itemsize
     width = options.get("vector_width") or _native_width(known, limits, itemsize)
+    return _terms(known, limits.compute_units, itemsize, width)
+
+
+@lru_cache(maxsize=64)  # most candidates share theirs
+def _terms(known: Statistics, units: int, itemsize: int, width: int) -> dict[str, float]:
     padded = known.padded[VECTOR_WIDTHS.index(width)]
     whole = width == 1 or padded <= 1.25 * known.nodes  # else cells of several shapes share lanes
+    busiest = max(float(known.largest), known.nodes / units)
     return {
         "launch": 1.0,
         "rounds": log2(known.largest),
         "size": float(known.largest),
         "deepest": float(known.deepest),
         "cells": max(1.0, known.cells / units),
-        "nodes": max(float(known.largest), known.nodes / units),
+        "nodes": busiest,
         "steps": max(float(known.deepest), known.steps / units),
         "vectors": max(float(known.largest), padded / width / units) if whole else 0.0,
-        "lanes": 0.0 if whole else max(float(known.largest), known.nodes / units),
+        "lanes": 0.0 if whole else busiest,
         "bytes": float(known.nodes * itemsize),
         "tables": float(known.shape_nodes),
     }
