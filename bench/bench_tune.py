@@ -39,6 +39,8 @@ from clhines.plan import Limits
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the first's residual; from it, of the rest
 BUDGET = 0.2  # s, of counted solves for each candidate; twice that of `measure`
 BATCHES = 5
+WEIGHT = 0.5  # cases count in the fit as their time over the best to this power, inverted
+PACE_ROUNDS = 5
 COSTS = Path(choice.__file__).parent / choice.COSTS_FILE
 Rows = list[dict[str, Any]]
 
@@ -227,17 +229,23 @@ def non_negative(A: np.ndarray, y: np.ndarray, sweeps: int = 4000) -> np.ndarray
     return x / scale
 
 
-def fit_candidate(rows: Rows, limits: Limits, dtype: str, candidate: Candidate) -> dict[str, float]:
-    """Costs of the terms; cases in which the candidate is far behind count less."""
+def fit_candidate(
+    rows: Rows, limits: Limits, dtype: str, candidate: Candidate, pace: np.ndarray
+) -> dict[str, float]:
+    """Costs of the terms, from times over the pace of each case.
+
+    Cases in which the candidate is far behind count less.
+    """
     label = str(candidate)
-    rows = [row for row in rows if label in row["seconds"]]
-    if len(rows) < 8:
+    here = np.array([label in row["seconds"] for row in rows])
+    if here.sum() < 8:
         return {}
+    rows = [row for row in rows if label in row["seconds"]]
     table = [choice.terms(statistics_of(row), limits, dtype, candidate.options) for row in rows]
     names = list(table[0])
     A = np.array([[t[name] for name in names] for t in table])
-    taken = np.array([row["seconds"][label] for row in rows])
-    weight = np.array([regret(row, label) for row in rows]) ** -1.0
+    taken = np.array([row["seconds"][label] for row in rows]) / pace[here]
+    weight = np.array([regret(row, label) for row in rows]) ** -WEIGHT
     found = non_negative(A * (weight / taken)[:, None], weight)
     costs = {name: float(f"{c:.4g}") for name, c in zip(names, found, strict=True)}
     return {name: c for name, c in costs.items() if c > 0}
@@ -250,20 +258,44 @@ def statistics_of(row: dict[str, Any]) -> Statistics:
 
 
 def fit_all(rows: Rows, limits: Limits, dtype: str) -> dict[str, dict[str, float]]:
-    """Costs of all candidates of the kind of device."""
-    found = {
-        str(c): fit_candidate(rows, limits, dtype, c) for c in CANDIDATES[choice.kind_of(limits)]
-    }
-    return {label: costs for label, costs in found.items() if costs}
+    """Costs of all candidates of the kind of device.
+
+    What makes all candidates slower in a case, be it something else that ran or an effect that no
+    term stands for, does not matter for the choice: it is taken out as the pace of the case.
+    """
+    pace = np.ones(len(rows))
+    for _ in range(PACE_ROUNDS):
+        found = {
+            str(c): fit_candidate(rows, limits, dtype, c, pace)
+            for c in CANDIDATES[choice.kind_of(limits)]
+        }
+        found = {label: costs for label, costs in found.items() if costs}
+        expected = [predictions(row, limits, found) for row in rows]
+        pace = np.array(
+            [
+                np.median([row["seconds"][label] / e for label, e in times.items()])
+                for row, times in zip(rows, expected, strict=True)
+            ]
+        )
+        pace = np.clip(pace / np.exp(np.log(pace).mean()), 0.5, 2.0)
+    return found
 
 
-def chosen(row: dict[str, Any], limits: Limits, costs: dict[str, dict[str, float]]) -> str:
-    """Return what a model of these costs chooses in a case."""
+def predictions(
+    row: dict[str, Any], limits: Limits, costs: dict[str, dict[str, float]]
+) -> dict[str, float]:
+    """Seconds that a model of these costs expects of each candidate of a case."""
     expected = {}
     for c in CANDIDATES[choice.kind_of(limits)]:
         if str(c) in costs and str(c) in row["seconds"]:
             values = choice.terms(statistics_of(row), limits, row["dtype"], c.options)
             expected[str(c)] = sum(s * values[name] for name, s in costs[str(c)].items())
+    return expected
+
+
+def chosen(row: dict[str, Any], limits: Limits, costs: dict[str, dict[str, float]]) -> str:
+    """Return what a model of these costs chooses in a case."""
+    expected = predictions(row, limits, costs)
     return min(expected, key=lambda label: expected[label])
 
 

@@ -170,7 +170,8 @@ def terms(
 def _terms(known: Statistics, units: int, itemsize: int, width: int) -> dict[str, float]:
     padded = known.padded[VECTOR_WIDTHS.index(width)]
     whole = width == 1 or padded <= 1.25 * known.nodes  # else cells of several shapes share lanes
-    busiest = max(float(known.largest), known.nodes / units)
+    active = min(units, -(-known.cells // width))  # units that a work-item is there for
+    busiest = max(float(known.largest), known.nodes / active)
     return {
         "launch": 1.0,
         "rounds": log2(known.largest),
@@ -179,8 +180,8 @@ def _terms(known: Statistics, units: int, itemsize: int, width: int) -> dict[str
         "cells": max(1.0, known.cells / units),
         "nodes": busiest,
         "steps": max(float(known.deepest), known.steps / units),
-        "vectors": max(float(known.largest), padded / width / units) if whole else 0.0,
-        "lanes": 0.0 if whole else busiest,
+        "vectors": max(float(known.largest), padded / width / active) if whole else 0.0,
+        "lanes": 0.0 if whole else max(float(known.largest * width), busiest),
         "bytes": float(known.nodes * itemsize),
         "tables": float(known.shape_nodes),
     }
