@@ -323,7 +323,7 @@ class Solver:
                 self._plans, self._bounds = self._make_plans(
                     winner.method, {**winner.options, **options}
                 )
-            except InputError:  # a slice, or another version's row, that it cannot serve
+            except InputError:  # it cannot serve this device, or one of the slices
                 return
 
     def _measure(self, options: dict[str, Any]) -> Tuning:
@@ -342,7 +342,7 @@ class Solver:
     ) -> Callable[[int], cl.Event]:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
         if not self._fits(plan):
-            self._raise_memory(0, plan)
+            raise DeviceMemoryError(f"{plan.method} needs {self._needed(plan) / 2**20:.1f} MiB")
         resident = _Resident(plan, self.queue, self.dtype)
         sets = [[self._upload(resident, a) for a in arrays] for arrays in systems]
         x = [cla.empty_like(arrays[-1]) for arrays in sets]

@@ -119,19 +119,17 @@ class Tuning:
     Attributes
     ----------
     rows : tuple of (Candidate, float)
-        Seconds of a solve, of each candidate that the device could run; the heuristic's choice
-        is the first.
+        Seconds of a solve, of each candidate that the device could run, in the order in which
+        the cost model expects them.
+    heuristic : Candidate
+        What the cost model would have chosen.
     best : Candidate
         The fastest; the heuristic's choice where that is slower by at most one percent.
     """
 
     rows: tuple[tuple[Candidate, float], ...]
+    heuristic: Candidate
     best: Candidate
-
-    @property
-    def heuristic(self) -> Candidate:
-        """What the cost model would have chosen."""
-        return self.rows[0][0]
 
 
 def random_system(forest: Forest, dtype: Any, seed: int) -> list[np.ndarray]:
@@ -186,10 +184,11 @@ def measure(
         del launch
     if refused is not None and not able:
         raise refused
-    rows = list(zip(able, seconds_in_turns(queue, ready), strict=True))
-    fastest, least = min(rows, key=lambda row: row[1])
-    first, seconds = rows[0]
-    return Tuning(tuple(rows), first if seconds <= least * (1 + _TIE) else fastest)
+    rows = tuple(zip(able, seconds_in_turns(queue, ready), strict=True))
+    least = min(seconds for _, seconds in rows)
+    near = [candidate for candidate, seconds in rows if seconds <= least * (1 + _TIE)]
+    heuristic, fastest = candidates[0][0], min(rows, key=lambda row: row[1])[0]
+    return Tuning(rows, heuristic, heuristic if heuristic in near else fastest)
 
 
 def _itself(launch: Callable[[int], Any]) -> Callable[[int], Any]:

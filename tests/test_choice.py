@@ -16,7 +16,7 @@ from systems import dissimilar, families, make_system
 
 from clhines import METHODS, Forest, choice, make_plan, tune
 from clhines.choice import CANDIDATES, Candidate
-from clhines.errors import DeviceMemoryError, InputError, StoreWarning
+from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 from clhines.plan import Limits, candidate_plans
 from clhines.simulation import PassiveCells
@@ -34,6 +34,7 @@ FOREST = Forest.from_cells([chain(5), star(4), chain(5)])
 KEY = {"device": "Some Device", "forest": "abc", "options": {}}
 TUNING = tune.Tuning(
     ((Candidate("flat"), 2.0), (Candidate("fine", {"max_cells": 3}), 1.0)),
+    Candidate("flat"),
     Candidate("fine", {"max_cells": 3}),
 )
 
@@ -297,7 +298,7 @@ def test_the_heuristics_choice_wins_ties(clock, first, best):
 def test_candidates_without_room_are_passed_over(clock):
     rows, tuning = measured([1.0, 2.0, 3.0], refuse=(0,))
     assert [c for c, _ in tuning.rows] == rows[1:]
-    assert tuning.best == rows[1]
+    assert (tuning.heuristic, tuning.best) == (rows[0], rows[1])
     with pytest.raises(DeviceMemoryError, match="no room for 0"):
         measured([1.0, 2.0], refuse=(0, 1))
 
@@ -333,13 +334,30 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
     assert np.array_equal(again.solve(**system.arrays), solver.solve(**system.arrays))
 
 
+def test_a_heuristic_choice_that_does_not_build_is_replaced(fast_queue, monkeypatch):
+    first = Solver(FOREST, dtype="float32", queue=fast_queue).plan
+    real = Solver._ready_to_time
+
+    def ready_to_time(self, plan, systems):
+        if plan.parts[0].spec == first.parts[0].spec:
+            raise BuildError("no")
+        return real(self, plan, systems)
+
+    monkeypatch.setattr(Solver, "_ready_to_time", ready_to_time)
+    solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="measure")
+    assert solver.tuning.heuristic not in [c for c, _ in solver.tuning.rows]
+    assert solver.plan.parts[0].spec != first.parts[0].spec
+    system = make_system(FOREST, "float32")
+    system.assert_solved(solver.solve(**system.arrays))
+
+
 def test_cached_takes_what_is_stored_for_this_forest_only(fast_queue):
     other = Forest.from_cells([chain(5), star(4)])
     plain = Solver(FOREST, dtype="float32", queue=fast_queue)
     slowest = Candidate("fine", {"work_group": 4})
     assert plain.plan.parts[0].spec.work_group != 4
     key = tune.store_key(plain.device, FOREST, "float32", {})
-    tune.save(key, tune.Tuning(((slowest, 1.0),), slowest))
+    tune.save(key, tune.Tuning(((slowest, 1.0),), slowest, slowest))
     for forest, mode, expected in (
         (FOREST, "cached", "fine"),
         (FOREST, "heuristic", plain.plan.method),
@@ -357,7 +375,7 @@ def test_a_stored_winner_that_the_device_refuses_is_ignored(fast_queue):
     plain = Solver(FOREST, dtype="float32", queue=fast_queue)
     row = Candidate("fine", {"work_group": 10**7})
     key = tune.store_key(plain.device, FOREST, "float32", {})
-    tune.save(key, tune.Tuning(((row, 1.0),), row))
+    tune.save(key, tune.Tuning(((row, 1.0),), row, row))
     assert tune.load(key) == row
     solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
     assert solver.plan.parts[0].spec == plain.plan.parts[0].spec
@@ -409,7 +427,7 @@ def test_round_trip():
     assert path.parent == Path(os.environ["CLHINES_CACHE_DIR"])
     assert tune.load(KEY) == TUNING.best
     other = Candidate("flat")
-    tune.save(KEY, tune.Tuning(TUNING.rows, other))
+    tune.save(KEY, tune.Tuning(TUNING.rows, other, other))
     assert tune.load(KEY) == other
     assert tune.load({**KEY, "forest": "abd"}) is None
     assert [p.name for p in path.parent.iterdir()] == [path.name]
@@ -502,7 +520,7 @@ def test_a_failed_write_leaves_the_old_entry_and_no_rest(monkeypatch):
 
     monkeypatch.setattr(tune.os, "replace", full)
     with pytest.raises(OSError, match="No space left"):
-        tune.save(KEY, tune.Tuning(TUNING.rows, Candidate("flat")))
+        tune.save(KEY, tune.Tuning(TUNING.rows, *[Candidate("flat")] * 2))
     assert tune.load(KEY) == TUNING.best
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
@@ -525,7 +543,7 @@ from clhines.choice import Candidate
 me = int(sys.argv[1])
 row = Candidate("fine", {"max_cells": me})
 for k in range(100):
-    tune.save({"device": "d", "n": k % 5}, tune.Tuning(((row, 1.0 + k),) * 50, row))
+    tune.save({"device": "d", "n": k % 5}, tune.Tuning(((row, 1.0 + k),) * 50, row, row))
     found = tune.load({"device": "d", "n": k % 5})
     assert found is not None and found.options["max_cells"] in (1, 2, 3, 4)
 """
