@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 import time
@@ -302,34 +303,38 @@ def chosen(row: dict[str, Any], limits: Limits, costs: dict[str, dict[str, float
 def fit(paths: list[str]) -> None:
     """Fit the model to the results in the files and write it into the package."""
     table = json.loads(COSTS.read_text("utf-8"))
+    groups: dict[tuple[Limits, str], Rows] = defaultdict(list)
+    origins: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         result = json.loads(Path(path).read_text("utf-8"))
-        limits, groups = Limits(**result["limits"]), defaultdict(list)
-        for row in result["rows"]:
-            groups[row["dtype"]].append(row)
-        for dtype, rows in groups.items():
-            costs = fit_all(rows, limits, dtype)
+        limits, record = Limits(**result["limits"]), result["record"]
+        for dtype in dict.fromkeys(row["dtype"] for row in result["rows"]):
+            rows = [row for row in result["rows"] if row["dtype"] == dtype]
+            groups[limits, dtype] += rows
             key = f"{choice.kind_of(limits)} {dtype}"
-            table["costs"][key] = costs
-            record = result["record"]
-            table["fitted_to"][key] = f"{record['device']}, {record['driver']}, {len(rows)} cases"
-            ratios = [regret(row, chosen(row, limits, costs)) for row in rows]
-            print(f"{key}: {grade(ratios)}")
-            ratios = []
-            for shape in dict.fromkeys(row["shape"] for row in rows):
-                others = fit_all([r for r in rows if r["shape"] != shape], limits, dtype)
-                ratios += [
-                    regret(r, chosen(r, limits, others)) for r in rows if r["shape"] == shape
-                ]
-            print(f"  each shape by a model that has not seen it: {grade(ratios)}")
-            single = {
-                label: grade([regret(row, label) for row in rows])
-                for label in costs
-                if all(label in row["seconds"] for row in rows)
-            }
-            for label, text in single.items():
-                print(f"  always {label}: {text}")
+            origins[key].append(f"{record['device']}, {record['driver']}, {len(rows)} cases")
+    if len(groups) > len(origins):
+        sys.exit("the files are of several devices of one kind; expected one CPU and one GPU")
+    for (limits, dtype), rows in groups.items():
+        key = f"{choice.kind_of(limits)} {dtype}"
+        table["costs"][key] = fit_all(rows, limits, dtype)
+        table["fitted_to"][key] = "; ".join(origins[key])
+        print("\n".join([f"{key}:", *judge(rows, limits, dtype, table["costs"][key])]))
     COSTS.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
+
+
+def judge(rows: Rows, limits: Limits, dtype: str, costs: dict[str, dict[str, float]]) -> list[str]:
+    """Lines that say how near to the best a model's choices are."""
+    lines = [f"  model: {grade([regret(row, chosen(row, limits, costs)) for row in rows])}"]
+    ratios = []
+    for shape in dict.fromkeys(row["shape"] for row in rows):
+        others = fit_all([row for row in rows if row["shape"] != shape], limits, dtype)
+        ratios += [regret(r, chosen(r, limits, others)) for r in rows if r["shape"] == shape]
+    lines.append(f"  each shape by a model that has not seen it: {grade(ratios)}")
+    for label in costs:
+        if all(label in row["seconds"] for row in rows):
+            lines.append(f"  always {label}: {grade([regret(row, label) for row in rows])}")
+    return lines
 
 
 def join(paths: list[str], out: str) -> None:
@@ -337,7 +342,8 @@ def join(paths: list[str], out: str) -> None:
     results = [json.loads(Path(path).read_text("utf-8")) for path in paths]
     rows = [row for result in results for row in result["rows"]]
     result = {**results[0], "rows": rows}
-    result["record"]["command"] = "; ".join(r["record"]["command"] for r in results)
+    commands = [re.sub(r" --out \S+", "", r["record"]["command"]) for r in results]
+    result["record"] = {**result["record"], "command": "; ".join(commands)}
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     name = Path(paths[0]).stem

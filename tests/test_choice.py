@@ -221,7 +221,7 @@ def test_a_fit_finds_planted_costs(bench, monkeypatch, tmp_path, capsys):
     table.write_text(json.dumps(kept))
     monkeypatch.setattr(bench, "COSTS", table)
     bench.fit([str(tmp_path / "tune.json")])
-    assert "worst 1.0" in capsys.readouterr().out.splitlines()[0]
+    assert "worst 1.0" in capsys.readouterr().out.splitlines()[1]
     found = json.loads(table.read_text())
     assert found["costs"]["gpu float64"] == kept["costs"]["gpu float64"]
     assert set(found["costs"]["cpu float64"]) == set(costs)
