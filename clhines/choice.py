@@ -68,7 +68,6 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
     ),
     "cpu": (
         Candidate("block_interleaved"),
-        Candidate("block_interleaved", {"vector_width": 1}),
         Candidate("block_interleaved", {"vector_width": 8}),
         Candidate("block_interleaved", {"vector_width": 16}),
         Candidate("flat"),

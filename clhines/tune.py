@@ -30,7 +30,8 @@ from clhines.render import FloorSpec
 
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 
-_TURNS = (8, 400)  # fewest and most solves of a candidate, one in each turn
+_LEAST_TURNS = 8  # solves of a candidate, one in each turn
+_MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
 _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
 _TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the best are given up
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
@@ -55,7 +56,7 @@ def median_seconds(
     -------
     float, s
     """
-    wall = devices.is_cpu(queue.device) or devices.is_simulator(queue.device)
+    wall = _by_wall_time(queue.device)
     taken = []
     for k in range(-warmup, repeats):
         queue.finish()
@@ -69,6 +70,10 @@ def median_seconds(
         if k >= 0:
             taken.append(seconds)
     return float(np.median(taken))
+
+
+def _by_wall_time(device: cl.Device) -> bool:
+    return devices.is_cpu(device) or devices.is_simulator(device)
 
 
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
@@ -222,7 +227,8 @@ def seconds_in_turns(
     list of float, s
     """
     taken: list[list[float]] = [[] for _ in ready]
-    (trial, hopeless), turns, turn = _TRIAL, _TURNS[0], 0
+    (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0
+    most = _MOST_TURNS[_by_wall_time(queue.device)]
     order = np.random.default_rng(0)  # a thread pool remembers what ran before
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:
@@ -233,7 +239,7 @@ def seconds_in_turns(
             turn += 1
             if turn == trial:  # the first turns are cold
                 fastest = max(min(min(t) for t in taken), 1e-7)
-                turns = min(_TURNS[1], max(_TURNS[0], int(budget / fastest)))
+                turns = min(most, max(turns, int(budget / fastest)))
                 bar.reset(turns)
             bar.update(turn - bar.n)
     return [float(np.mean(sorted(t)[: -(-len(t) // 2)])) for t in taken]

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from systems import dissimilar, families, make_system
 
@@ -31,6 +32,9 @@ DEVICE = SimpleNamespace(
     max_compute_units=3,
 )
 FOREST = Forest.from_cells([chain(5), star(4), chain(5)])
+QUEUE = SimpleNamespace(
+    device=SimpleNamespace(type=cl.device_type.CPU, platform=SimpleNamespace(name="Some Platform"))
+)
 KEY = {"device": "Some Device", "forest": "abc", "options": {}}
 TUNING = tune.Tuning(
     ((Candidate("flat"), 2.0), (Candidate("fine", {"max_cells": 3}), 1.0)),
@@ -261,7 +265,7 @@ def clock(monkeypatch):
 
 def test_candidates_take_turns_and_hopeless_ones_stop(clock):
     ways = [lambda _: 1.0, lambda _: 1.2, lambda _: 2.6]
-    found = tune.seconds_in_turns(None, [lambda w=w: w for w in ways], budget=10, progress=False)
+    found = tune.seconds_in_turns(QUEUE, [lambda w=w: w for w in ways], budget=10, progress=False)
     assert found == [1.0, 1.2, 2.6]
     turns = [clock[k : k + 3] for k in range(0, 12, 3)] + [
         clock[k : k + 2] for k in range(12, 24, 2)
@@ -279,7 +283,7 @@ def measured(seconds, refuse=()):
             raise DeviceMemoryError(f"no room for {k}")
         return lambda _: seconds[k]
 
-    return [c for c, _ in rows], tune.measure(None, rows, prepare)
+    return [c for c, _ in rows], tune.measure(QUEUE, rows, prepare)
 
 
 def test_measure_takes_the_fastest(clock):
@@ -332,6 +336,15 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
     assert again.plan.method == solver.plan.method == solver.tuning.best.method
     assert again.plan.parts[0].spec == solver.plan.parts[0].spec
     assert np.array_equal(again.solve(**system.arrays), solver.solve(**system.arrays))
+
+
+@pytest.mark.parametrize("candidate", [c for rows in CANDIDATES.values() for c in rows], ids=str)
+def test_every_candidate_solves(fast_queue, candidate):
+    """On devices of the other kind too."""
+    forest = Forest.from_cells([chain(150), star(40), *dissimilar(9), *dissimilar(9)])
+    solver = Solver(forest, candidate.method, "float32", queue=fast_queue, **candidate.options)
+    system = make_system(forest, "float32")
+    system.assert_solved(solver.solve(**system.arrays))
 
 
 def test_a_heuristic_choice_that_does_not_build_is_replaced(fast_queue, monkeypatch):
