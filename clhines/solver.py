@@ -105,6 +105,7 @@ class _Resident:
         self.launches = [_Launch(part, queue, plan.packed_size) for part in plan.parts]
         self.gather = cla.to_device(queue, plan.gather)
         self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
+        self.events: list[cl.Event] = []  # of the kernels of the last solve
         self._factor: cla.Array | None = None
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
         self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
@@ -128,9 +129,11 @@ class _Resident:
         rows = b.shape[0] if b.ndim == 2 else 1
         once = all(rows <= launch.part.max_rhs for launch in self.launches)
         factor = matrix[0] if overwrite and once else self.factor
-        for launch in self.launches:
-            event = launch.run(matrix, b, factor, x, self.status, wait_for or None)
-        return event
+        self.events = [
+            launch.run(matrix, b, factor, x, self.status, wait_for or None)
+            for launch in self.launches
+        ]
+        return self.events[-1]
 
     def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
         """Enqueue pack (natural to device order) or unpack."""
@@ -339,14 +342,19 @@ class Solver:
     @_memory_errors
     def _ready_to_time(
         self, plan: Plan, systems: list[list[np.ndarray]]
-    ) -> Callable[[int], cl.Event]:
+    ) -> Callable[[int], list[cl.Event]]:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
         if not self._fits(plan):
             raise DeviceMemoryError(f"{plan.method} needs {self._needed(plan) / 2**20:.1f} MiB")
         resident = _Resident(plan, self.queue, self.dtype)
         sets = [[self._upload(resident, a) for a in arrays] for arrays in systems]
         x = [cla.empty_like(arrays[-1]) for arrays in sets]
-        return lambda k: resident.solve(sets[k % len(sets)], x[k % len(sets)], [])
+
+        def launch(k: int) -> list[cl.Event]:
+            resident.solve(sets[k % len(sets)], x[k % len(sets)], [])
+            return resident.events
+
+        return launch
 
     def _raise_memory(self, cell: int, plan: Plan) -> None:
         mib = 1 / (1 << 20)
@@ -454,6 +462,11 @@ class Solver:
         _only_event(out, event)
         self._bad, self._solved = None, True
         return event
+
+    @property
+    def kernel_events(self) -> list[cl.Event]:
+        """Events of the last `enqueue`, one a part of the plan: what device timing goes by."""
+        return self._whole("kernel_events").events
 
     # -- natural order -------------------------------------------------------------------------
 
