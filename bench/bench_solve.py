@@ -42,7 +42,7 @@ def time_method(
 
     def launch(k: int) -> list[cl.Event]:
         solver.enqueue(*sets[k % 2], out[k % 2])
-        return solver.events
+        return solver.kernel_events
 
     seconds = tune.median_seconds(queue, launch)
     worst = max(

@@ -10,7 +10,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,13 +21,22 @@ from tqdm import tqdm
 
 import clhines
 from clhines import cable, morphology
-from clhines.errors import BuildError, ClhinesError, DeviceMemoryError, InputError, PivotError
+from clhines.choice import MODES, Candidate
+from clhines.errors import (
+    BuildError,
+    ClhinesError,
+    DeviceMemoryError,
+    InputError,
+    PivotError,
+    StoreWarning,
+)
 from clhines.forest import repeat
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
 if TYPE_CHECKING:
     from clhines.simulation import PassiveCells
+    from clhines.solver import Solver
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
 # row. The solution's error grows with the square root of the height, as rounding does.
@@ -36,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns 0 for good, 1 for a failed check, 2 for bad input."""
     arguments = _parser().parse_args(argv)
     try:
-        with np.errstate(all="ignore"):  # what is not finite is found by the checks
+        # What is not finite is found by the checks.
+        with np.errstate(all="ignore"), _warnings_in_one_line():
             code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code
@@ -55,6 +67,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         print(f"clhines: out of memory: {error}", file=sys.stderr)
     return 2
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show clhines' own warnings as the errors are shown, without a place in the source."""
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Any, category: Any, *rest: Any, **more: Any) -> None:
+            if issubclass(category, StoreWarning):
+                print(f"clhines: {' '.join(str(message).splitlines())}", file=sys.stderr)
+            else:
+                usual(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield
 
 
 class _Parser(argparse.ArgumentParser):
@@ -95,22 +123,35 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument(
         "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
     )
+    solve.add_argument("--tune", choices=MODES, default="heuristic", metavar="T",
+                       help=f"of auto: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
     solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
     solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
     solve.set_defaults(run=_solve)
+
+    tune = commands.add_parser(
+        "tune", help="time what auto may choose on these cells, and store the fastest"
+    )
+    _add_cells(tune, method=False)
+    tune.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    instead = tune.add_mutually_exclusive_group()
+    instead.add_argument("--list", action="store_true", help="only list what is stored")
+    instead.add_argument("--clear", action="store_true", help="only remove all that is stored")
+    tune.set_defaults(run=_tune)
     return parser
 
 
-def _add_cells(parser: argparse.ArgumentParser) -> None:
+def _add_cells(parser: argparse.ArgumentParser, method: bool = True) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=_count, metavar="N", help="repeat the cells to N cells")
     parser.add_argument("--max-length", type=_positive, metavar="UM",
                         help="longest compartment [um]; default: the d_lambda rule")  # fmt: skip
     parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
                         help="files with several roots: refuse, or one cell a root")  # fmt: skip
-    methods = ["auto", *clhines.METHODS]
-    parser.add_argument("--method", choices=methods, default="auto", metavar="M",
-                        help=", ".join(methods) + " (default: auto)")  # fmt: skip
+    if method:
+        methods = ["auto", *clhines.METHODS]
+        parser.add_argument("--method", choices=methods, default="auto", metavar="M",
+                            help=", ".join(methods) + " (default: auto)")  # fmt: skip
     parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
                         help="precision on the device (default: float64)")  # fmt: skip
     parser.add_argument("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
@@ -222,6 +263,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         method=arguments.method,
         dtype=arguments.dtype,
         device=arguments.device,
+        tune=arguments.tune,
     )
     ready = time.perf_counter()
     first_s = cells.advance(range(1))  # some drivers compile for the device only now
@@ -254,6 +296,90 @@ def _solve(arguments: argparse.Namespace) -> int:
     if failed:
         print(f"clhines: the check failed: {failed}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _tune(arguments: argparse.Namespace) -> int:
+    from clhines.solver import Solver
+
+    if arguments.list or arguments.clear:
+        if arguments.files:
+            what = "--list" if arguments.list else "--clear"
+            raise InputError(f"{what} takes no files; got {arguments.files[0]}")
+        return _list_store(arguments) if arguments.list else _clear_store()
+    parents = [c.parent for c in _read_cells(arguments)]
+    forest = clhines.Forest.repeated(parents, arguments.cells or len(parents))
+    solver = Solver(forest, dtype=arguments.dtype, device=arguments.device, tune="measure")
+    report = _tuning_report(solver)
+    print(_json(report) if arguments.json else _tuning_table(report))
+    return 0
+
+
+def _tuning_report(solver: Solver) -> dict[str, Any]:
+    """Return what was measured, next to the memory floor of the same size."""
+    from clhines import tune
+    from clhines.device import label
+
+    found, forest = solver.tuning, solver.forest
+    assert found is not None  # the solver was told to measure
+    floor_s = tune.floor_seconds(solver.queue, solver.plan.forest.num_nodes, solver.dtype)
+    rows = [
+        {
+            "candidate": str(candidate),
+            "solve_ms": seconds * 1e3,
+            "x_floor": seconds / floor_s,
+            "heuristic": candidate == found.heuristic,
+            "chosen": candidate == found.best,
+        }
+        for candidate, seconds in sorted(found.rows, key=lambda row: row[1])
+    ]
+    return {
+        "cells": forest.num_cells,
+        "nodes": forest.num_nodes,
+        "shapes": forest.trees.num_trees,
+        "dtype": solver.dtype.name,
+        "device": label(solver.device),
+        "floor_ms": floor_s * 1e3,
+        "candidates": rows,
+    }
+
+
+def _tuning_table(report: dict[str, Any]) -> str:
+    lines = [
+        "cells      {cells} ({shapes} distinct shapes)",
+        "nodes      {nodes}",
+        "dtype      {dtype}",
+        "device     {device}",
+        "floor      {floor_ms:.3f} ms",
+    ]
+    lines = [line.format(**report)[:100] for line in lines]
+    width = max(len(row["candidate"]) for row in report["candidates"])
+    for row in report["candidates"]:
+        notes = ", ".join(what for what in ("chosen", "heuristic") if row[what])
+        line = "{candidate:<{width}} {solve_ms:>10.3f} ms {x_floor:>7.2f} x floor  {notes}"
+        lines.append(line.format(width=width, notes=notes, **row).rstrip())
+    return "\n".join(lines)
+
+
+def _list_store(arguments: argparse.Namespace) -> int:
+    from clhines import tune
+
+    entries = list(tune.stored())
+    if arguments.json:
+        print(json.dumps(entries, indent=1))
+        return 0
+    print(f"{len(entries)} stored in {tune.store_folder()}")
+    for entry in entries:
+        key, row = entry["key"], Candidate(entry["method"], entry["options"])
+        where = " ".join(str(key.get(name)) for name in ("device", "dtype"))
+        print(f"{key.get('cells')} cells, {key.get('nodes')} nodes, {where}: {row}"[:100])
+    return 0
+
+
+def _clear_store() -> int:
+    from clhines import tune
+
+    print(f"{tune.clear()} removed from {tune.store_folder()}")
+    return 0
 
 
 def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:

@@ -53,3 +53,7 @@ class DeviceMemoryError(DeviceError, MemoryError):
 
 class BuildError(ClhinesError, RuntimeError):
     """A generated kernel did not compile; the message ends with the numbered source."""
+
+
+class StoreWarning(UserWarning):
+    """The winner of measuring could not be stored; the solver works all the same."""

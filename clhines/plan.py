@@ -6,14 +6,15 @@ a `Plan`. Nothing here needs a device or OpenCL.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any, ClassVar
 
 import numpy as np
 
-from clhines import layout, packing, schedule
+from clhines import choice, layout, packing, schedule
+from clhines.choice import Candidate
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees, ranges
 from clhines.pieces import Pieces, split_cells
@@ -321,7 +322,7 @@ def make_plan(
     ----------
     forest : Forest
     method : str
-        ``auto`` (see `choose_method`) or a name in `METHODS`.
+        ``auto``, the first of `candidate_plans`, or a name in `METHODS`.
     dtype : numpy dtype
         float64 or float32.
     limits : Limits, optional
@@ -342,7 +343,7 @@ def make_plan(
         raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
     limits = limits or Limits()
     if method == "auto":
-        method = choose_method(limits)
+        return next(candidate_plans(forest, dtype, limits, **options))[1]
     row = find_method(method)
     unknown = sorted(set(options) - set(row.options))
     if unknown:
@@ -361,13 +362,35 @@ def make_plan(
     return row.build(forest, method, real, limits, {**row.options, **options})
 
 
-def choose_method(limits: Limits) -> str:
-    """Return the row that `auto` stands for on a device of these limits.
+def candidate_plans(
+    forest: Forest, dtype: Any, limits: Limits, **options: Any
+) -> Iterator[tuple[Candidate, Plan]]:
+    """Yield what `auto` may stand for, with its plan, fastest first by the cost model.
 
-    On GPUs `contraction`, which was the fastest row in all cases of ``bench/results``; on CPUs
-    `block_interleaved`, the only row in explicit vectors. Never a GPU-shaped row on a CPU.
+    Candidates that the forest or the device refuses are passed over, and so are those that do not
+    know one of the `options`, which override the candidate's own.
+
+    Raises
+    ------
+    InputError
+        No candidate can be planned; says why the first one could not.
     """
-    return "block_interleaved" if limits.is_cpu else "contraction"
+    real_name(dtype)
+    refused: InputError | None = None
+    yielded: list[tuple[str, dict[str, Any]]] = []
+    for candidate, _ in choice.ranked(forest, dtype, limits):
+        asked = {**candidate.options, **options}
+        if (candidate.method, asked) in yielded:  # the options made it one of those before
+            continue
+        try:
+            plan = make_plan(forest, candidate.method, dtype, limits, **asked)
+        except InputError as error:
+            refused = refused or error
+            continue
+        yielded.append((candidate.method, asked))
+        yield Candidate(candidate.method, asked), plan
+    if not yielded and refused is not None:
+        raise refused
 
 
 def find_method(name: str) -> Method:

@@ -115,10 +115,11 @@ class PassiveCells:
         self._rhs(self._queue, (items,), (64,), np.int32(n), *(a.data for a in arrays))
         self.solver.enqueue(v["d"], v["u"], self._b, self._v)
 
-    def solve_again(self) -> cl.Event:
+    def solve_again(self) -> list[cl.Event]:
         """Enqueue the last step's solve once more, for timing; the voltages stay the same."""
         v = self._values
-        return self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+        return self.solver.kernel_events
 
     def voltages(self) -> np.ndarray:
         """(num_nodes,) of the solver's dtype, mV: in natural order, after the last step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,10 +14,20 @@ from tqdm import tqdm
 
 from clhines import device as devices
 from clhines import program, reference
-from clhines.errors import DeviceMemoryError, InputError
+from clhines.choice import MODES
+from clhines.errors import DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
-from clhines.plan import MAX_PLACES, STATUS_CLEAN, Part, Plan, make_plan, real_name
+from clhines.plan import (
+    MAX_PLACES,
+    STATUS_CLEAN,
+    Part,
+    Plan,
+    candidate_plans,
+    make_plan,
+    real_name,
+)
 from clhines.render import PermuteSpec, render
+from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
@@ -175,7 +186,7 @@ class Solver:
     ----------
     forest : Forest
     method : str
-        ``auto`` or a name in `clhines.METHODS`; see `clhines.plan.choose_method`.
+        ``auto`` or a name in `clhines.METHODS`.
     dtype : float64 or float32
         Precision of all values on the device.
     device : pyopencl.Device or str, optional
@@ -185,6 +196,13 @@ class Solver:
     max_memory : int, optional
         Bytes of device memory to use at most; default: nine tenths of the device's. A batch
         that needs more is solved in slices of whole cells.
+    tune : str
+        How ``auto`` chooses among `clhines.choice.CANDIDATES`. ``heuristic``: by the cost model,
+        in microseconds. ``measure``: times them on this forest, which takes seconds, and stores
+        the winner in the user's cache folder. ``cached``: the stored winner for this forest,
+        device, driver and dtype, or else the heuristic's choice. The default is ``heuristic``:
+        other rows round differently, and so the bits of a result should not depend on a
+        file that the caller does not see.
     **options
         Options of the method, see ``METHODS[method].options``.
 
@@ -193,13 +211,13 @@ class Solver:
     plan : Plan
         Of the whole batch, or of the first slice where it is solved in slices.
     num_slices : int
-    events : list of pyopencl.Event
-        Of the kernels of the last `enqueue`, in order.
+    tuning : clhines.tune.Tuning or None
+        What ``tune="measure"`` found.
 
     Raises
     ------
     InputError
-        Unknown method, option or dtype.
+        Unknown method, option, dtype or way to tune.
     DeviceError
         No device, or one without the precision asked for.
     DeviceMemoryError
@@ -216,8 +234,10 @@ class Solver:
         device: Any = None,
         queue: cl.CommandQueue | None = None,
         max_memory: int | None = None,
+        tune: str = "heuristic",
         **options: Any,
     ) -> None:
+        _check_tune(tune, method)
         real_name(dtype)  # refuses other dtypes before a device is looked for
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
@@ -237,11 +257,14 @@ class Solver:
         self._largest = self.device.max_mem_alloc_size
         self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
         self._plans, self._bounds = self._make_plans(method, options)
+        self.tuning: Tuning | None = None
+        if tune != "heuristic":
+            self._tune(tune, options)
         self.plan = self._plans[0]
         self._resident: _Resident | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
-        self.events: list[cl.Event] = []
+        self._events: list[cl.Event] = []
         if self.num_slices == 1:
             self._settle()
 
@@ -297,6 +320,56 @@ class Solver:
                 cut = min(max(cut, lo + 1), hi - 1)
                 waiting += [(cut, hi), (lo, cut)]
         return plans, np.array(bounds)
+
+    def _tune(self, mode: str, options: dict[str, Any]) -> None:
+        """Plan again with the winner, stored or measured now, where it is another row."""
+        key = store_key(self.device, self.forest, self.dtype, options)
+        if mode == "cached":
+            winner = load(key)
+        else:
+            self.tuning = self._measure(options)
+            winner = self.tuning.best
+            try:
+                save(key, self.tuning)
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                message = f"the winner was not stored: {where}{error.strerror or error}"
+                warnings.warn(message, StoreWarning, stacklevel=3)
+            if winner == self.tuning.heuristic:
+                return
+        if winner is not None:
+            try:
+                self._plans, self._bounds = self._make_plans(
+                    winner.method, {**winner.options, **options}
+                )
+            except InputError:  # it cannot serve this device, or one of the slices
+                return
+
+    def _measure(self, options: dict[str, Any]) -> Tuning:
+        """Time the candidates on the forest, or on its first slice."""
+        forest = self._plans[0].forest
+        plans = list(candidate_plans(forest, self.dtype, self._limits, **options))
+        most = max(self._needed(plan) for _, plan in plans)
+        sets = 2 if 2 * most <= self._memory else 1
+        systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
+        keep = sets * most * len(plans) <= self._memory // 4
+        return measure(self.queue, plans, lambda plan: self._ready_to_time(plan, systems), keep)
+
+    @_memory_errors
+    def _ready_to_time(
+        self, plan: Plan, systems: list[list[np.ndarray]]
+    ) -> Callable[[int], list[cl.Event]]:
+        """Put a plan and the systems on the device; returns what enqueues a solve of one."""
+        if not self._fits(plan):
+            raise DeviceMemoryError(f"{plan.method} needs {self._needed(plan) / 2**20:.1f} MiB")
+        resident = _Resident(plan, self.queue, self.dtype)
+        sets = [[self._upload(resident, a) for a in arrays] for arrays in systems]
+        x = [cla.empty_like(arrays[-1]) for arrays in sets]
+
+        def launch(k: int) -> list[cl.Event]:
+            return resident.solve(sets[k % len(sets)], x[k % len(sets)], [])
+
+        return launch
 
     def _raise_memory(self, cell: int, plan: Plan) -> None:
         mib = 1 / (1 << 20)
@@ -400,10 +473,15 @@ class Solver:
         if any(out.base_data == a.base_data for a in operands[:-1]):
             raise InputError("out is d, u or l; expected another array")
         events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
-        self.events = resident.solve(operands, out, events, overwrite)
-        _only_event(out, self.events[-1])
+        self._events = resident.solve(operands, out, events, overwrite)
+        _only_event(out, self._events[-1])
         self._bad, self._solved = None, True
-        return self.events[-1]
+        return self._events[-1]
+
+    @property
+    def kernel_events(self) -> list[cl.Event]:
+        """Events of the last `enqueue`, one a part of the plan: what device timing goes by."""
+        return self._events
 
     # -- natural order -------------------------------------------------------------------------
 
@@ -613,6 +691,13 @@ class Solver:
         cells, nodes = self._bad_pivots()
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+
+
+def _check_tune(tune: Any, method: Any) -> None:
+    if tune not in MODES:
+        raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
+    if tune != "heuristic" and method != "auto":
+        raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
 
 
 def _only_event(a: cla.Array, event: cl.Event) -> None:

@@ -20,6 +20,12 @@ except DeviceError as error:
 _queues = {}
 
 
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path, monkeypatch):
+    """Keep every test away from the user's store of tuned winners."""
+    monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path / "store"))
+
+
 def _name(index, device):
     return f"{device.platform.name.split()[0]}-{index}"
 

@@ -412,8 +412,8 @@ def test_bytes_needed_by_hand():
 
 # ----------------------------------------------------------------------------------- imports
 
-ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout plan device
-    render pocl program solver tune channels synapses spikes simulation cli""".split()
+ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout choice
+    plan device render pocl program tune solver channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 
@@ -501,7 +501,10 @@ def test_an_unknown_attribute_of_the_package():
 
 def test_auto_takes_no_gpu_shaped_row_on_a_cpu():
     forest = Forest.from_cells([chain(5), star(4)])
-    assert make_plan(forest, limits=Limits(is_cpu=True)).method == "block_interleaved"
+    assert make_plan(forest, limits=Limits(is_cpu=True)).method not in (
+        "contraction",
+        "interleaved",
+    )
     assert make_plan(forest, limits=Limits(is_cpu=False)).method == "contraction"
 
 
