@@ -832,9 +832,9 @@ class _Contraction:
         limits, num_cells = self.limits, forest.num_cells
         many = max(1, num_cells // (16 * limits.compute_units))
         max_cells = int(self.options["max_cells"] or many)
-        lanes = -(-int(cut.lanes.max()) // 32) * 32
-        lanes = max(lanes, USUAL_LANES if many > 1 or owner is not None else 64)
-        group = int(self.options["work_group"] or min(lanes, limits.max_work_group, NO_LANE - 1))
+        least = USUAL_LANES if many > 1 or owner is not None else 64
+        widest = max(-(-int(cut.lanes.max()) // 32) * 32, least)
+        group = int(self.options["work_group"] or min(widest, limits.max_work_group, NO_LANE - 1))
         capacity = int(_local_capacity(self.real, limits, group))
         capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
         share = -(-cut.places * group // capacity)  # of local memory, as lanes

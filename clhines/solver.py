@@ -143,7 +143,7 @@ class _Resident:
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
         """Arrays of the systems that stand for larger ones, made when first needed."""
-        sets = []
+        sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for size, arrays in zip(self.plan.scratch, self._sets, strict=True):
             while len(arrays) < num_operands + 1:
                 arrays.append(cla.zeros(self.queue, size, self.dtype))
