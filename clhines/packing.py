@@ -8,6 +8,8 @@ import numpy as np
 
 from clhines.forest import Forest, ranges
 
+_LOOK_AHEAD = 2000  # shapes that `best_fit` chooses from
+
 
 def cells_by_shape(forest: Forest) -> np.ndarray:
     """(num_cells,) int64: cells, largest first, cells of one shape side by side."""
@@ -107,42 +109,41 @@ def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: in
     return _blocks(found, members)
 
 
-def bundles(shape_of_cell: np.ndarray, owner: np.ndarray, widths: np.ndarray, lanes: int) -> Blocks:
-    """Put the pieces of each owner into blocks, largest first, each where it first fits.
+def best_fit(shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int) -> Blocks:
+    """Fill each block with the largest cell left, then with those that suit what is free.
+
+    A cell suits when its widths point where the block has most room (the dot product rule of
+    vector bin packing). Blocks of the same shapes are made at once, so that there are about as
+    many templates as shapes, whatever the number of cells.
 
     Parameters
     ----------
     shape_of_cell : (num_cells,) integer
-        Shape of each piece; those of an owner lie side by side and have successive shapes, and
-        owners have the same shapes or none in common.
-    owner : (num_cells,) integer, non-decreasing
     widths : (num_shapes, k) integer
-        Lanes that each shape takes, in `k` senses.
+        Lanes that each shape takes, in `k` senses, each at most `lanes`.
     lanes : int
         Lanes of a block.
     """
-    heads = np.flatnonzero(np.append(True, owner[1:] != owner[:-1]))
-    counts = np.diff(np.append(heads, len(owner)))
-    begins, kind = np.unique(shape_of_cell[heads], return_inverse=True)
-    slots, cells, repeats = [], [], []
-    for k, begin in enumerate(begins.tolist()):
-        mine = heads[kind == k]
-        w = widths[begin : begin + int(counts[kind == k][0])]
-        bins: list[list[int]] = []
-        used: list[np.ndarray] = []
-        for piece in np.argsort(-w.max(axis=1), kind="stable").tolist():
-            for b, taken in enumerate(used):
-                if (taken + w[piece] <= lanes).all():
-                    taken += w[piece]
-                    bins[b].append(piece)
-                    break
-            else:
-                bins.append([piece])
-                used.append(w[piece].copy())
-        for members in bins:
-            slots.append(np.array(members) + begin)
-            cells.append((mine[:, None] + members).reshape(-1))
-            repeats.append(len(mine))
+    by_shape = np.argsort(shape_of_cell, kind="stable")
+    left = np.bincount(shape_of_cell, minlength=len(widths))
+    taken = np.cumsum(left) - left  # cells of each shape before this place are in blocks
+    order = np.argsort(-widths.max(axis=1), kind="stable")
+    slots: list[np.ndarray] = []
+    cells: list[np.ndarray] = []
+    repeats: list[int] = []
+    for first in range(len(order)):
+        while left[order[first]]:
+            members = _fill(order[first : first + _LOOK_AHEAD], left, widths, lanes)
+            times = min(int(left[s]) // n for s, n in members.items())
+            columns = []
+            for shape, count in members.items():
+                here = by_shape[taken[shape] : taken[shape] + count * times]
+                columns.append(here.reshape(times, count))
+                taken[shape] += count * times
+                left[shape] -= count * times
+            slots.append(np.repeat(list(members), list(members.values())))
+            cells.append(np.concatenate(columns, axis=1).reshape(-1))
+            repeats.append(times)
     per_template = np.array([len(s) for s in slots])
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(
@@ -152,6 +153,24 @@ def bundles(shape_of_cell: np.ndarray, owner: np.ndarray, widths: np.ndarray, la
         slot_start=np.concatenate(([0], np.cumsum(per_template))),
         slot_tree=np.concatenate(slots),
     )
+
+
+def _fill(shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int) -> dict[int, int]:
+    """One block: number of cells of each shape, the first of `shapes` among them."""
+    able = shapes[left[shapes] > 0]
+    w, room = widths[able], left[able].copy()
+    free = np.full(widths.shape[1], lanes)
+    members: dict[int, int] = {}
+    k = 0
+    while True:
+        shape = int(able[k])
+        members[shape] = members.get(shape, 0) + 1
+        free = free - w[k]
+        room[k] -= 1
+        score = np.where((room > 0) & (w <= free).all(axis=1), w @ free, -1)
+        k = int(score.argmax())
+        if score[k] < 0:
+            return members
 
 
 def level_widths(forest: Forest) -> list[np.ndarray]:

@@ -45,14 +45,12 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     ----------
     segment : int
         Most nodes of a segment, see `schedule.segments`; pieces consist of whole segments.
-    most : int
-        Most values a piece may need: its nodes and five a segment.
-    most_segments : int
-        Most segments of a piece, less two.
+    most, most_segments : int
+        Most values in local memory, and most segments, of a piece.
     """
     trees = forest.trees
     cut = schedule.segments(trees, segment)
-    top = schedule.pieces(cut, cut.length + 5, most, most_segments)
+    top = schedule.pieces(cut, most, most_segments)
     anchor, _ = climb(np.where(top, np.arange(len(top)), cut.parent), np.zeros(len(top), np.int64))
     number = (np.cumsum(top) - 1)[anchor]  # piece of each segment
     piece = np.repeat(number, cut.length)  # of each place in trees.order

@@ -18,7 +18,7 @@ from clhines.choice import Candidate
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees, ranges
 from clhines.pieces import Pieces, split_cells
-from clhines.schedule import NO_LANE
+from clhines.schedule import KEPT_VALUES, NO_LANE
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 
@@ -690,7 +690,7 @@ def _cut(trees: Trees, most: int, ends: np.ndarray | None = None) -> _Cut:
     leaf = plan.round == schedule.Contraction.LEAF
     inner = np.add.reduceat(~leaf + 0, starts)
     places = trees.sizes + np.maximum(
-        0, 5 * inner - np.add.reduceat(np.where(leaf, cut.length, 0), starts)
+        0, KEPT_VALUES * inner - np.add.reduceat(np.where(leaf, cut.length, 0), starts)
     )
     is_kept = plan.round == schedule.Contraction.KEPT
     before = np.cumsum(is_kept) - is_kept
@@ -736,7 +736,7 @@ class _Contraction:
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(_local_capacity(self.real, self.limits, group)))
         # half a work-group each: these pack better than whole ones
-        pieces = split_cells(forest, self.most, capacity // 2, group // 2 - 2)
+        pieces = split_cells(forest, self.most, capacity // 2, group // 2)
         cut = _cut(pieces.forest.trees, self.most, pieces.ends)
         rest, place = self._rest(pieces, cut, forest.num_cells)
         stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
@@ -745,7 +745,7 @@ class _Contraction:
                 raise InputError("a cell is too wide for contraction; use fine")
             return self._with_stars(forest, stars)
         node = pieces.rank[_tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
-        group, blocks, lanes, places = self._blocks(pieces.forest, cut, pieces.cell)
+        group, blocks, lanes, places = self._blocks(pieces.forest, cut, True)
         gather = places.gather(pieces.forest)
         try:
             inner = _contraction(
@@ -820,29 +820,26 @@ class _Contraction:
         return rest, place
 
     def _blocks(
-        self, forest: Forest, cut: _Cut, owner: np.ndarray | None = None
+        self, forest: Forest, cut: _Cut, pieces: bool = False
     ) -> tuple[int, packing.Blocks, schedule.SegmentLanes, layout.SegmentRows]:
         """Work-items of a group, cells in blocks, lanes for the segments, places of the nodes.
 
-        Parameters
-        ----------
-        owner : (num_cells,) integer, optional
-            Of pieces: the cell that each one is a part of.
+        Small batches are spread over the device; others, and pieces, are packed tightly.
         """
         limits, num_cells = self.limits, forest.num_cells
         many = max(1, num_cells // (16 * limits.compute_units))
         max_cells = int(self.options["max_cells"] or many)
-        least = USUAL_LANES if many > 1 or owner is not None else 64
+        least = USUAL_LANES if many > 1 or pieces else 64
         widest = max(-(-int(cut.lanes.max()) // 32) * 32, least)
         group = int(self.options["work_group"] or min(widest, limits.max_work_group, NO_LANE - 1))
         capacity = int(_local_capacity(self.real, limits, group))
         capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
         share = -(-cut.places * group // capacity)  # of local memory, as lanes
         widths = np.stack((cut.lanes, share), axis=1)
-        if owner is None:
-            blocks = packing.next_fit(forest, list(widths), group, max_cells)
+        if pieces or (many >= 8 and not self.options["max_cells"]):
+            blocks = packing.best_fit(forest.shape_of_cell, widths, group)
         else:
-            blocks = packing.bundles(forest.shape_of_cell, owner, widths, group)
+            blocks = packing.next_fit(forest, list(widths), group, max_cells)
         lanes = schedule.segment_lanes(
             cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
         )
@@ -889,7 +886,7 @@ class _Contraction:
             rhs=1,
             work_group=work_group,
             capacity=_aligned(
-                np.maximum(places.template_size, places.rows[:, 1, 0] + 5 * lanes.inner)
+                np.maximum(places.template_size, places.rows[:, 1, 0] + KEPT_VALUES * lanes.inner)
             ),
             segment=longest,
             ptx=self.limits.ptx,

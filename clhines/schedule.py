@@ -181,33 +181,49 @@ def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segment
     return Segments(np.concatenate(([0], np.cumsum(counts))), first, size, parent)
 
 
-def pieces(cut: Segments, cost: np.ndarray, most: int, most_segments: int) -> np.ndarray:
+KEPT_VALUES = 5  # local memory of an inner segment, where `u` of the leaf segments was
+
+
+def pieces(cut: Segments, most: int, most_segments: int) -> np.ndarray:
     """Cut trees of segments into connected pieces, from the tips, the heaviest child first.
 
     Parameters
     ----------
-    cost : (num_segments,) integer
-    most, most_segments : int
-        Largest cost, and most segments, of a piece.
+    most : int
+        Most values that a piece may keep in local memory: its nodes, and what `KEPT_VALUES` for
+        each inner segment take beyond the nodes of the leaf segments.
+    most_segments : int
 
     Returns
     -------
     (num_segments,) bool: the segments at the top of a piece
     """
-    weight, number = cost.tolist(), [1] * len(cost)
-    parent = cut.parent.tolist()
+    size, parent = cut.length.tolist(), cut.parent.tolist()
+    leaf, number = size.copy(), [1] * len(size)  # nodes of leaf segments, and segments
+    inner = [0] * len(size)
     children: list[list[int]] = [[] for _ in parent]
     top = np.zeros(len(parent), bool)
     for s in range(len(parent) - 1, -1, -1):  # children come after their parents
-        kept = sorted(children[s], key=weight.__getitem__)
-        total, count = sum(weight[k] for k in kept), sum(number[k] for k in kept)
-        while kept and (weight[s] + total > most or 1 + count > most_segments):
-            heaviest = kept.pop()
-            total -= weight[heaviest]
-            count -= number[heaviest]
-            top[heaviest] = True
-        weight[s] += total
-        number[s] += count
+        kept = sorted(children[s], key=size.__getitem__)
+        if kept:
+            n, leaf[s], inner[s] = size[s], 0, 1
+            for k in kept:
+                n += size[k]
+                leaf[s] += leaf[k]
+                inner[s] += inner[k]
+                number[s] += number[k]
+            # one more: the first node of a piece is a segment of its own
+            while kept and (
+                n + max(0, KEPT_VALUES * (inner[s] + 1) - leaf[s]) > most
+                or number[s] + 1 > most_segments
+            ):
+                k = kept.pop()
+                n -= size[k]
+                leaf[s] -= leaf[k]
+                inner[s] -= inner[k]
+                number[s] -= number[k]
+                top[k] = True
+            size[s] = n
         children[s] = []
         if parent[s] < 0:
             top[s] = True
