@@ -146,7 +146,7 @@ class _Resident:
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for size, arrays in zip(self.plan.scratch, self._sets, strict=True):
             while len(arrays) < num_operands + 1:
-                arrays.append(cla.zeros(self.queue, size, self.dtype))
+                arrays.append(cla.to_device(self.queue, np.zeros(size, self.dtype)))
             sets.append((arrays[1 : num_operands + 1], arrays[0]))
         return sets
 

@@ -13,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
@@ -87,6 +88,28 @@ def in_place_case(queue, config, forest):
         raise AssertionError("no PivotError")
 
 
+def pieces_case(queue, dtype, symmetric):
+    """Cells above local memory, in pieces of at most 32 values, a bad pivot in one of them."""
+    real = devices.limits
+    devices.limits = lambda device: replace(real(device), local_bytes=2560)
+    try:
+        forest = Forest.from_cells([chain(130), random_binary_tree(150, 15, 3), chain(5)])
+        solver = Solver(forest, "contraction", dtype, queue=queue, work_group=16, segment=4)
+    finally:
+        devices.limits = real
+    assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
+    system = make_system(forest, dtype, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays))
+    system.d[140] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (1, 140)
+    else:
+        raise AssertionError("no PivotError")
+    return solver
+
+
 def floor_case(queue, real, width):
     n = 35
     dtype = np.float64 if real == "double" else np.float32
@@ -123,6 +146,11 @@ def clean_cases():
                         yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
+    for dtype in (np.float64, np.float32):
+        for symmetric in (True, False):
+            label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"
+            arguments = dtype, symmetric
+            yield label, lambda queue, a=arguments: pieces_case(queue, *a)
     for real in ("double", "float"):
         yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
         for width in (1, 4):

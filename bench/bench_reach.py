@@ -1,0 +1,154 @@
+"""Time `auto` on the cases that the project measures itself by, next to the memory floor.
+
+    python bench/bench_reach.py [--device SPEC] [--morphologies FOLDER] [--dtype float64] [--out F]
+
+From one cell to 10^7 nodes and more; `aim` is the largest multiple of the floor that was aimed at
+on a GPU (float32: 0.15 more), `met` says whether it was reached. Values are random and in device
+order; two sets take turns where they might fit a cache. Times are medians of device events on a
+GPU, of wall time on a CPU; every solution is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from tqdm import tqdm
+
+import clhines
+from clhines import device as devices
+from clhines import morphology, reference, tune
+
+TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
+CACHED = 1 << 24  # nodes; two sets of arrays take turns below
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch, and the multiple of the floor that was aimed at in float64."""
+
+    name: str
+    forest: Callable[[argparse.Namespace], clhines.Forest]
+    aim: float
+
+
+def trees(cells: int, nodes: int, branches: int) -> Callable[[Any], clhines.Forest]:
+    """Random trees of 64 shapes."""
+    return lambda _: common.batch(cells, nodes, branches)
+
+
+def one_chain(nodes: int) -> Callable[[Any], clhines.Forest]:
+    """One cell without branches."""
+    return lambda _: clhines.Forest(morphology.chain(nodes))
+
+
+def real_mix(args: argparse.Namespace) -> clhines.Forest:
+    """All SWC files of a folder, a node a sample, repeated and shuffled; else sample cells."""
+    paths = sorted(Path(args.morphologies).glob("*.swc")) if args.morphologies else []
+    cells = [morphology.read_swc(p) for p in paths] or morphology.sample_cells()
+    parents = [cell.parent for cell in cells]
+    repeats = max(1, round(args.mix_nodes / sum(map(len, parents))))
+    rng = np.random.default_rng(common.SEED)
+    pick = rng.permutation(np.arange(repeats * len(parents)) % len(parents))
+    return clhines.Forest.from_cells([parents[k] for k in pick])
+
+
+CASES = (
+    Case("1 cell of 512", trees(1, 512, 50), 1.35),
+    Case("1 cell of 1,500", trees(1, 1500, 150), 1.7),
+    Case("1 chain of 1,500", one_chain(1500), 1.7),
+    Case("1 cell of 1,000,000", trees(1, 1_000_000, 10_000), float("nan")),
+    Case("256 cells of 512", trees(256, 512, 50), 1.35),
+    Case("2,560 cells of 512", trees(2560, 512, 50), 1.6),
+    Case("25,600 cells of 512", trees(25_600, 512, 50), 1.15),
+    Case("102,400 cells of 512", trees(102_400, 512, 50), 1.15),
+    Case("409,600 cells of 128", trees(409_600, 128, 13), 1.15),
+    Case("25,600 cells of 1,500", trees(25_600, 1500, 150), 1.3),
+    Case("real mix", real_mix, 1.4),
+)
+
+
+def time_case(
+    queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, systems: list[Any]
+) -> dict[str, Any]:
+    """Median time of `auto` in device order, and the residual of the first solution."""
+    solver = clhines.Solver(forest, "auto", dtype, queue=queue)
+    values = [[a.astype(dtype) for a in arrays] for arrays in systems]
+    sets = [tuple(solver.pack(a) for a in arrays) for arrays in values]
+    out = [cla.zeros_like(s[2]) for s in sets]
+
+    def launch(k: int) -> list[cl.Event]:
+        solver.enqueue(*sets[k % len(sets)], out[k % len(sets)])
+        return solver.kernel_events
+
+    seconds = tune.median_seconds(queue, launch, repeats=15)
+    worst = reference.residual(forest, *values[0], solver.unpack(out[0]).get())
+    if not worst < TOLERANCE[dtype]:
+        sys.exit(f"{dtype}, {forest}: residual {worst:.3g}: wrong, so not timed")
+    floor = tune.floor_seconds(queue, forest.num_nodes, dtype, repeats=15)
+    return {
+        "dtype": dtype,
+        "cells": forest.num_cells,
+        "nodes": forest.num_nodes,
+        "method": solver.plan.method,
+        "kernels": len(solver.plan.parts),
+        "seconds": seconds,
+        "floor_seconds": floor,
+        "x_floor": seconds / floor,
+        "padding": solver.plan.packed_size / forest.num_nodes - 1,
+        "residual": worst,
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as text, at most 100 columns wide."""
+    head = (
+        f"{'case':<22} {'dtype':<7} {'method':<17} {'kernels':>7} {'floor us':>9} {'solve us':>9} "
+        f"{'x floor':>7} {'aim':>5} met"
+    )
+    lines = [head, "-" * len(head)]
+    for r in rows:
+        aim = f"{r['aim']:.2f}" if r["aim"] else "-"
+        met = ("yes" if r["x_floor"] <= r["aim"] else "no") if r["aim"] else "-"
+        lines.append(
+            f"{r['case']:<22} {r['dtype']:<7} {r['method']:<17} {r['kernels']:>7} "
+            f"{r['floor_seconds'] * 1e6:>9.1f} {r['seconds'] * 1e6:>9.1f} {r['x_floor']:>7.2f} "
+            f"{aim:>5} {met}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the cases and write ``reach-<device>.json`` and ``.txt``."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device")
+    parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
+    parser.add_argument("--cases", nargs="+", default=[c.name for c in CASES])
+    parser.add_argument("--morphologies", help="folder of SWC files for the real mix")
+    parser.add_argument("--mix-nodes", type=float, default=2e7)
+    parser.add_argument("--out", default=str(common.RESULTS))
+    args = parser.parse_args()
+    queue = devices.make_queue(devices.choose(args.device, np.float64))
+    rows = []
+    for case in tqdm([c for c in CASES if c.name in args.cases], disable=None):
+        forest = case.forest(args)
+        count = 2 if forest.num_nodes < CACHED else 1
+        systems = [common.system(forest, common.SEED + k) for k in range(count)]
+        for dtype in args.dtype:
+            aim = case.aim + 0.15 * (dtype == "float32")
+            row = time_case(queue, forest, dtype, systems)
+            rows.append({"case": case.name, "aim": aim if aim == aim else None, **row})
+    result = {"record": common.record(queue, " ".join(["python", *sys.argv])), "rows": rows}
+    common.write("reach", queue, result, table(rows), args.out)
+
+
+if __name__ == "__main__":
+    main()
