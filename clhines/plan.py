@@ -17,6 +17,8 @@ from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, ranges
 
+CACHE_BYTES = 224 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
+MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 
 STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
@@ -101,6 +103,39 @@ class FineSpec:
 
 
 @dataclass(frozen=True)
+class FineVectorSpec:
+    """Numbers and switches of ``fine_vector.mako``: one work-item a block, a branch a lane.
+
+    Attributes
+    ----------
+    real, symmetric, rhs
+        As in `CellSpec`.
+    work_group : int
+        1: work-items share nothing.
+    vector_width : int
+        Branches a vector.
+    capacity : int
+        Values of the largest block, for which local memory holds the factors and the
+        intermediate solution of one right-hand side; 0 leaves them in global memory, as do
+        several right-hand sides.
+    slots : int
+        Lanes of the largest block: what it exchanges between branches, in local memory.
+    streaming : bool
+        The solution is stored past the caches, where the compiler can.
+    """
+
+    template: ClassVar[str] = "fine_vector"
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    vector_width: int
+    capacity: int
+    slots: int
+    streaming: bool
+
+
+@dataclass(frozen=True)
 class ContractionSpec:
     """Numbers and switches of ``contraction.mako``: one work-item a segment of a branch.
 
@@ -132,7 +167,7 @@ class Part:
 
     Attributes
     ----------
-    spec : CellSpec, FineSpec or ContractionSpec
+    spec : CellSpec, FineSpec, FineVectorSpec or ContractionSpec
         Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
         Index arrays of the kernel, in the order of its arguments.
@@ -158,9 +193,14 @@ class Part:
         return not isinstance(self.spec, ContractionSpec)
 
     @property
+    def factor_may_be_d(self) -> bool:
+        """Whether the factors may take the place of `d`: not where pivots are looked at again."""
+        return not isinstance(self.spec, FineVectorSpec)
+
+    @property
     def max_rhs(self) -> int:
         """Right-hand sides that one launch can take."""
-        return 4 if self.needs_factor else 1
+        return MAX_RHS if self.needs_factor else 1
 
     def solve_spec(self, symmetric: bool, rhs: int) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
@@ -444,6 +484,18 @@ def _plan_fine(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
     """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level."""
+    width, group = options.get("vector_width"), options["work_group"]
+    if width and (group or 1) > 1:
+        raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
+    if width or (limits.is_cpu and (group or 1) == 1):
+        return _plan_vectors(forest, method, real, limits, options)
+    return _plan_lanes(forest, method, real, limits, options)
+
+
+def _plan_lanes(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """`fine` with one work-item a branch."""
     work_group = _work_group(options, limits, 16 if limits.is_cpu else 64)
     enough_blocks = 4 * limits.compute_units
     max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
@@ -484,7 +536,158 @@ def _plan_fine(
     return Plan(forest, method, places.gather(forest), (part,))
 
 
-def _rank_in_tree(forest: Forest, levels: schedule.BranchLevels) -> np.ndarray:
+def _plan_vectors(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """`fine` for CPUs: one work-item a block of cells, one branch a lane of a vector.
+
+    Cells too large for the cache-sized local memory of a work-item keep their factors in global
+    memory; where even what branches exchange does not fit, `_plan_lanes` takes over.
+    """
+    itemsize = 8 if real == "double" else 4
+    trees = forest.trees
+    branches = np.diff(trees.branch_offsets)
+    budget = min(CACHE_BYTES, limits.local_bytes * 7 // 10) // itemsize
+    kept = 2 * trees.sizes + (1 + MAX_RHS) * (branches + 1)  # values, without padding
+    exchanged = 2 * (1 + MAX_RHS) * (branches + 1)  # with some padding
+    kind = np.where(kept <= budget, 0, np.where(exchanged * itemsize <= limits.local_bytes, 1, 2))
+    kind = kind[forest.shape_of_cell]
+    plans = []
+    for k in np.unique(kind).tolist():
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        if k == 2:
+            lanes = {**METHODS["fine"].options, "max_cells": options["max_cells"]}
+            plan = _plan_lanes(part, method, real, limits, lanes)
+        else:
+            plan = _plan_blocks(part, method, real, limits, options, 0 if k else budget)
+        plans.append((cells, plan))
+    return plans[0][1] if len(plans) == 1 else _combine(forest, method, plans)
+
+
+def _plan_blocks(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: dict[str, Any],
+    budget: int,
+) -> Plan:
+    """Blocks of cells of `budget` values in local memory; 0 is a block a cell, in global memory."""
+    itemsize = 8 if real == "double" else 4
+    trees = forest.trees
+    weight = 2 * trees.sizes + (1 + MAX_RHS) * (np.diff(trees.branch_offsets) + 1)
+    widest = int(options["vector_width"] or max(1, limits.vector_bytes // itemsize))
+    max_cells = int(options["max_cells"] or _cells_a_block(forest, weight, limits, budget, widest))
+    blocks = packing.next_fit(forest, list(weight[:, None]), budget, max_cells if budget else 1)
+    room = limits.local_bytes // itemsize
+    found = []
+    for width in [widest] if options["vector_width"] else _halvings(widest):
+        vectors = schedule.branch_vectors(trees, blocks.slot_template, blocks.slot_tree, width)
+        places = layout.VectorRows(vectors, blocks)
+        capacity = int(places.template_size.max()) if budget else 0
+        slots = (int(np.diff(vectors.template_start).max()) + 1) * width
+        padded = places.size / forest.num_nodes
+        fits = 2 * capacity + (1 + MAX_RHS) * slots <= room
+        found.append((not fits, padded * (1 + 8 / width), capacity, slots, vectors, places))
+        if fits and padded < 1.25:
+            break
+    _, _, capacity, slots, vectors, places = min(found, key=lambda f: f[:2])
+    spec = FineVectorSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=1,
+        vector_width=vectors.width,
+        capacity=capacity,
+        slots=slots,
+        streaming=places.size * itemsize > CACHE_BYTES and vectors.width * itemsize >= 16,
+    )
+    part = Part(
+        spec=spec,
+        tables=_as_int32(_vector_tables(forest, blocks, vectors, places), places.size),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_vector_statistics(forest, blocks, vectors, places),
+    )
+    return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _halvings(width: int) -> list[int]:
+    return [width >> k for k in range(width.bit_length())]
+
+
+def _cells_a_block(
+    forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
+) -> int:
+    """Most cells a block so that blocks fit the budget and all compute units have as many."""
+    if not budget:
+        return 1
+    units = limits.compute_units
+    needed = -(-int(weight[forest.shape_of_cell].sum()) // budget)
+    needed = max(needed, min(forest.num_cells, units))
+    if needed < 8 * units:
+        needed = -(-needed // units) * units
+    cells = -(-forest.num_cells // needed)
+    return cells // width * width or cells  # whole vectors of cells of one shape
+
+
+def _vector_tables(
+    forest: Forest,
+    blocks: packing.Blocks,
+    vectors: schedule.BranchVectors,
+    places: layout.VectorRows,
+) -> dict[str, np.ndarray]:
+    """Tables of ``fine_vector.mako``, in the order of its arguments."""
+    round_start, child = vectors.rounds()
+    parent = np.where(vectors.parent < 0, 0, vectors.exchange()[vectors.parent])
+    parent = vectors.lanes(parent).reshape(-1, vectors.width)
+    return {
+        "block_template": blocks.template,
+        "block_start": places.block_start,
+        "block_cells": blocks.cell_start,
+        "cell_number": blocks.cells,
+        "template_vectors": vectors.template_start,
+        "vector_place": places.vector_place,
+        "vector_rows": vectors.rows,
+        "vector_even": vectors.even,
+        "vector_parent": _whole_vectors(parent),
+        "vector_rounds": round_start,
+        "round_vector": np.append(_whole_vectors(child), -1),
+        "round_child": np.append(child, np.zeros((1, vectors.width), np.int64)),
+        "lane_parent": parent.reshape(-1),
+        "lane_length": vectors.lanes(vectors.length),
+        "lane_slot": vectors.lanes(
+            vectors.slot - blocks.slot_start[vectors.template[vectors.vector]]
+        ),
+        "lane_rank": vectors.lanes(_rank_in_tree(forest, vectors)),
+    }
+
+
+def _whole_vectors(slots: np.ndarray) -> np.ndarray:
+    """Vector that each row of lanes is, lane for lane; -1 where it is a mixture."""
+    width = slots.shape[1]
+    whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
+    return np.where(whole, slots[:, 0] // width, -1)
+
+
+def _vector_statistics(
+    forest: Forest,
+    blocks: packing.Blocks,
+    vectors: schedule.BranchVectors,
+    places: layout.VectorRows,
+) -> dict[str, int | float]:
+    steps = np.add.reduceat(vectors.rows, vectors.template_start[:-1])
+    return {
+        "dependent_steps": int(steps.max()) * 2,
+        "idle_lanes": 1 - forest.num_nodes / places.size,
+        "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+    }
+
+
+def _rank_in_tree(
+    forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
+) -> np.ndarray:
     trees = forest.trees
     first = trees.branch_start[levels.tree_branch]
     return first - trees.offsets[trees.branch_tree[levels.tree_branch]]
@@ -529,7 +732,7 @@ def _plan_contraction(
     if len(small) == forest.num_cells:
         return _plan_segments(forest, method, real, limits, options, most, work_group, capacity)
     large = np.flatnonzero(~fits)
-    rest = _plan_fine(forest.take(large), "fine", real, limits, METHODS["fine"].options)
+    rest = _plan_lanes(forest.take(large), "fine", real, limits, METHODS["fine"].options)
     if not len(small):
         return replace(rest, forest=forest, method=method)
     main = _plan_segments(
@@ -668,10 +871,10 @@ METHODS: dict[str, Method] = {
         {"work_group": None, "block_size": None, "vector_width": None},
     ),
     "fine": Method(
-        "one work-group a block of cells, one work-item a branch",
+        "one work-group a block of cells, one work-item or lane of a vector a branch",
         "Huber 2018, sections 3 to 5",
         _plan_fine,
-        {"work_group": None, "max_cells": None},
+        {"work_group": None, "max_cells": None, "vector_width": None},
     ),
     "contraction": Method(
         "one work-group a block of cells, one work-item a segment, O(log n) rounds",

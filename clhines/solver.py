@@ -115,7 +115,8 @@ class _Resident:
         """Enqueue a solve in device order; `operands` are d, u, (l), b."""
         *matrix, b = operands
         rows = b.shape[0] if b.ndim == 2 else 1
-        once = all(rows <= launch.part.max_rhs for launch in self.launches)
+        parts = [launch.part for launch in self.launches]
+        once = all(rows <= part.max_rhs and part.factor_may_be_d for part in parts)
         factor = matrix[0] if overwrite and once else self.factor
         for launch in self.launches:
             event = launch.run(matrix, b, factor, x, self.status, wait_for or None)
