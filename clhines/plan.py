@@ -18,6 +18,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest, ranges
 
 CACHE_BYTES = 224 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
+STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
 MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 
@@ -122,6 +123,8 @@ class FineVectorSpec:
         Lanes of the largest block: what it exchanges between branches, in local memory.
     streaming : bool
         The solution is stored past the caches, where the compiler can.
+    prefetch : bool
+        Values are asked for before they are needed, where the compiler can.
     """
 
     template: ClassVar[str] = "fine_vector"
@@ -133,6 +136,7 @@ class FineVectorSpec:
     capacity: int
     slots: int
     streaming: bool
+    prefetch: bool
 
 
 @dataclass(frozen=True)
@@ -579,20 +583,26 @@ def _plan_blocks(
     weight = 2 * trees.sizes + (1 + MAX_RHS) * (np.diff(trees.branch_offsets) + 1)
     widest = int(options["vector_width"] or max(1, limits.vector_bytes // itemsize))
     max_cells = int(options["max_cells"] or _cells_a_block(forest, weight, limits, budget, widest))
-    blocks = packing.next_fit(forest, list(weight[:, None]), budget, max_cells if budget else 1)
     room = limits.local_bytes // itemsize
     found = []
-    for width in [widest] if options["vector_width"] else _halvings(widest):
-        vectors = schedule.branch_vectors(trees, blocks.slot_template, blocks.slot_tree, width)
-        places = layout.VectorRows(vectors, blocks)
-        capacity = int(places.template_size.max()) if budget else 0
-        slots = (int(np.diff(vectors.template_start).max()) + 1) * width
+    for width in [widest >> k for k in range(widest.bit_length())]:
+        for share in (budget, budget // 2, budget // 4):  # wide vectors may need smaller blocks
+            blocks = packing.next_fit(
+                forest, list(weight[:, None]), share, max_cells if budget else 1
+            )
+            vectors = schedule.branch_vectors(trees, blocks.slot_template, blocks.slot_tree, width)
+            places = layout.VectorRows(vectors, blocks)
+            capacity = int(places.template_size.max()) if budget else 0
+            slots = (int(np.diff(vectors.template_start).max()) + 1) * width
+            fits = 2 * capacity + (1 + MAX_RHS) * slots <= room
+            if fits:
+                break
         padded = places.size / forest.num_nodes
-        fits = 2 * capacity + (1 + MAX_RHS) * slots <= room
-        found.append((not fits, padded * (1 + 8 / width), capacity, slots, vectors, places))
-        if fits and padded < 1.25:
+        cost = padded * (1 + 8 / width)  # a value counts, and so does every row
+        found.append((not fits, cost, capacity, slots, blocks, vectors, places))
+        if fits and (padded < 1.25 or options["vector_width"]):
             break
-    _, _, capacity, slots, vectors, places = min(found, key=lambda f: f[:2])
+    _, _, capacity, slots, blocks, vectors, places = min(found, key=lambda f: f[:2])
     spec = FineVectorSpec(
         real=real,
         symmetric=True,
@@ -601,7 +611,8 @@ def _plan_blocks(
         vector_width=vectors.width,
         capacity=capacity,
         slots=slots,
-        streaming=places.size * itemsize > CACHE_BYTES and vectors.width * itemsize >= 16,
+        streaming=places.size * itemsize > STREAM_BYTES and vectors.width * itemsize >= 16,
+        prefetch=limits.is_cpu,
     )
     part = Part(
         spec=spec,
@@ -611,10 +622,6 @@ def _plan_blocks(
         statistics=_vector_statistics(forest, blocks, vectors, places),
     )
     return Plan(forest, method, places.gather(forest), (part,))
-
-
-def _halvings(width: int) -> list[int]:
-    return [width >> k for k in range(width.bit_length())]
 
 
 def _cells_a_block(

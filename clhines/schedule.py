@@ -254,6 +254,7 @@ def branch_vectors(
         tree_branch=tree_branch[rank],
     )
 
+
 @dataclass(frozen=True, eq=False)
 class Segments:
     """Trees cut into segments: stretches of a branch of at most a given number of nodes.

@@ -7,6 +7,11 @@
     lanes = [f".s{c}" for c in "0123456789abcdef"[:W]] if W > 1 else [""]
 %>\
 <%def name="row(kind)">\
+% if spec.prefetch:
+            fetch(d + place + AHEAD);
+            fetch(u + place + AHEAD);
+            fetch(b + place + AHEAD);
+% endif
             value pivot = load(d, place) - sum_d;
 % if kind == "ragged":
             pivot = active ? pivot : (value)(1);
@@ -28,7 +33,7 @@
             least = pivot < least ? pivot : least;
             most = pivot > most ? pivot : most;
 % if local:
-            kept[place / W * 2] = f;
+            kept[(uint)place / W * 2] = f;
 % else:
             store(factor, place, f);
 % endif
@@ -36,7 +41,7 @@
                 const long shift = (long)r * num_values;
                 const value g = (load(b, place + shift) - sum_b[r]) * inverse;
 % if local:
-                kept[place / W * 2 + 1] = g;
+                kept[(uint)place / W * 2 + 1] = g;
 % else:
                 store(x, place + shift, g);
 % endif
@@ -45,18 +50,22 @@
 </%def>\
 <%def name="back()">\
 % if local:
-            const value f = kept[place / W * 2];
+            const value f = kept[(uint)place / W * 2];
 % else:
             const value f = load(factor, place);
 % endif
             for (int r = 0; r < RHS; ++r) {
                 const long shift = (long)r * num_values;
 % if local:
-                above[r] = kept[place / W * 2 + 1] - f * above[r];
+                above[r] = kept[(uint)place / W * 2 + 1] - f * above[r];
 % else:
                 above[r] = load(x, place + shift) - f * above[r];
 % endif
-                ${"put" if local and spec.streaming else "store"}(x, place + shift, above[r]);
+% if local and spec.streaming:
+                put(x, place + shift, above[r], aligned);
+% else:
+                store(x, place + shift, above[r]);
+% endif
             }
 </%def>\
 // Fine-grained Hines solver for CPUs (after Huber 2018): one work-item a block of cells, one
@@ -107,17 +116,27 @@ static value collect(__local const real *lost, places slot)
     slot += (slot & -W) * RHS;
     return (value)(${", ".join(f"lost[slot{c}]" for c in lanes)});
 }
+// what compilers offer beyond OpenCL C
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+% if spec.prefetch:
+#define AHEAD (2048 / (int)sizeof(real))   // values that the backward sweep asks for early
+
+static void fetch(__global const real *a)
+{
+#if __has_builtin(__builtin_prefetch)
+    __builtin_prefetch((const void *)(size_t)a);
+#endif
+}
+% endif
 % if local and spec.streaming:
 // past the caches: nothing reads x again here
-static void put(__global real *a, long place, value v)
+static void put(__global real *a, long place, value v, int aligned)
 {
-#ifdef __has_builtin
 #if __has_builtin(__builtin_nontemporal_store)
-    if (((size_t)(a + place) & (sizeof(value) - 1)) == 0) {
-        __builtin_nontemporal_store(v, (__global value *)(a + place));
-        return;
-    }
-#endif
+    if (aligned) __builtin_nontemporal_store(v, (__global value *)(a + place));
+    else
 #endif
     store(a, place, v);
 }
@@ -220,12 +239,16 @@ ${row("top")}\
                 if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) bad = j + 1;
                 sum = u[at] * (${"u" if spec.symmetric else "l"}[at] * ((real)1 / pivot));
             }
-            const int cell = cell_number[block_cells[block] + lane_slot[v * W + k]];
-            if (bad) status[cell] = max(status[cell], lane_rank[v * W + k] + bad);
+            if (bad)   // the deepest bad node of the cell wins
+                atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
+                           lane_rank[v * W + k] + bad);
         }
     }
 
     // forward sweep: from the root to the tips
+% if local and spec.streaming:
+    const int aligned = ((size_t)x & (sizeof(value) - 1)) == 0;
+% endif
     for (int v = end - 1; v >= first; --v) {
         const int rows = vector_rows[v], even = vector_even[v], whole = vector_parent[v];
         __local value *own = (__local value *)(lost + (v - first + 1) * SLOT) + 1;

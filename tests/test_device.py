@@ -158,8 +158,9 @@ def test_dump_writes_what_is_built(queue, tmp_path, monkeypatch):
     monkeypatch.setenv("CLHINES_DUMP", str(tmp_path / "dump"))
     solver = Solver(Forest(star(5)), "fine", "float32", queue=fresh)
     written = {f.name.split("-")[0]: f.read_text("utf-8") for f in (tmp_path / "dump").iterdir()}
-    assert set(written) == {"fine", "permute"}
-    assert written["fine"] == solver.source
+    template = solver.plan.parts[0].spec.template
+    assert set(written) == {template, "permute"}
+    assert written[template] == solver.source
 
 
 # ---------------------------------------------------------------------------------------- PoCL
