@@ -17,7 +17,7 @@ from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, ranges
 
-CACHE_BYTES = 224 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
+CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
 STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
 MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
@@ -183,6 +183,8 @@ class Part:
         What judges the plan without a device: `dependent_steps`, eliminations and substitutions
         one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
         or rounds, cells a block.
+    max_rhs : int
+        Right-hand sides that one launch can take.
     """
 
     spec: Any
@@ -190,6 +192,7 @@ class Part:
     num_units: int
     num_groups: int
     statistics: dict[str, int | float] = field(default_factory=dict)
+    max_rhs: int = MAX_RHS
 
     @property
     def needs_factor(self) -> bool:
@@ -200,11 +203,6 @@ class Part:
     def factor_may_be_d(self) -> bool:
         """Whether the factors may take the place of `d`: not where pivots are looked at again."""
         return not isinstance(self.spec, FineVectorSpec)
-
-    @property
-    def max_rhs(self) -> int:
-        """Right-hand sides that one launch can take."""
-        return MAX_RHS if self.needs_factor else 1
 
     def solve_spec(self, symmetric: bool, rhs: int) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
@@ -548,13 +546,11 @@ def _plan_vectors(
     Cells too large for the cache-sized local memory of a work-item keep their factors in global
     memory; where even what branches exchange does not fit, `_plan_lanes` takes over.
     """
-    itemsize = 8 if real == "double" else 4
-    trees = forest.trees
-    branches = np.diff(trees.branch_offsets)
-    budget = min(CACHE_BYTES, limits.local_bytes * 7 // 10) // itemsize
-    kept = 2 * trees.sizes + (1 + MAX_RHS) * (branches + 1)  # values, without padding
-    exchanged = 2 * (1 + MAX_RHS) * (branches + 1)  # with some padding
-    kind = np.where(kept <= budget, 0, np.where(exchanged * itemsize <= limits.local_bytes, 1, 2))
+    room = limits.local_bytes // (8 if real == "double" else 4)  # values
+    budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)
+    exchanged = 2 * (np.diff(forest.trees.branch_offsets) + 1)
+    kept = 2 * forest.trees.sizes + exchanged  # without padding
+    kind = np.where(2 * kept <= budget, 0, np.where(2 * exchanged <= room, 1, 2))
     kind = kind[forest.shape_of_cell]
     plans = []
     for k in np.unique(kind).tolist():
@@ -577,39 +573,29 @@ def _plan_blocks(
     options: dict[str, Any],
     budget: int,
 ) -> Plan:
-    """Blocks of cells of `budget` values in local memory; 0 is a block a cell, in global memory."""
+    """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""
     itemsize = 8 if real == "double" else 4
-    trees = forest.trees
-    weight = 2 * trees.sizes + (1 + MAX_RHS) * (np.diff(trees.branch_offsets) + 1)
+    weight = 2 * (forest.trees.sizes + np.diff(forest.trees.branch_offsets) + 1)
     widest = int(options["vector_width"] or max(1, limits.vector_bytes // itemsize))
     max_cells = int(options["max_cells"] or _cells_a_block(forest, weight, limits, budget, widest))
     room = limits.local_bytes // itemsize
     found = []
     for width in [widest >> k for k in range(widest.bit_length())]:
-        for share in (budget, budget // 2, budget // 4):  # wide vectors may need smaller blocks
-            blocks = packing.next_fit(
-                forest, list(weight[:, None]), share, max_cells if budget else 1
-            )
-            vectors = schedule.branch_vectors(trees, blocks.slot_template, blocks.slot_tree, width)
-            places = layout.VectorRows(vectors, blocks)
-            capacity = int(places.template_size.max()) if budget else 0
-            slots = (int(np.diff(vectors.template_start).max()) + 1) * width
-            fits = 2 * capacity + (1 + MAX_RHS) * slots <= room
-            if fits:
-                break
+        fits, blocks, vectors, places = _fit_vectors(forest, weight, max_cells, budget, room, width)
         padded = places.size / forest.num_nodes
         cost = padded * (1 + 8 / width)  # a value counts, and so does every row
-        found.append((not fits, cost, capacity, slots, blocks, vectors, places))
+        found.append((not fits, cost, blocks, vectors, places))
         if fits and (padded < 1.25 or options["vector_width"]):
             break
-    _, _, capacity, slots, blocks, vectors, places = min(found, key=lambda f: f[:2])
+    _, _, blocks, vectors, places = min(found, key=lambda f: f[:2])
+    slots = _most_slots(vectors)
     spec = FineVectorSpec(
         real=real,
         symmetric=True,
         rhs=1,
         work_group=1,
         vector_width=vectors.width,
-        capacity=capacity,
+        capacity=int(places.template_size.max()) if budget else 0,
         slots=slots,
         streaming=places.size * itemsize > STREAM_BYTES and vectors.width * itemsize >= 16,
         prefetch=limits.is_cpu,
@@ -620,22 +606,53 @@ def _plan_blocks(
         num_units=blocks.num_blocks,
         num_groups=blocks.num_blocks,
         statistics=_vector_statistics(forest, blocks, vectors, places),
+        max_rhs=max(1, min(MAX_RHS, room // slots - 1)),
     )
     return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _fit_vectors(
+    forest: Forest, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
+) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
+    """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
+
+    Returns
+    -------
+    fits : bool
+        False where even blocks of few cells need more.
+    blocks, vectors, places
+    """
+    most = budget or int(weight.max()) * max_cells
+    for share in (1, 2, 4, 8, 16):
+        blocks = packing.next_fit(forest, list(weight[:, None]), most // share, max_cells)
+        vectors = schedule.branch_vectors(
+            forest.trees, blocks.slot_template, blocks.slot_tree, width
+        )
+        places = layout.VectorRows(vectors, blocks)
+        capacity = int(places.template_size.max()) if budget else 0
+        if 2 * (capacity + _most_slots(vectors)) <= room:
+            return True, blocks, vectors, places
+    return False, blocks, vectors, places
+
+
+def _most_slots(vectors: schedule.BranchVectors) -> int:
+    """Lanes of the largest block, and those that hold zeros."""
+    return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
 
 
 def _cells_a_block(
     forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
 ) -> int:
     """Most cells a block so that blocks fit the budget and all compute units have as many."""
-    if not budget:
-        return 1
     units = limits.compute_units
-    needed = -(-int(weight[forest.shape_of_cell].sum()) // budget)
+    total = int(weight[forest.shape_of_cell].sum())
+    needed = -(-total // budget) if budget else -(-forest.num_cells // width)
     needed = max(needed, min(forest.num_cells, units))
     if needed < 8 * units:
         needed = -(-needed // units) * units
     cells = -(-forest.num_cells // needed)
+    if forest.trees.num_trees * width > forest.num_cells:
+        return cells if budget else 1
     return cells // width * width or cells  # whole vectors of cells of one shape
 
 
@@ -844,6 +861,7 @@ def _plan_segments(
             "idle_lanes": 1 - used / (blocks.num_blocks * work_group),
             "cells_per_block": len(blocks.cells) / blocks.num_blocks,
         },
+        max_rhs=1,
     )
     return Plan(forest, method, places.gather(forest), (part,))
 

@@ -376,7 +376,8 @@ def test_vectors_leave_large_cells_in_global_memory_and_stars_to_lanes():
     assert lanes.template == "fine"
     for part in plan.parts[:2]:
         spec = part.spec
-        assert (2 * spec.capacity + 5 * spec.slots) * 8 <= limits.local_bytes
+        assert 2 * (spec.capacity + spec.slots) * 8 <= limits.local_bytes
+        assert (1 + part.max_rhs) * spec.slots * 8 <= limits.local_bytes
 
 
 # --------------------------------------------------------------------------- options, numbers
