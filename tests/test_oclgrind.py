@@ -93,7 +93,8 @@ def floor_case(queue, real, width):
     n = 35
     dtype = np.float64 if real == "double" else np.float32
     values = np.random.default_rng(1).random((3, n)).astype(dtype)
-    kernel = cl.Kernel(program.build(queue.context, FloorSpec(real, width)), "floor_copy")
+    spec = FloorSpec(real, width, streaming=width > 1)
+    kernel = cl.Kernel(program.build(queue.context, spec), "floor_copy")
     d, u, b = (cla.to_device(queue, v) for v in values)
     x = cla.empty(queue, n, dtype)
     items, group = (6, 1) if width > 1 else (48, 16)
