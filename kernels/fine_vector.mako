@@ -1,4 +1,5 @@
 <%page args="spec"/>\
+<%! from textwrap import indent %>\
 <%
     W = spec.vector_width
     local = spec.capacity > 0 and spec.rhs == 1
@@ -93,6 +94,7 @@ typedef ${spec.real}${width} value;
 typedef ${word}${width} mask;
 typedef int${width} places;
 typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL
+typedef mask __attribute__((aligned(sizeof(real)))) loose_mask;
 typedef places __attribute__((aligned(sizeof(int)))) loose_places;
 
 static value load(__global const real *a, long place)
@@ -200,13 +202,14 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         }
         value sum_d = child_d, sum_b[RHS], least = 1, most = 1;
         for (int r = 0; r < RHS; ++r) sum_b[r] = child_b[r];
+        mask wrong;
         int place = vector_place[v];
         const int top = place + (rows - 1) * W;
         if (even < rows) {
             const mask length = widen(indices(lane_length, v * W));
             for (int j = rows - 1; j >= even; --j, place += W) {
                 const mask active = length > (mask)(j);
-${row("ragged")}\
+${indent(capture(row, "ragged"), "    ")}\
             }
         }
         for (; place < top; place += W) {
@@ -218,30 +221,33 @@ ${row("top")}\
             *(__local value *)own = sum_d;
             for (int r = 0; r < RHS; ++r) ((__local value *)own)[1 + r] = sum_b[r];
             // a NaN goes on to the last pivot; least and most pass over it
-            const mask wrong = !(least > (value)(SMALLEST)) | !(most < (value)(INFINITY))
-                             | (pivot != pivot);
-% if W > 1:
-            if (!any(wrong)) continue;
-% else:
-            if (!wrong) continue;
-% endif
+            wrong = !(least > (value)(SMALLEST)) | !(most < (value)(INFINITY)) | (pivot != pivot);
         }
+% if W > 1:
+        if (!any(wrong)) continue;
+% else:
+        if (!wrong) continue;
+% endif
 
         // rare: which node it was, lane by lane
         real sums[W];
+        ${word} flags[W];
         *(loose_value *)sums = child_d;
+        *(loose_mask *)flags = wrong;
         for (int k = 0; k < W; ++k) {
+            const int length = lane_length[v * W + k];
+            if (!flags[k] || length == 0) continue;
             real sum = sums[k];
             int bad = 0;
-            for (int j = lane_length[v * W + k] - 1; j >= 0 && bad == 0; --j) {
+            for (int j = length - 1; j >= 0 && bad == 0; --j) {
                 const int at = top + k - j * W;
                 const real pivot = d[at] - sum;
                 if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) bad = j + 1;
                 sum = u[at] * (${"u" if spec.symmetric else "l"}[at] * ((real)1 / pivot));
             }
-            if (bad)   // the deepest bad node of the cell wins
-                atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
-                           lane_rank[v * W + k] + bad);
+            // the deepest bad node of the cell wins; division may round differently in vectors
+            atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
+                       lane_rank[v * W + k] + max(bad, 1));
         }
     }
 
@@ -266,7 +272,7 @@ ${back()}\
             const mask length = widen(indices(lane_length, v * W));
             for (int j = even; j < rows; ++j, place -= W) {
                 const mask active = length > (mask)(j);
-${back()}\
+${indent(capture(back), "    ")}\
                 for (int r = 0; r < RHS; ++r) own[r] = active ? above[r] : own[r];
             }
         }
