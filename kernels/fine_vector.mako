@@ -49,7 +49,7 @@
                 sum_b[r] = ${"active ? coupling * g : child_b[r]" if kind == "ragged" else "coupling * g"};
             }
 </%def>\
-<%def name="back()">\
+<%def name="back(stored)">\
 % if local:
             const value f = kept[(uint)place / W * 2];
 % else:
@@ -62,12 +62,32 @@
 % else:
                 above[r] = load(x, place + shift) - f * above[r];
 % endif
-% if local and spec.streaming:
-                put(x, place + shift, above[r], aligned);
-% else:
-                store(x, place + shift, above[r]);
-% endif
+                ${stored}(x, place + shift, above[r]);
             }
+</%def>\
+<%def name="forward(stored)">\
+    for (int v = end - 1; v >= first; --v) {
+        const int rows = vector_rows[v], even = vector_even[v], whole = vector_parent[v];
+        __local value *own = (__local value *)(lost + (v - first + 1) * SLOT) + 1;
+        const places parent = indices(lane_parent, v * W);
+        value above[RHS];
+        for (int r = 0; r < RHS; ++r)
+            above[r] = whole >= 0 ? ((__local const value *)(lost + whole * SLOT))[1 + r]
+                                  : collect(lost + (1 + r) * W, parent);
+        int place = vector_place[v] + (rows - 1) * W;
+        for (int j = 0; j < even; ++j, place -= W) {
+${back(stored)}\
+        }
+        for (int r = 0; r < RHS; ++r) own[r] = above[r];
+        if (even < rows) {
+            const mask length = widen(indices(lane_length, v * W));
+            for (int j = even; j < rows; ++j, place -= W) {
+                const mask active = length > (mask)(j);
+${indent(capture(back, stored), "    ")}\
+                for (int r = 0; r < RHS; ++r) own[r] = active ? above[r] : own[r];
+            }
+        }
+    }
 </%def>\
 // Fine-grained Hines solver for CPUs (after Huber 2018): one work-item a block of cells, one
 // branch a lane of a vector, a vector after another from the tips to the root and back.
@@ -133,14 +153,14 @@ static void fetch(__global const real *a)
 }
 % endif
 % if local and spec.streaming:
-// past the caches: nothing reads x again here
-static void put(__global real *a, long place, value v, int aligned)
+// past the caches, as nothing reads x again here; `place` must be that of a whole vector
+static void put(__global real *a, long place, value v)
 {
 #if __has_builtin(__builtin_nontemporal_store)
-    if (aligned) __builtin_nontemporal_store(v, (__global value *)(a + place));
-    else
-#endif
+    __builtin_nontemporal_store(v, (__global value *)(a + place));
+#else
     store(a, place, v);
+#endif
 }
 % endif
 
@@ -253,31 +273,13 @@ ${row("top")}\
 
     // forward sweep: from the root to the tips
 % if local and spec.streaming:
-    const int aligned = ((size_t)x & (sizeof(value) - 1)) == 0;
-% endif
-    for (int v = end - 1; v >= first; --v) {
-        const int rows = vector_rows[v], even = vector_even[v], whole = vector_parent[v];
-        __local value *own = (__local value *)(lost + (v - first + 1) * SLOT) + 1;
-        const places parent = indices(lane_parent, v * W);
-        value above[RHS];
-        for (int r = 0; r < RHS; ++r)
-            above[r] = whole >= 0 ? ((__local const value *)(lost + whole * SLOT))[1 + r]
-                                  : collect(lost + (1 + r) * W, parent);
-        int place = vector_place[v] + (rows - 1) * W;
-        for (int j = 0; j < even; ++j, place -= W) {
-${back()}\
-        }
-        for (int r = 0; r < RHS; ++r) own[r] = above[r];
-        if (even < rows) {
-            const mask length = widen(indices(lane_length, v * W));
-            for (int j = even; j < rows; ++j, place -= W) {
-                const mask active = length > (mask)(j);
-${indent(capture(back), "    ")}\
-                for (int r = 0; r < RHS; ++r) own[r] = active ? above[r] : own[r];
-            }
-        }
+    if (((size_t)x & (sizeof(value) - 1)) == 0) {
+${indent(capture(forward, "put"), "    ")}\
+    } else {
+${indent(capture(forward, "store"), "    ")}\
     }
-% if local and spec.streaming:
     mem_fence(CLK_GLOBAL_MEM_FENCE);
+% else:
+${forward("store")}\
 % endif
 }
