@@ -62,11 +62,11 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
         Candidate("interleaved"),
     ),
     "cpu": (
-        Candidate("block_interleaved"),
-        Candidate("block_interleaved", {"vector_width": 8}),
-        Candidate("block_interleaved", {"vector_width": 16}),
-        Candidate("flat"),
         Candidate("fine"),
+        Candidate("fine", {"vector_width": 4}),
+        Candidate("block_interleaved"),
+        Candidate("block_interleaved", {"vector_width": 4}),
+        Candidate("flat"),
     ),
 }
 

@@ -16,6 +16,12 @@ INSTALL_HINT = (
 )
 
 
+class _Queue(cl.CommandQueue):
+    """A queue that keeps its context: Intel's CPU runtime frees one that only a queue refers to."""
+
+    kept: cl.Context
+
+
 def all_devices() -> list[tuple[str, cl.Device]]:
     """Every OpenCL device with its index pair ``platform:device``.
 
@@ -60,10 +66,17 @@ def limits(device: cl.Device) -> Limits:
         compute_units=device.max_compute_units,
         max_work_group=device.max_work_group_size,
         is_cpu=is_cpu(device),
-        vector_bytes=32 if is_cpu(device) else 16,
+        vector_bytes=_vector_bytes(device),
         local_bytes=device.local_mem_size,
         ptx="cl_nv_compiler_options" in device.extensions,
     )
+
+
+def _vector_bytes(device: cl.Device) -> int:
+    """Width of explicit vectors: the registers' on CPUs, as far as OpenCL has types for it."""
+    if not is_cpu(device):
+        return 16
+    return min(64, max(16, 4 * device.native_vector_width_float))
 
 
 def label(device: cl.Device) -> str:
@@ -147,8 +160,9 @@ def _with_precision(device: cl.Device, double: bool) -> cl.Device:
 def make_queue(device: cl.Device) -> cl.CommandQueue:
     """Return an in-order queue with timestamps, on a context of its own."""
     try:
-        return cl.CommandQueue(
-            cl.Context([device]), properties=cl.command_queue_properties.PROFILING_ENABLE
-        )
+        context = cl.Context([device])
+        queue = _Queue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
     except cl.Error as error:
         raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
+    queue.kept = context
+    return queue

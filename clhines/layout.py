@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.forest import Forest
 from clhines.packing import Blocks, Columns
-from clhines.schedule import BranchLevels, SegmentLanes
+from clhines.schedule import BranchLevels, BranchVectors, SegmentLanes
 
 ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
 
@@ -133,6 +133,53 @@ class LevelStrided:
             self.template_size,
             place,
             levels.slot[branch],
+            begin[branch] + step,
+        )
+
+
+class VectorRows:
+    """A block's vectors of branches one after another, each from the tips to the root's end.
+
+    Node j of lane k of a vector of r rows, j counted from the root's end, is at
+    ``block_start + vector_place + (r - 1 - j) * width + k``: the backward sweep reads upwards.
+    Branches shorter than the longest of their vector leave padding, as do idle lanes.
+
+    Attributes
+    ----------
+    vector_place : (num_vectors,) int64
+        Place of each vector, counted from the start of its block.
+    template_size : (num_templates,) int64
+        Values of a block of each template, padding included.
+    block_start : (num_blocks,) int64
+    size : int
+        Length of the device order.
+    """
+
+    def __init__(self, vectors: BranchVectors, blocks: Blocks) -> None:
+        ends = np.cumsum(vectors.rows * vectors.width)
+        begin = ends - vectors.rows * vectors.width
+        before = begin[vectors.template_start[:-1]]
+        self.vector_place = begin - before[vectors.template]
+        values = ends[vectors.template_start[1:] - 1] - before
+        self.template_size = -(-values // ALIGNMENT) * ALIGNMENT
+        ends = np.cumsum(self.template_size[blocks.template])
+        self.block_start = ends - self.template_size[blocks.template]
+        self.size = int(ends[-1])
+        self._vectors, self._blocks = vectors, blocks
+
+    def gather(self, forest: Forest) -> np.ndarray:
+        """(size,) int32: natural index at every place of the device order."""
+        vectors = self._vectors
+        root = self.vector_place + (vectors.rows - 1) * vectors.width
+        first = root[vectors.vector] + vectors.lane
+        begin = forest.trees.branch_start[vectors.tree_branch]
+        branch, step = _expand(vectors.length)
+        return _block_gather(
+            forest,
+            self._blocks,
+            self.template_size,
+            first[branch] - step * vectors.width,
+            vectors.slot[branch],
             begin[branch] + step,
         )
 

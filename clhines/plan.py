@@ -20,12 +20,13 @@ from clhines.forest import Forest, Trees, ranges
 from clhines.pieces import Pieces, split_cells
 from clhines.schedule import KEPT_VALUES, NO_LANE
 
+CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
+STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
+MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 
-USUAL_LANES, USUAL_PLACES = (
-    128,
-    1056,
-)  # of a work-group of `contraction`, and values in local memory
+USUAL_LANES = 128  # of a work-group of `contraction`
+USUAL_PLACES = 1056  # values of each of its arrays in local memory
 
 STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
 
@@ -112,6 +113,42 @@ class FineSpec:
 
 
 @dataclass(frozen=True)
+class FineVectorSpec:
+    """Numbers and switches of ``fine_vector.mako``: one work-item a block, a branch a lane.
+
+    Attributes
+    ----------
+    real, symmetric, rhs
+        As in `CellSpec`.
+    work_group : int
+        1: work-items share nothing.
+    vector_width : int
+        Branches a vector.
+    capacity : int
+        Values of the largest block, for which local memory holds the factors and the
+        intermediate solution of one right-hand side; 0 leaves them in global memory, as do
+        several right-hand sides.
+    slots : int
+        Lanes of the largest block: what it exchanges between branches, in local memory.
+    streaming : bool
+        The solution is stored past the caches, where the compiler can.
+    prefetch : bool
+        Values are asked for before they are needed, where the compiler can.
+    """
+
+    template: ClassVar[str] = "fine_vector"
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    vector_width: int
+    capacity: int
+    slots: int
+    streaming: bool
+    prefetch: bool
+
+
+@dataclass(frozen=True)
 class ContractionSpec:
     """Numbers and switches of ``contraction.mako``: one work-item a segment of a branch.
 
@@ -153,7 +190,7 @@ class Part:
 
     Attributes
     ----------
-    spec : CellSpec, FineSpec or ContractionSpec
+    spec : CellSpec, FineSpec, FineVectorSpec or ContractionSpec
         Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
         Index arrays of the kernel, in the order of its arguments.
@@ -168,6 +205,8 @@ class Part:
         What judges the plan without a device: `dependent_steps`, eliminations and substitutions
         one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
         or rounds, cells a block.
+    max_rhs : int
+        Right-hand sides that one launch can take.
     """
 
     spec: Any
@@ -177,6 +216,7 @@ class Part:
     statistics: dict[str, int | float] = field(default_factory=dict)
     source: int = 0
     target: int = 0
+    max_rhs: int = MAX_RHS
 
     @property
     def needs_factor(self) -> bool:
@@ -189,9 +229,9 @@ class Part:
         return getattr(self.spec, "phase", "solve")
 
     @property
-    def max_rhs(self) -> int:
-        """Right-hand sides that one launch can take."""
-        return 4 if self.needs_factor else 1
+    def factor_may_be_d(self) -> bool:
+        """Whether the factors may take the place of `d`: not where pivots are looked at again."""
+        return not isinstance(self.spec, FineVectorSpec)
 
     def solve_spec(self, symmetric: bool, rhs: int) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
@@ -511,6 +551,18 @@ def _plan_fine(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
     """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level."""
+    width, group = options.get("vector_width"), options["work_group"]
+    if width and (group or 1) > 1:
+        raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
+    if width or (limits.is_cpu and (group or 1) == 1):
+        return _plan_vectors(forest, method, real, limits, options)
+    return _plan_lanes(forest, method, real, limits, options)
+
+
+def _plan_lanes(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """`fine` with one work-item a branch."""
     work_group = _work_group(options, limits, 16 if limits.is_cpu else 64)
     enough_blocks = 4 * limits.compute_units
     max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
@@ -551,7 +603,180 @@ def _plan_fine(
     return Plan(forest, method, places.gather(forest), (part,))
 
 
-def _rank_in_tree(forest: Forest, levels: schedule.BranchLevels) -> np.ndarray:
+def _plan_vectors(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """`fine` for CPUs: one work-item a block of cells, one branch a lane of a vector.
+
+    Cells too large for the cache-sized local memory of a work-item keep their factors in global
+    memory; where even what branches exchange does not fit, `_plan_lanes` takes over.
+    """
+    room = limits.local_bytes // (8 if real == "double" else 4)  # values
+    budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)
+    exchanged = 2 * (np.diff(forest.trees.branch_offsets) + 1)
+    kept = 2 * forest.trees.sizes + exchanged  # without padding
+    kind = np.where(2 * kept <= budget, 0, np.where(2 * exchanged <= room, 1, 2))
+    kind = kind[forest.shape_of_cell]
+    plans = []
+    for k in np.unique(kind).tolist():
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        if k == 2:
+            lanes = {**METHODS["fine"].options, "max_cells": options["max_cells"]}
+            plan = _plan_lanes(part, method, real, limits, lanes)
+        else:
+            plan = _plan_blocks(part, method, real, limits, options, 0 if k else budget)
+        plans.append((cells, plan))
+    return plans[0][1] if len(plans) == 1 else _combine(forest, method, plans)
+
+
+def _plan_blocks(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: dict[str, Any],
+    budget: int,
+) -> Plan:
+    """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""
+    itemsize = 8 if real == "double" else 4
+    weight = 2 * (forest.trees.sizes + np.diff(forest.trees.branch_offsets) + 1)
+    widest = int(options["vector_width"] or max(1, limits.vector_bytes // itemsize))
+    max_cells = int(options["max_cells"] or _cells_a_block(forest, weight, limits, budget, widest))
+    room = limits.local_bytes // itemsize
+    found = []
+    for width in [widest >> k for k in range(widest.bit_length())]:
+        fits, blocks, vectors, places = _fit_vectors(forest, weight, max_cells, budget, room, width)
+        padded = places.size / forest.num_nodes
+        cost = padded * (1 + 8 / width)  # a value counts, and so does every row
+        found.append((not fits, cost, blocks, vectors, places))
+        if fits and (padded < 1.25 or options["vector_width"]):
+            break
+    _, _, blocks, vectors, places = min(found, key=lambda f: f[:2])
+    slots = _most_slots(vectors)
+    spec = FineVectorSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=1,
+        vector_width=vectors.width,
+        capacity=int(places.template_size.max()) if budget else 0,
+        slots=slots,
+        streaming=places.size * itemsize > STREAM_BYTES and vectors.width * itemsize >= 16,
+        prefetch=limits.is_cpu,
+    )
+    part = Part(
+        spec=spec,
+        tables=_as_int32(_vector_tables(forest, blocks, vectors, places), places.size),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_vector_statistics(forest, blocks, vectors, places),
+        max_rhs=max(1, min(MAX_RHS, room // slots - 1)),
+    )
+    return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _fit_vectors(
+    forest: Forest, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
+) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
+    """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
+
+    Returns
+    -------
+    fits : bool
+        False where even blocks of few cells need more.
+    blocks, vectors, places
+    """
+    most = budget or int(weight.max()) * max_cells
+    for share in (1, 2, 4, 8, 16):
+        blocks = packing.next_fit(forest, list(weight[:, None]), most // share, max_cells)
+        vectors = schedule.branch_vectors(
+            forest.trees, blocks.slot_template, blocks.slot_tree, width
+        )
+        places = layout.VectorRows(vectors, blocks)
+        capacity = int(places.template_size.max()) if budget else 0
+        if 2 * (capacity + _most_slots(vectors)) <= room:
+            return True, blocks, vectors, places
+    return False, blocks, vectors, places
+
+
+def _most_slots(vectors: schedule.BranchVectors) -> int:
+    """Lanes of the largest block, and those that hold zeros."""
+    return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
+
+
+def _cells_a_block(
+    forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
+) -> int:
+    """Most cells a block so that blocks fit the budget and all compute units have as many."""
+    units = limits.compute_units
+    total = int(weight[forest.shape_of_cell].sum())
+    needed = -(-total // budget) if budget else -(-forest.num_cells // width)
+    needed = max(needed, min(forest.num_cells, units))
+    if needed < 8 * units:
+        needed = -(-needed // units) * units
+    cells = -(-forest.num_cells // needed)
+    if forest.trees.num_trees * width > forest.num_cells:
+        return cells if budget else 1
+    return cells // width * width or cells  # whole vectors of cells of one shape
+
+
+def _vector_tables(
+    forest: Forest,
+    blocks: packing.Blocks,
+    vectors: schedule.BranchVectors,
+    places: layout.VectorRows,
+) -> dict[str, np.ndarray]:
+    """Tables of ``fine_vector.mako``, in the order of its arguments."""
+    round_start, child = vectors.rounds()
+    parent = np.where(vectors.parent < 0, 0, vectors.exchange()[vectors.parent])
+    parent = vectors.lanes(parent).reshape(-1, vectors.width)
+    return {
+        "block_template": blocks.template,
+        "block_start": places.block_start,
+        "block_cells": blocks.cell_start,
+        "cell_number": blocks.cells,
+        "template_vectors": vectors.template_start,
+        "vector_place": places.vector_place,
+        "vector_rows": vectors.rows,
+        "vector_even": vectors.even,
+        "vector_parent": _whole_vectors(parent),
+        "vector_rounds": round_start,
+        "round_vector": np.append(_whole_vectors(child), -1),
+        "round_child": np.append(child, np.zeros((1, vectors.width), np.int64)),
+        "lane_parent": parent.reshape(-1),
+        "lane_length": vectors.lanes(vectors.length),
+        "lane_slot": vectors.lanes(
+            vectors.slot - blocks.slot_start[vectors.template[vectors.vector]]
+        ),
+        "lane_rank": vectors.lanes(_rank_in_tree(forest, vectors)),
+    }
+
+
+def _whole_vectors(slots: np.ndarray) -> np.ndarray:
+    """Vector that each row of lanes is, lane for lane; -1 where it is a mixture."""
+    width = slots.shape[1]
+    whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
+    return np.where(whole, slots[:, 0] // width, -1)
+
+
+def _vector_statistics(
+    forest: Forest,
+    blocks: packing.Blocks,
+    vectors: schedule.BranchVectors,
+    places: layout.VectorRows,
+) -> dict[str, int | float]:
+    steps = np.add.reduceat(vectors.rows, vectors.template_start[:-1])
+    return {
+        "dependent_steps": int(steps.max()) * 2,
+        "idle_lanes": 1 - forest.num_nodes / places.size,
+        "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+    }
+
+
+def _rank_in_tree(
+    forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
+) -> np.ndarray:
     trees = forest.trees
     first = trees.branch_start[levels.tree_branch]
     return first - trees.offsets[trees.branch_tree[levels.tree_branch]]
@@ -899,6 +1124,7 @@ class _Contraction:
             tables=_as_int32(tables, places.size),
             num_units=blocks.num_blocks,
             num_groups=blocks.num_blocks,
+            max_rhs=1,
             target=0 if phase == "solve" else 1,
             statistics={
                 "rounds": int(lanes.rounds.max()),
@@ -955,10 +1181,10 @@ METHODS: dict[str, Method] = {
         {"work_group": None, "block_size": None, "vector_width": None},
     ),
     "fine": Method(
-        "one work-group a block of cells, one work-item a branch",
+        "one work-group a block of cells, one work-item or lane of a vector a branch",
         "Huber 2018, sections 3 to 5",
         _plan_fine,
-        {"work_group": None, "max_cells": None},
+        {"work_group": None, "max_cells": None, "vector_width": None},
     ),
     "contraction": Method(
         "one work-group a block of cells, one work-item a segment, O(log n) rounds",

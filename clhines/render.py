@@ -32,11 +32,15 @@ class PassiveSpec:
 
 @dataclass(frozen=True)
 class FloorSpec:
-    """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs."""
+    """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs.
+
+    `streaming` stores past their caches, as `plan.FineVectorSpec` does.
+    """
 
     template: ClassVar[str] = "floor"
     real: str
     vector_width: int
+    streaming: bool = False
 
 
 @cache

@@ -123,6 +123,139 @@ def branch_levels(trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
+class BranchVectors:
+    """Branches of groups of cells in vectors, those above the tips first.
+
+    A branch's *rank* is 0 without children, else one above the highest of its children's. A
+    vector holds up to `width` branches of one rank and template, longest first, branches that
+    are the same in several cells side by side. Vectors and branches are numbered consecutively
+    over all templates, in the order of the backward sweep.
+
+    Attributes
+    ----------
+    width : int
+    template_start : (num_templates + 1,) int64
+        Vectors of template t are ``template_start[t]:template_start[t + 1]``.
+    template, rows, even : (num_vectors,) int64
+        Template; nodes of the longest and of the shortest branch.
+    vector, lane, length, parent, slot, tree_branch : (num_branches,) int64
+        Where each branch is worked on; nodes; index of the parent branch or -1; slot in the
+        template, counted over all templates; the same branch in `Trees`.
+    """
+
+    width: int
+    template_start: np.ndarray
+    template: np.ndarray
+    rows: np.ndarray
+    even: np.ndarray
+    vector: np.ndarray
+    lane: np.ndarray
+    length: np.ndarray
+    parent: np.ndarray
+    slot: np.ndarray
+    tree_branch: np.ndarray
+
+    @property
+    def place(self) -> np.ndarray:
+        """(num_branches,) int64: lane of each branch, counted over all vectors."""
+        return self.vector * self.width + self.lane
+
+    def lanes(self, of_branch: np.ndarray, nothing: int = 0) -> np.ndarray:
+        """Spread a value of each branch over the lanes, `nothing` where a lane is idle."""
+        out = np.full(len(self.rows) * self.width, nothing)
+        out[self.place] = of_branch
+        return out
+
+    def exchange(self) -> np.ndarray:
+        """(num_branches,) int64: lane counted from the template's first, which is `width`."""
+        first = self.template_start[self.template[self.vector]]
+        return self.place - (first - 1) * self.width
+
+    def rounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """List the children of every vector: one child of each of its branches a round.
+
+        Returns
+        -------
+        start : (num_vectors + 1,) int64
+            Rounds of vector v are ``start[v]:start[v + 1]``, as many as its branches have
+            children at the most.
+        child : (num_rounds, width) int64
+            `exchange` of each branch's child, in increasing branch number of `Trees`; 0 where
+            there is none.
+        """
+        inner = np.flatnonzero(self.parent >= 0)
+        inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
+        above = self.parent[inner]
+        counts = np.bincount(above, minlength=len(self.parent))
+        number = np.arange(len(inner)) - (np.cumsum(counts) - counts)[above]
+        most = np.zeros(len(self.rows), np.int64)
+        np.maximum.at(most, self.vector, counts)
+        start = np.concatenate(([0], np.cumsum(most)))
+        child = np.zeros((int(start[-1]), self.width), np.int64)
+        child[start[self.vector[above]] + number, self.lane[above]] = self.exchange()[inner]
+        return start, child
+
+
+def branch_ranks(trees: Trees) -> np.ndarray:
+    """(num_branches,) int64: 0 without children, else 1 + the highest of the children's."""
+    rank = np.zeros(len(trees.branch_parent), np.int64)
+    order = np.argsort(-trees.branch_level, kind="stable")
+    edges = np.flatnonzero(np.diff(trees.branch_level[order])) + 1
+    for level in np.split(order, edges)[:-1]:  # the last is the roots' level
+        np.maximum.at(rank, trees.branch_parent[level], rank[level] + 1)
+    return rank
+
+
+def branch_vectors(
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, width: int
+) -> BranchVectors:
+    """Group the branches of every template into vectors.
+
+    Parameters
+    ----------
+    trees : Trees
+    slot_template : (num_slots,) integer, non-decreasing
+    slot_tree : (num_slots,) integer
+    width : int
+    """
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    template, length = slot_template[slot], trees.branch_length[tree_branch]
+    height = branch_ranks(trees)[tree_branch]
+    rank = np.lexsort((slot, tree_branch, -length, height, template))
+    new = np.empty_like(rank)
+    new[rank] = np.arange(len(rank))
+    shift = (np.cumsum(counts) - counts - trees.branch_offsets[slot_tree])[slot]
+    above = trees.branch_parent[tree_branch]
+    parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
+
+    template, height, length = template[rank], height[rank], length[rank]
+    is_first = np.ones(len(rank), bool)
+    is_first[1:] = (np.diff(template) != 0) | (np.diff(height) != 0)
+    group = np.flatnonzero(is_first)
+    size = np.diff(np.append(group, len(rank)))
+    position = np.arange(len(rank)) - np.repeat(group, size)
+    vectors = -(-size // width)
+    vector = np.repeat(np.cumsum(vectors) - vectors, size) + position // width
+    head = np.flatnonzero(position % width == 0)
+    tail = np.append(head[1:], len(rank)) - 1
+    return BranchVectors(
+        width=width,
+        template_start=np.concatenate(([0], np.cumsum(np.bincount(template[head])))),
+        template=template[head],
+        rows=length[head],
+        even=length[tail],
+        vector=vector,
+        lane=position % width,
+        length=length,
+        parent=parent,
+        slot=slot[rank],
+        tree_branch=tree_branch[rank],
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class Segments:
     """Trees cut into segments: stretches of a branch of at most a given number of nodes.
 

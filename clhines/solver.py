@@ -119,9 +119,10 @@ class _Resident:
     ) -> list[cl.Event]:
         """Enqueue a solve in device order; `operands` are d, u, (l), b."""
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
-        once = all(count <= launch.part.max_rhs for launch in self.launches)
+        parts = [launch.part for launch in self.launches]
+        once = all(count <= part.max_rhs and part.factor_may_be_d for part in parts)
         factor = operands[0] if overwrite and once else self.factor
-        step = 1 if self.plan.scratch else max(launch.part.max_rhs for launch in self.launches)
+        step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
         sets = [(operands, x), *self._scratch(len(operands))]
         symmetric = len(operands) == 3
         events = []

@@ -25,7 +25,7 @@ from clhines import program, reference
 from clhines.choice import Candidate
 from clhines.errors import BuildError, DeviceMemoryError
 from clhines.forest import Forest
-from clhines.plan import METHODS, Plan, real_name
+from clhines.plan import METHODS, STREAM_BYTES, Plan, real_name
 from clhines.render import FloorSpec
 
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
@@ -101,9 +101,8 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) 
         ) from error
     cpu = devices.is_cpu(queue.device)
     width = devices.limits(queue.device).vector_bytes // np.dtype(dtype).itemsize if cpu else 1
-    kernel = cl.Kernel(
-        program.build(queue.context, FloorSpec(real_name(dtype), width)), "floor_copy"
-    )
+    spec = FloorSpec(real_name(dtype), width, cpu and values[0].nbytes > STREAM_BYTES)
+    kernel = cl.Kernel(program.build(queue.context, spec), "floor_copy")
     group = 1 if cpu else min(256, queue.device.max_work_group_size)
     items = queue.device.max_compute_units * 8 if cpu else -(-n // group) * group
 

@@ -24,14 +24,23 @@
 
 typedef ${spec.real} real;
 typedef ${value} value;   // ${"%d cells of one shape, side by side" % vector if vector > 1 else "one cell"}
+% if vector > 1:
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL
+% endif
 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define LANES ${lanes}   // cells that a work-item takes one after another within each step
 
 % if vector > 1:
-static value load(__global const real *a, long place) { return vload${vector}(0, a + place); }
-static void store(__global real *a, long place, value v) { vstore${vector}(v, 0, a + place); }
+static value load(__global const real *a, long place)
+{
+    return *(__global const loose_value *)(a + place);
+}
+static void store(__global real *a, long place, value v)
+{
+    *(__global loose_value *)(a + place) = v;
+}
 % else:
 static value load(__global const real *a, long place) { return a[place]; }
 static void store(__global real *a, long place, value v) { a[place] = v; }
@@ -97,7 +106,7 @@ void solve(const int num_lanes, const int num_values, const int first_row,
             }
 % if vector > 1:
             const ${mask} wrong = ~((pivot > (real)SMALLEST) & (pivot < (real)INFINITY));
-            bad[lane] = select(bad[lane], (${mask})(i + 1), wrong & (bad[lane] == 0));
+            bad[lane] = (wrong & (bad[lane] == 0)) ? (${mask})(i + 1) : bad[lane];
 % else:
             if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad[lane] == 0)
                 bad[lane] = i + 1;

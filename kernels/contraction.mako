@@ -96,7 +96,8 @@ static int find_bad(__global const real *d, __global const real *u, __global con
     return bad;
 }
 
-__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+// The hint keeps Intel's CPU runtime from vectorising over work-items, which it gets wrong here.
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1), vec_type_hint(float4)))
 void solve(const int num_blocks, const int num_values, const int first_row,
            __global const int *restrict blocks, __global const int *restrict cell_number,
            __global const int *restrict rows, __global const int *restrict links,

@@ -6,6 +6,19 @@
 % endif
 
 typedef ${spec.real} real;
+% if spec.vector_width > 1:
+typedef ${spec.real}${spec.vector_width} value;
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL
+
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+static value sum(__global const real *d, __global const real *u, __global const real *b, long place)
+{
+    return *(__global const loose_value *)(d + place)
+        + *(__global const loose_value *)(u + place) * *(__global const loose_value *)(b + place);
+}
+% endif
 
 __kernel void floor_copy(const long n, __global const real *restrict d,
                          __global const real *restrict u, __global const real *restrict b,
@@ -15,10 +28,20 @@ __kernel void floor_copy(const long n, __global const real *restrict d,
     // a CPU: each work-item takes one long stretch, in explicit vectors
     const long items = get_global_size(0), item = get_global_id(0);
     const long whole = n / ${spec.vector_width};
-    for (long i = whole * item / items; i < whole * (item + 1) / items; ++i)
-        vstore${spec.vector_width}(
-            vload${spec.vector_width}(i, d) + vload${spec.vector_width}(i, u)
-                * vload${spec.vector_width}(i, b), i, x);
+    const long first = whole * item / items, end = whole * (item + 1) / items;
+% if spec.streaming:
+#if __has_builtin(__builtin_nontemporal_store)
+    // past the caches; a loop of its own, or compilers make one store of both
+    if (((size_t)x & (sizeof(value) - 1)) == 0)
+        for (long i = first; i < end; ++i)
+            __builtin_nontemporal_store(sum(d, u, b, i * ${spec.vector_width}),
+                                        (__global value *)(x + i * ${spec.vector_width}));
+    else
+#endif
+% endif
+        for (long i = first; i < end; ++i)
+            *(__global loose_value *)(x + i * ${spec.vector_width}) =
+                sum(d, u, b, i * ${spec.vector_width});
     if (item == 0)
         for (long i = whole * ${spec.vector_width}; i < n; ++i) x[i] = d[i] + u[i] * b[i];
 % else:

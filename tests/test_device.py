@@ -1,6 +1,7 @@
 """Choosing devices, building kernels, and the processor's name for PoCL."""
 
 import ctypes
+import gc
 from types import SimpleNamespace
 
 import pyopencl as cl
@@ -158,8 +159,29 @@ def test_dump_writes_what_is_built(queue, tmp_path, monkeypatch):
     monkeypatch.setenv("CLHINES_DUMP", str(tmp_path / "dump"))
     solver = Solver(Forest(star(5)), "fine", "float32", queue=fresh)
     written = {f.name.split("-")[0]: f.read_text("utf-8") for f in (tmp_path / "dump").iterdir()}
-    assert set(written) == {"fine", "permute"}
-    assert written["fine"] == solver.source
+    template = solver.plan.parts[0].spec.template
+    assert set(written) == {template, "permute"}
+    assert written[template] == solver.source
+
+
+@pytest.mark.parametrize(("width", "expected"), [(1, 16), (4, 16), (8, 32), (16, 64), (32, 64)])
+def test_explicit_vectors_are_as_wide_as_the_registers_of_a_cpu(width, expected):
+    device = SimpleNamespace(
+        type=cl.device_type.CPU,
+        native_vector_width_float=width,
+        max_compute_units=2,
+        max_work_group_size=64,
+        local_mem_size=1 << 15,
+    )
+    assert devices.limits(device).vector_bytes == expected
+    device.type = cl.device_type.GPU
+    assert devices.limits(device).vector_bytes == 16
+
+
+def test_a_queue_keeps_its_context(queue):
+    fresh = devices.make_queue(queue.device)
+    gc.collect()
+    assert fresh.context.devices == [queue.device]
 
 
 # ---------------------------------------------------------------------------------------- PoCL

@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from systems import make_system
 
-from clhines import METHODS, Forest, PivotError, Solver, make_plan, program
+from clhines import METHODS, Forest, PivotError, Solver, make_plan, plan, program
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 from clhines.render import FloorSpec, PassiveSpec
@@ -37,6 +37,8 @@ CONFIGS = {
     "vector": ("block_interleaved", {"block_size": 8, "vector_width": 4}),
     "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
+    "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
+    "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
 }
 CONFIGS |= {m: (m, {}) for m in METHODS if m not in {method for method, _ in CONFIGS.values()}}
 REPORTS = {
@@ -114,7 +116,8 @@ def floor_case(queue, real, width):
     n = 35
     dtype = np.float64 if real == "double" else np.float32
     values = np.random.default_rng(1).random((3, n)).astype(dtype)
-    kernel = cl.Kernel(program.build(queue.context, FloorSpec(real, width)), "floor_copy")
+    spec = FloorSpec(real, width, streaming=width > 1)
+    kernel = cl.Kernel(program.build(queue.context, spec), "floor_copy")
     d, u, b = (cla.to_device(queue, v) for v in values)
     x = cla.empty(queue, n, dtype)
     items, group = (6, 1) if width > 1 else (48, 16)
@@ -185,6 +188,20 @@ FAULTS = {
         "    if (lane) return;\n    // backward sweep",
         "divergence",
     ),
+    "vectors: blocks overlap": ("fine, vectors", "x += rows_start;", "", "race"),
+    "vectors: a branch leaves nothing": (
+        "fine, vectors",
+        "*(__local value *)own = sum_d;",
+        "",
+        "uninitialised",
+    ),
+    "vectors: factor is not kept": (
+        "fine, vectors",
+        "kept[(uint)place / W * 2] = f;",
+        "",
+        "uninitialised",
+    ),
+    "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
     "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
@@ -224,6 +241,7 @@ def main(part):
         kept.append(self)
 
     cla.Array.__init__ = make_and_keep
+    plan.STREAM_BYTES = 0  # small batches go past the caches as well
     if part == "clean":
         queue = open_queue()
         for name, case in clean_cases():
@@ -297,7 +315,10 @@ def test_every_kernel_runs_clean():
 def test_every_template_is_covered():
     """A new template needs a case above; `cell` and the others with a method come with it."""
     templates = {f.name[:-5] for f in files("clhines.kernels").iterdir() if f.suffix == ".mako"}
-    planned = {make_plan(mixed_forest(), method).parts[0].spec.template for method in METHODS}
+    planned = {
+        make_plan(mixed_forest(), method, **options).parts[0].spec.template
+        for method, options in CONFIGS.values()
+    }
     assert templates == planned | {"permute", "floor", "passive"}
 
 
@@ -312,7 +333,8 @@ def test_planted_faults_are_reported():
     with_barriers = {name for name in found if name.endswith("no barriers at all")}
     assert {"fine: no barriers at all", "fine, many passes: no barriers at all"} <= with_barriers
     assert set(FAULTS) - set(found) == {
-        f"{c}: no barriers at all" for c in ("flat", "interleaved", "block", "vector")
+        f"{c}: no barriers at all"
+        for c in ("flat", "interleaved", "block", "vector", "fine, vectors", "fine, narrow")
     }
 
 

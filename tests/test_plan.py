@@ -27,6 +27,9 @@ OPTIONS = [
     ("fine", {"work_group": 1}),
     ("fine", {"work_group": 7, "max_cells": 3}),
     ("fine", {"work_group": 33, "max_cells": 1}),
+    ("fine", {"vector_width": 1, "max_cells": 3}),
+    ("fine", {"vector_width": 4}),
+    ("fine", {"vector_width": 16, "max_cells": 2}),
 ]
 OPTIONS += [(method, {}) for method in METHODS if method not in dict(OPTIONS)]
 
@@ -287,6 +290,96 @@ def test_branch_levels_list_every_child_once():
     assert (levels.longest >= 1).all()
 
 
+def test_branch_vectors_hold_every_branch_once_below_its_parent():
+    forest = Forest.from_cells([*dissimilar(12), star(40), chain(9)])
+    blocks = packing.next_fit(forest, [np.array([n]) for n in forest.sizes], 300, 5)
+    for width in (1, 4, 8):
+        v = schedule.branch_vectors(forest.trees, blocks.slot_template, blocks.slot_tree, width)
+        assert len(np.unique(v.place)) == len(v.length) == forest.num_branches
+        inner = np.flatnonzero(v.parent >= 0)
+        assert (v.vector[inner] < v.vector[v.parent[inner]]).all()
+        assert (v.slot[inner] == v.slot[v.parent[inner]]).all()
+        assert (v.template[v.vector] == blocks.slot_template[v.slot]).all()
+        assert (v.length <= v.rows[v.vector]).all()
+        assert (v.length >= v.even[v.vector]).all()
+        assert (np.bincount(v.vector) <= width).all()
+        used = np.bincount(v.template[v.vector] * 1000 + v.exchange())
+        assert used.max() == 1
+        assert v.exchange().min() == width  # below are the zeros
+
+
+def test_rounds_list_every_child_in_the_order_of_its_tree():
+    forest = Forest.from_cells([*dissimilar(12), star(40)])
+    blocks = packing.next_fit(forest, [np.array([n]) for n in forest.sizes], 10**6, 10**6)
+    v = schedule.branch_vectors(forest.trees, blocks.slot_template, blocks.slot_tree, 4)
+    start, child = v.rounds()
+    at = {int(e): k for k, e in enumerate(v.exchange())}  # one template: no number twice
+    for branch in range(len(v.length)):
+        rounds = slice(*start[v.vector[branch] :][:2])
+        found = [at[int(e)] for e in child[rounds, v.lane[branch]] if e]
+        assert sorted(found) == np.flatnonzero(v.parent == branch).tolist()
+        assert (np.diff(v.tree_branch[found]) > 0).all()
+    assert (child > 0).sum() == (v.parent >= 0).sum()
+
+
+def test_vector_rows_example_by_hand():
+    # branches 0 1 | 2 | 3 4 5 and, in the second cell, 6 7 8: two leaves and a chain of three
+    forest = Forest.from_cells([np.array([-1, 0, 1, 1, 3, 4]), chain(3)])
+    plan = make_plan(forest, "fine", vector_width=2, max_cells=2)
+    expected = [5, 8, 4, 7, 3, 6, 2, -1, 1, -1, 0, -1]  # from the tips; then the root's branch
+    assert plan.gather[:12].tolist() == expected
+    assert (plan.gather[12:] == -1).all()
+    tables = plan.parts[0].tables
+    assert tables["template_vectors"].tolist() == [0, 3]
+    assert tables["vector_place"].tolist() == [0, 6, 8]
+    assert tables["vector_rows"].tolist() == [3, 1, 2]
+    assert tables["vector_rounds"].tolist() == [0, 0, 0, 2]
+    assert tables["round_child"].tolist()[:4] == [4, 0, 2, 0]  # the leaf, then the branch 3 4 5
+    assert tables["lane_parent"].tolist() == [6, 0, 6, 0, 0, 0]
+
+
+def test_equal_cells_meet_lane_for_lane():
+    forest = Forest.from_cells([random_binary_tree(60, 9, 1)] * 8)
+    tables = make_plan(forest, "fine", vector_width=4, max_cells=8).parts[0].tables
+    assert (tables["vector_parent"][:-2] > 0).all()
+    assert (tables["vector_parent"][-2:] == -1).all()  # of the roots
+    assert (tables["round_vector"][:-1] >= 0).all()
+    assert (tables["vector_rows"] == tables["vector_even"]).all()
+
+
+def test_fine_takes_vectors_on_cpus_unless_lanes_are_asked_for():
+    forest = Forest.from_cells(dissimilar(9))
+    for limits, options, template in [
+        (CPU, {}, "fine_vector"),
+        (CPU, {"work_group": 1}, "fine_vector"),
+        (CPU, {"work_group": 2}, "fine"),
+        (GPU, {}, "fine"),
+        (GPU, {"work_group": 1}, "fine"),
+        (GPU, {"vector_width": 2}, "fine_vector"),
+    ]:
+        assert (
+            make_plan(forest, "fine", limits=limits, **options).parts[0].spec.template == template
+        )
+
+
+def test_vectors_leave_large_cells_in_global_memory_and_stars_to_lanes():
+    cells = [chain(3000), star(2000), chain(9), random_binary_tree(40, 9, 1)]
+    forest = Forest.from_cells(cells)
+    limits = Limits(is_cpu=True, vector_bytes=32, local_bytes=32 << 10)
+    plan = make_plan(forest, "fine", limits=limits)
+    numbers = [part.tables["cell_number"].tolist() for part in plan.parts]
+    assert [sorted(n) for n in numbers] == [[2, 3], [0], [1]]
+    small, large, lanes = (part.spec for part in plan.parts)
+    assert small.capacity > 0
+    assert (large.template, large.capacity) == ("fine_vector", 0)
+    assert large.vector_width == 1  # a single chain fills one lane only
+    assert lanes.template == "fine"
+    for part in plan.parts[:2]:
+        spec = part.spec
+        assert 2 * (spec.capacity + spec.slots) * 8 <= limits.local_bytes
+        assert (1 + part.max_rhs) * spec.slots * 8 <= limits.local_bytes
+
+
 # --------------------------------------------------------------------------- options, numbers
 
 
@@ -299,7 +392,12 @@ def test_branch_levels_list_every_child_once():
             {"block_size": 4},
             "option 'block_size' is not one of method 'flat'; .*work_group",
         ),
-        ("fine", {"vector_width": 4}, "option 'vector_width' .*'fine'; expected work_group, max_c"),
+        ("fine", {"block_size": 4}, "option 'block_size' .*'fine'; expected work_group, max_cells"),
+        (
+            "fine",
+            {"work_group": 4, "vector_width": 8},
+            "vector_width=8 needs work_group=1; got work_group=4",
+        ),
         ("fine", {"work_group": 0}, "work_group=0 is not valid; expected a whole number of at lea"),
         ("fine", {"work_group": -3}, "work_group=-3 is not valid"),
         ("fine", {"work_group": 2.0}, "work_group=2.0 is not valid"),

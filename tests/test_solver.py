@@ -9,7 +9,16 @@ import pytest
 from systems import System, children_first, dissimilar, families, make_system, renumbered
 from tolerances import assert_close, residual_bound
 
-from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver, reference
+from clhines import (
+    METHODS,
+    DeviceMemoryError,
+    Forest,
+    InputError,
+    PivotError,
+    Solver,
+    plan,
+    reference,
+)
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 
@@ -26,11 +35,22 @@ CONFIGS = {
     "fine_1": ("fine", {"work_group": 1, "max_cells": 3}),  # a pass for every branch
     "fine_5": ("fine", {"work_group": 5, "max_cells": 4}),
     "fine_64": ("fine", {"work_group": 64, "max_cells": 100}),
+    "fine_scalar": ("fine", {"vector_width": 1}),
+    "fine_vector_4": ("fine", {"vector_width": 4, "max_cells": 3}),
+    "fine_vector_16": ("fine", {"vector_width": 16}),
     "contraction": ("contraction", {}),
     "contraction_3": ("contraction", {"segment": 3, "work_group": 96}),
     "contraction_16": ("contraction", {"segment": 16, "max_cells": 5}),
 }
-ONE_EACH = ["flat", "interleaved", "block_3", "vector_4", "fine_5", "contraction_16"]
+ONE_EACH = [
+    "flat",
+    "interleaved",
+    "block_3",
+    "vector_4",
+    "fine_5",
+    "fine_vector_4",
+    "contraction_16",
+]
 OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
 CONFIGS |= {name: (name, {}) for name in OTHERS}  # a new row is tested from its first day on
 ONE_EACH += OTHERS
@@ -68,7 +88,10 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 5, 9])
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
-@pytest.mark.parametrize("config", ["flat", "interleaved", "vector_4", "vector_8", "fine_5"])
+@pytest.mark.parametrize(
+    "config",
+    ["flat", "interleaved", "vector_4", "vector_8", "fine_5", "fine_vector_4", "fine_scalar"],
+)
 def test_several_right_hand_sides(queue, needs, config, symmetric, rows):
     needs(queue, np.float64)
     cells = families()["few_shapes"] + families()["caterpillar"]
@@ -132,8 +155,48 @@ def test_methods_agree_with_each_other(queue, needs):
         system.assert_solved(x)
         # packing and vectors change who computes, not what; rounding may differ by contraction
         # into fused operations, which compilers choose by the code around
-        first = solutions["fine" if config.startswith("fine") else "flat"]
+        first = solutions["fine_5" if config.startswith("fine") else "flat"]
         assert_close(forest, x, first.astype(np.float64), x.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_vectors_give_the_same_bits_whatever_the_batch(queue, needs, dtype):
+    needs(queue, dtype)
+    cells = [*dissimilar(8, least=40), *families()["few_shapes"], star(30), caterpillar(60)]
+    rng = np.random.default_rng(3)
+    systems = [make_system(Forest(np.asarray(p)), dtype, seed=k) for k, p in enumerate(cells)]
+    alone = [
+        make_solver(queue, s.forest, "fine_vector_4", dtype).solve(**s.arrays) for s in systems
+    ]
+    order = rng.permutation(len(cells))
+    batch = Forest.from_cells([cells[k] for k in order])
+    d, u, b = (np.concatenate([getattr(systems[k], a) for k in order]) for a in "dub")
+    for config in ("fine_vector_4", "fine_vector_16", "fine_scalar"):
+        x = make_solver(queue, batch, config, dtype).solve(d, u, b)
+        for k, part in zip(order, np.split(x, batch.cell_offsets[1:-1]), strict=True):
+            assert np.array_equal(part, alone[k]), (config, k)
+
+
+def test_solutions_past_the_caches(queue, monkeypatch):
+    """Streaming stores need aligned arrays; any other array must work as well."""
+    monkeypatch.setattr(plan, "STREAM_BYTES", 0)
+    forest = Forest.from_cells(dissimilar(40))
+    system = make_system(forest, np.float32)
+    solver = make_solver(queue, forest, "fine_vector_4", np.float32)
+    assert solver.plan.parts[0].spec.streaming
+    system.assert_solved(solver.solve(**system.arrays))
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    size = solver.plan.packed_size
+    for offset in range(4):
+        host = np.zeros(size + 32, np.float32)
+        shift = (-host.ctypes.data // 4) % 16 + offset
+        x = host[shift : shift + size]
+        assert x.ctypes.data % 64 == 4 * offset
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        buffer = cl.Buffer(queue.context, flags, hostbuf=x)
+        out = cla.Array(queue, size, np.float32, data=buffer)
+        solver.enqueue(**packed, out=out).wait()
+        system.assert_solved(solver.unpack(out).get())
 
 
 def test_numbering_does_not_matter(queue, needs):
@@ -182,7 +245,9 @@ def test_couplings_at_the_roots_do_not_matter(queue, config, value):
 # -------------------------------------------------------------------------------------- large
 
 
-@pytest.mark.parametrize("config", ["flat", "interleaved", "vector_4", "fine", "fine_1"])
+@pytest.mark.parametrize(
+    "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4"]
+)
 def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     needs(fast_queue, np.float64)
     forest = Forest.from_cells([star(10_001), chain(3), star(10_001)])
@@ -190,7 +255,7 @@ def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     system.assert_solved(make_solver(fast_queue, forest, config).solve(**system.arrays))
 
 
-@pytest.mark.parametrize("config", ["flat", "fine"])
+@pytest.mark.parametrize("config", ["flat", "fine", "fine_5"])
 @pytest.mark.parametrize("shape", [chain, caterpillar, None])
 def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
     """Judged by a right-hand side made from a known solution: the reference takes too long."""

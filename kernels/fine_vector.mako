@@ -1,0 +1,285 @@
+<%page args="spec"/>\
+<%! from textwrap import indent %>\
+<%
+    W = spec.vector_width
+    local = spec.capacity > 0 and spec.rhs == 1
+    word = "long" if spec.real == "double" else "int"
+    width = str(W) if W > 1 else ""
+    lanes = [f".s{c}" for c in "0123456789abcdef"[:W]] if W > 1 else [""]
+%>\
+<%def name="row(kind)">\
+% if spec.prefetch:
+            fetch(d + place + AHEAD);
+            fetch(u + place + AHEAD);
+            fetch(b + place + AHEAD);
+% endif
+            value pivot = load(d, place) - sum_d;
+% if kind == "ragged":
+            pivot = active ? pivot : (value)(1);
+% endif
+            const value inverse = (real)1 / pivot;
+% if kind == "top":
+            const value coupling = inner ? load(u, place) : (value)(0);
+% else:
+            const value coupling = load(u, place);
+% endif
+% if spec.symmetric:
+            const value f = coupling * inverse;
+% elif kind == "top":
+            const value f = (inner ? load(l, place) : (value)(0)) * inverse;
+% else:
+            const value f = load(l, place) * inverse;
+% endif
+            sum_d = ${"active ? coupling * f : child_d" if kind == "ragged" else "coupling * f"};
+            least = pivot < least ? pivot : least;
+            most = pivot > most ? pivot : most;
+% if local:
+            kept[(uint)place / W * 2] = f;
+% else:
+            store(factor, place, f);
+% endif
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+                const value g = (load(b, place + shift) - sum_b[r]) * inverse;
+% if local:
+                kept[(uint)place / W * 2 + 1] = g;
+% else:
+                store(x, place + shift, g);
+% endif
+                sum_b[r] = ${"active ? coupling * g : child_b[r]" if kind == "ragged" else "coupling * g"};
+            }
+</%def>\
+<%def name="back(stored)">\
+% if local:
+            const value f = kept[(uint)place / W * 2];
+% else:
+            const value f = load(factor, place);
+% endif
+            for (int r = 0; r < RHS; ++r) {
+                const long shift = (long)r * num_values;
+% if local:
+                above[r] = kept[(uint)place / W * 2 + 1] - f * above[r];
+% else:
+                above[r] = load(x, place + shift) - f * above[r];
+% endif
+                ${stored}(x, place + shift, above[r]);
+            }
+</%def>\
+<%def name="forward(stored)">\
+    for (int v = end - 1; v >= first; --v) {
+        const int rows = vector_rows[v], even = vector_even[v], whole = vector_parent[v];
+        __local value *own = (__local value *)(lost + (v - first + 1) * SLOT) + 1;
+        const places parent = indices(lane_parent, v * W);
+        value above[RHS];
+        for (int r = 0; r < RHS; ++r)
+            above[r] = whole >= 0 ? ((__local const value *)(lost + whole * SLOT))[1 + r]
+                                  : collect(lost + (1 + r) * W, parent);
+        int place = vector_place[v] + (rows - 1) * W;
+        for (int j = 0; j < even; ++j, place -= W) {
+${back(stored)}\
+        }
+        for (int r = 0; r < RHS; ++r) own[r] = above[r];
+        if (even < rows) {
+            const mask length = widen(indices(lane_length, v * W));
+            for (int j = even; j < rows; ++j, place -= W) {
+                const mask active = length > (mask)(j);
+${indent(capture(back, stored), "    ")}\
+                for (int r = 0; r < RHS; ++r) own[r] = active ? above[r] : own[r];
+            }
+        }
+    }
+</%def>\
+// Fine-grained Hines solver for CPUs (after Huber 2018): one work-item a block of cells, one
+// branch a lane of a vector, a vector after another from the tips to the root and back.
+// spec: ${spec}
+// layout: node j of lane k of a vector at block_start + vector_place + (rows - 1 - j) * W + k, so
+//         that the backward sweep reads upwards in memory; j counts from the root's end.
+//
+// The rows from `even` upwards are ragged: lanes whose branch is shorter wait there. A branch
+// leaves what its parent loses, and later its last solution, at its slot of `lost`; slots 0 to W - 1
+// hold zeros, for branches without children or parent. The order of a sum is that of the child
+// list, whatever the vector: no atomics, and the same rounding in every run and in every batch.
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+#pragma OPENCL FP_CONTRACT OFF
+
+#define W ${W}
+#define RHS ${spec.rhs}
+#define SLOT (W * (1 + RHS))   // values of `lost` that belong to one vector
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+
+typedef ${spec.real} real;
+typedef ${spec.real}${width} value;
+typedef ${word}${width} mask;
+typedef int${width} places;
+typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is a call in PoCL
+typedef mask __attribute__((aligned(sizeof(real)))) loose_mask;
+typedef places __attribute__((aligned(sizeof(int)))) loose_places;
+
+static value load(__global const real *a, long place)
+{
+    return *(__global const loose_value *)(a + place);
+}
+static void store(__global real *a, long place, value v)
+{
+    *(__global loose_value *)(a + place) = v;
+}
+static places indices(__global const int *a, int place)
+{
+    return *(__global const loose_places *)(a + place);
+}
+static mask widen(places a)   // convert is a call in PoCL
+{
+    return (mask)(${", ".join(f"a{c}" for c in lanes)});
+}
+static value collect(__local const real *lost, places slot)
+{
+    slot += (slot & -W) * RHS;
+    return (value)(${", ".join(f"lost[slot{c}]" for c in lanes)});
+}
+// what compilers offer beyond OpenCL C
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
+% if spec.prefetch:
+#define AHEAD (2048 / (int)sizeof(real))   // values that the backward sweep asks for early
+
+static void fetch(__global const real *a)
+{
+#if __has_builtin(__builtin_prefetch)
+    __builtin_prefetch((const void *)(size_t)a);
+#endif
+}
+% endif
+% if local and spec.streaming:
+// past the caches, as nothing reads x again here; `place` must be that of a whole vector
+static void put(__global real *a, long place, value v)
+{
+#if __has_builtin(__builtin_nontemporal_store)
+    __builtin_nontemporal_store(v, (__global value *)(a + place));
+#else
+    store(a, place, v);
+#endif
+}
+% endif
+
+__kernel __attribute__((reqd_work_group_size(1, 1, 1)))
+void solve(const int num_blocks, const int num_values, const int first_row,
+           __global const int *restrict block_template, __global const int *restrict block_start,
+           __global const int *restrict block_cells, __global const int *restrict cell_number,
+           __global const int *restrict template_vectors,
+           __global const int *restrict vector_place, __global const int *restrict vector_rows,
+           __global const int *restrict vector_even, __global const int *restrict vector_parent,
+           __global const int *restrict vector_rounds, __global const int *restrict round_vector,
+           __global const int *restrict round_child, __global const int *restrict lane_parent,
+           __global const int *restrict lane_length, __global const int *restrict lane_slot,
+           __global const int *restrict lane_rank,
+           __global const real *d, __global const real *restrict u,
+% if not spec.symmetric:
+           __global const real *restrict l,
+% endif
+           __global const real *b, __global real *factor, __global real *x,
+           __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
+{
+% if local:
+    __local value kept[${spec.capacity // W * 2}];   // f and g of a row side by side
+% endif
+    __local real lost[${spec.slots // W} * SLOT] __attribute__((aligned(128)));
+    const int block = get_group_id(0);
+    const int start = block_start[block];
+    const int first = template_vectors[block_template[block]];
+    const int end = template_vectors[block_template[block] + 1];
+    const long rows_start = (long)first_row * num_values + start;   // of the right-hand sides
+    d += start;
+    u += start;
+% if not spec.symmetric:
+    l += start;
+% endif
+    factor += start;
+    b += rows_start;
+    x += rows_start;
+    for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) status[cell_number[c]] = 0;
+    for (int k = 0; k < SLOT; ++k) lost[k] = 0;
+
+    // backward sweep: from the tips to the root
+    for (int v = first; v < end; ++v) {
+        const int rows = vector_rows[v], even = vector_even[v];
+        __local real *own = lost + (v - first + 1) * SLOT;
+        value child_d = 0, child_b[RHS];
+        for (int r = 0; r < RHS; ++r) child_b[r] = 0;
+        for (int round = vector_rounds[v]; round < vector_rounds[v + 1]; ++round) {
+            const int whole = round_vector[round];
+            if (whole >= 0) {   // the children are a vector, lane for lane
+                __local const value *from = (__local const value *)(lost + whole * SLOT);
+                child_d += from[0];
+                for (int r = 0; r < RHS; ++r) child_b[r] += from[1 + r];
+            } else {
+                const places child = indices(round_child, round * W);
+                child_d += collect(lost, child);
+                for (int r = 0; r < RHS; ++r) child_b[r] += collect(lost + (1 + r) * W, child);
+            }
+        }
+        value sum_d = child_d, sum_b[RHS], least = 1, most = 1;
+        for (int r = 0; r < RHS; ++r) sum_b[r] = child_b[r];
+        mask wrong;
+        int place = vector_place[v];
+        const int top = place + (rows - 1) * W;
+        if (even < rows) {
+            const mask length = widen(indices(lane_length, v * W));
+            for (int j = rows - 1; j >= even; --j, place += W) {
+                const mask active = length > (mask)(j);
+${indent(capture(row, "ragged"), "    ")}\
+            }
+        }
+        for (; place < top; place += W) {
+${row("full")}\
+        }
+        {
+            const mask inner = widen(indices(lane_parent, v * W)) > (mask)(0);
+${row("top")}\
+            *(__local value *)own = sum_d;
+            for (int r = 0; r < RHS; ++r) ((__local value *)own)[1 + r] = sum_b[r];
+            // a NaN goes on to the last pivot; least and most pass over it
+            wrong = !(least > (value)(SMALLEST)) | !(most < (value)(INFINITY)) | (pivot != pivot);
+        }
+% if W > 1:
+        if (!any(wrong)) continue;
+% else:
+        if (!wrong) continue;
+% endif
+
+        // rare: which node it was, lane by lane
+        real sums[W];
+        ${word} flags[W];
+        *(loose_value *)sums = child_d;
+        *(loose_mask *)flags = wrong;
+        for (int k = 0; k < W; ++k) {
+            const int length = lane_length[v * W + k];
+            if (!flags[k] || length == 0) continue;
+            real sum = sums[k];
+            int bad = 0;
+            for (int j = length - 1; j >= 0 && bad == 0; --j) {
+                const int at = top + k - j * W;
+                const real pivot = d[at] - sum;
+                if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) bad = j + 1;
+                sum = u[at] * (${"u" if spec.symmetric else "l"}[at] * ((real)1 / pivot));
+            }
+            // the deepest bad node of the cell wins; division may round differently in vectors
+            atomic_max(status + cell_number[block_cells[block] + lane_slot[v * W + k]],
+                       lane_rank[v * W + k] + max(bad, 1));
+        }
+    }
+
+    // forward sweep: from the root to the tips
+% if local and spec.streaming:
+    if (((size_t)x & (sizeof(value) - 1)) == 0) {
+${indent(capture(forward, "put"), "    ")}\
+    } else {
+${indent(capture(forward, "store"), "    ")}\
+    }
+    mem_fence(CLK_GLOBAL_MEM_FENCE);
+% else:
+${forward("store")}\
+% endif
+}
