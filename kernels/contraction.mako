@@ -192,7 +192,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if spec.ptx:
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 % endif
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: read before written
 
     // the segments; what d and b of the parent lose by them goes into the mailbox
     __local real lost_d[WORK_GROUP], lost_b[WORK_GROUP];
