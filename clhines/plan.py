@@ -131,6 +131,9 @@ class ContractionSpec:
         Several work-groups, or launches, share a cell.
     derived : bool
         The system stands for a larger one: a bad value may come from any node of it.
+    factor : str
+        ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
+        empty: solve from d, u and b.
     """
 
     template: ClassVar[str] = "contraction"
@@ -144,6 +147,7 @@ class ContractionSpec:
     phase: str = "solve"
     shared: bool = False
     derived: bool = False
+    factor: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,13 +192,26 @@ class Part:
         return getattr(self.spec, "phase", "solve")
 
     @property
+    def keeps_factors(self) -> bool:
+        """Whether the launch can work out the inverse pivots once and solve with them."""
+        whole = isinstance(self.spec, ContractionSpec) and self.phase == "solve"
+        return whole and self.source == 0
+
+    @property
     def max_rhs(self) -> int:
         """Right-hand sides that one launch can take."""
         return 4 if self.needs_factor else 1
 
-    def solve_spec(self, symmetric: bool, rhs: int) -> Any:
-        """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
-        return replace(self.spec, symmetric=symmetric, rhs=rhs)
+    def solve_spec(self, symmetric: bool, rhs: int, factor: str = "") -> Any:
+        """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
+
+        Parameters
+        ----------
+        factor : str
+            As in `ContractionSpec`, where the launch keeps factors.
+        """
+        more = {"factor": factor} if factor else {}
+        return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
         """Return the same launch as a part of a larger plan.

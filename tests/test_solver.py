@@ -768,7 +768,9 @@ def test_cells_above_local_memory(queue, needs, dtype):
     again = make_system(forest, dtype)
     x = solver.solve(**again.arrays)
     assert np.array_equal(x, solver.solve(**again.arrays))
-    assert np.array_equal(x, Solver(forest, "contraction", dtype, queue=queue).solve(**again.arrays))
+    assert np.array_equal(
+        x, Solver(forest, "contraction", dtype, queue=queue).solve(**again.arrays)
+    )
 
 
 def test_bad_pivots_of_cells_above_local_memory(queue):
