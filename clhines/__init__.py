@@ -1,7 +1,7 @@
 """clhines: batches of Hines matrices solved on any OpenCL device.
 
-The names below are the public interface; `Solver` is imported when first used, so that forests,
-morphologies and plans work without pyopencl.
+The names below are the public interface; `Solver` and `Factors` are imported when first used, so
+that forests, morphologies and plans work without pyopencl.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
     "ClhinesError",
     "DeviceError",
     "DeviceMemoryError",
+    "Factors",
     "Forest",
     "ForestError",
     "InputError",
@@ -49,8 +50,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Solver":
-        from clhines.solver import Solver
+    if name in ("Factors", "Solver"):
+        from clhines import solver
 
-        return Solver
+        return getattr(solver, name)
     raise AttributeError(f"module 'clhines' has no attribute {name!r}")

@@ -169,6 +169,9 @@ class ContractionSpec:
         Several work-groups, or launches, share a cell.
     derived : bool
         The system stands for a larger one: a bad value may come from any node of it.
+    factor : str
+        ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
+        empty: solve from d, u and b.
     """
 
     template: ClassVar[str] = "contraction"
@@ -182,6 +185,7 @@ class ContractionSpec:
     phase: str = "solve"
     shared: bool = False
     derived: bool = False
+    factor: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,9 +237,22 @@ class Part:
         """Whether the factors may take the place of `d`: not where pivots are looked at again."""
         return not isinstance(self.spec, FineVectorSpec)
 
-    def solve_spec(self, symmetric: bool, rhs: int) -> Any:
-        """Spec of the kernel for `rhs` right-hand sides, with or without `l`."""
-        return replace(self.spec, symmetric=symmetric, rhs=rhs)
+    @property
+    def keeps_factors(self) -> bool:
+        """Whether the launch can work out the inverse pivots once and solve with them."""
+        whole = isinstance(self.spec, ContractionSpec) and self.phase == "solve"
+        return whole and self.source == 0
+
+    def solve_spec(self, symmetric: bool, rhs: int, factor: str = "") -> Any:
+        """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
+
+        Parameters
+        ----------
+        factor : str
+            As in `ContractionSpec`, where the launch keeps factors.
+        """
+        more = {"factor": factor} if factor else {}
+        return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
         """Return the same launch as a part of a larger plan.

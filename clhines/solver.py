@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,13 @@ class _Launch:
     def __init__(self, part: Part, queue: cl.CommandQueue, num_values: int) -> None:
         self.part, self.queue, self.num_values = part, queue, num_values
         self.tables = [cla.to_device(queue, t) for t in part.tables.values()]
-        self._kernels: dict[tuple[bool, int], cl.Kernel] = {}
+        self._kernels: dict[tuple[bool, int, str], cl.Kernel] = {}
 
-    def kernel(self, symmetric: bool, rhs: int) -> cl.Kernel:
+    def kernel(self, symmetric: bool, rhs: int, factor: str = "") -> cl.Kernel:
         """Return the kernel with its constant arguments set."""
-        key = symmetric, rhs
+        key = symmetric, rhs, factor
         if key not in self._kernels:
-            spec = self.part.solve_spec(symmetric, rhs)
+            spec = self.part.solve_spec(symmetric, rhs, factor)
             kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
             kernel.set_arg(0, np.int32(self.part.num_units))
             kernel.set_arg(1, np.int32(self.num_values))
@@ -78,9 +79,10 @@ class _Launch:
         symmetric: bool,
         rows: range,
         wait_for: list[cl.Event] | None,
+        factor: str = "",
     ) -> cl.Event:
         """Launch on some rows of b and x; `arrays` is what follows the tables."""
-        kernel = self.kernel(symmetric, len(rows))
+        kernel = self.kernel(symmetric, len(rows), factor)
         kernel.set_arg(2, np.int32(rows.start))
         for k, array in enumerate(arrays, len(self.tables) + 3):
             kernel.set_arg(k, array.base_data)
@@ -116,8 +118,17 @@ class _Resident:
         x: cla.Array,
         wait_for: list[cl.Event],
         overwrite: bool = False,
+        factored: cla.Array | None = None,
     ) -> list[cl.Event]:
-        """Enqueue a solve in device order; `operands` are d, u, (l), b."""
+        """Enqueue a solve in device order; `operands` are d, u, (l), b.
+
+        Parameters
+        ----------
+        factored : (num_cells,) int32, optional
+            Of `make_factors`; then `d` is what that has made, and parts that cannot use
+            factors write their status here.
+        """
+        status = self.status if factored is None else factored
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
         parts = [launch.part for launch in self.launches]
         once = all(count <= part.max_rhs and part.factor_may_be_d for part in parts)
@@ -135,12 +146,37 @@ class _Resident:
                     "reduce": [*given, *rest],
                     "expand": [*given, rest_x, out],
                 }[part.phase]
+                use = "use" if part.keeps_factors and factored is not None else ""
                 rows = range(first, min(first + step, count)) if not part.source else range(1)
                 for row in range(rows.start, rows.stop, part.max_rhs):
                     some = range(row, min(row + part.max_rhs, rows.stop))
-                    run = launch.run([*arrays, self.status], symmetric, some, wait_for or None)
+                    run = launch.run([*arrays, status], symmetric, some, wait_for or None, use)
                     events.append(run)
         return events
+
+    def make_factors(self, matrix: Sequence[cla.Array]) -> tuple[cla.Array, cla.Array]:
+        """Enqueue the elimination of d, u, (l), in device order.
+
+        Returns
+        -------
+        factors : (packed size,) of the solver's dtype
+            Inverse pivots where the part of the plan can use them, else `d`.
+        status : (num_cells,) int32
+        """
+        able = [launch for launch in self.launches if launch.part.keeps_factors]
+        factors = matrix[0].copy(queue=self.queue)
+        status = cla.zeros(self.queue, self.plan.forest.num_cells, np.int32)
+        events = [e for a in (*matrix, factors, status) for e in a.events]
+        for launch in able:
+            run = launch.run([*matrix, factors, status], len(matrix) == 2, range(1), events, "make")
+            _only_event(factors, run)
+        if len(able) < len(self.launches):  # the others look at their pivots when they solve
+            b = cla.zeros_like(factors)
+            x = cla.empty_like(b)
+            events = [*b.events, *factors.events]
+            run = self.solve([factors, *matrix[1:], b], x, events, factored=status)[-1]
+            _only_event(factors, run)
+        return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
         """Arrays of the systems that stand for larger ones, made when first needed."""
@@ -169,9 +205,9 @@ class _Resident:
         _only_event(target, event)
         return target
 
-    def first_bad(self) -> tuple[np.ndarray, np.ndarray]:
+    def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return the cells with a bad pivot and the natural index of that node."""
-        status = self.status.get(self.queue)
+        status = (self.status if status is None else status).get(self.queue)
         cells = np.flatnonzero(status)
         ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
         nodes = [
@@ -462,13 +498,7 @@ class Solver:
         size = self.plan.packed_size
         given = [("d", d), ("u", u), *([] if l is None else [("l", l)]), ("b", b)]
         operands = [self._checked(name, a, size, on_device=True) for name, a in given]
-        self._checked("out", out, size, on_device=True)
-        if out.shape != b.shape:
-            raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
-        if out.offset or not out.flags.c_contiguous:
-            raise InputError("out is a strided or offset view; expected a whole array")
-        if out.base_data == b.base_data and not overwrite:
-            raise InputError("out is b; expected another array, or overwrite=True")
+        self._check_out(out, b, overwrite)
         if any(a.ndim != 1 for a in operands[:-1]):
             raise InputError("d, u and l have one row; only b and out may have several")
         if any(out.base_data == a.base_data for a in operands[:-1]):
@@ -483,6 +513,16 @@ class Solver:
     def kernel_events(self) -> list[cl.Event]:
         """Events of the last `enqueue`, one a part of the plan: what device timing goes by."""
         return self._events
+
+    def _check_out(self, out: Any, b: cla.Array, overwrite: bool) -> None:
+        """Refuse an `out` in device order that cannot take the solution for `b`."""
+        self._checked("out", out, self.plan.packed_size, on_device=True)
+        if out.shape != b.shape:
+            raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
+        if out.offset or not out.flags.c_contiguous:
+            raise InputError("out is a strided or offset view; expected a whole array")
+        if out.base_data == b.base_data and not overwrite:
+            raise InputError("out is b; expected another array, or overwrite=True")
 
     # -- natural order -------------------------------------------------------------------------
 
@@ -525,25 +565,64 @@ class Solver:
         ------
         InputError, PivotError, DeviceMemoryError
         """
-        given = {"d": d, "u": u, **({} if l is None else {"l": l}), "b": b}
-        arrays = {name: self._checked(name, a, self.forest.num_nodes) for name, a in given.items()}
-        kinds = {isinstance(a, cla.Array) for a in arrays.values()}
-        if len(kinds) != 1:
-            raise InputError("d, u, l and b mix NumPy and pyopencl arrays; expected one kind")
-        if any(a.ndim != 1 for name, a in arrays.items() if name != "b"):
-            raise InputError("d, u and l have one row; only b may have several")
+        arrays = self._natural({"d": d, "u": u, "l": l, "b": b})
+        on_device = isinstance(arrays["b"], cla.Array)
         target = self._target(b, arrays["b"], out, overwrite)
-        if kinds == {True}:
+        if on_device:
             self._solve_device(arrays, target)
         else:
             if check:
                 self._check_finite("b", arrays["b"])
             self._solve_numpy(arrays, target)
         if check:
-            self._raise_bad_pivot()
-            if kinds == {False}:
+            self._raise_bad_pivot(self._bad_pivots())
+            if not on_device:
                 self._check_finite("x", target)
         return target
+
+    @_memory_errors
+    def factor(self, d: Any, u: Any, l: Any = None, check: bool = True) -> Factors:  # noqa: E741
+        """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
+
+        Parameters
+        ----------
+        d, u, l : (n,) NumPy or pyopencl arrays
+            As in `solve`; they are copied.
+        check : bool
+            Raise `PivotError` for a bad pivot; waits for the device. Without it,
+            `Factors.status` tells on request.
+
+        Returns
+        -------
+        Factors
+            With `solve` and `enqueue` of their own. They save arithmetic, not memory traffic,
+            where the plan consists of plain launches of `contraction`; the others factor anew
+            in every solve.
+
+        Raises
+        ------
+        InputError, PivotError
+        DeviceMemoryError
+            Also where the batch is solved in slices.
+        """
+        resident = self._whole("factor()")
+        arrays = self._natural({"d": d, "u": u, "l": l})
+        matrix = [self.pack(a) for a in arrays.values()]
+        pivots, status = resident.make_factors(matrix)
+        factors = Factors(self, pivots, matrix[1], matrix[2] if len(matrix) == 3 else None, status)
+        if check:
+            self._raise_bad_pivot(resident.first_bad(status))
+        return factors
+
+    def _natural(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Arrays in natural order as `_checked` returns them, all of one kind; without no `l`."""
+        given = {name: a for name, a in given.items() if name != "l" or a is not None}
+        arrays = {name: self._checked(name, a, self.forest.num_nodes) for name, a in given.items()}
+        if len({isinstance(a, cla.Array) for a in arrays.values()}) != 1:
+            raise InputError("d, u, l and b mix NumPy and pyopencl arrays; expected one kind")
+        if any(a.ndim != 1 for name, a in arrays.items() if name != "b"):
+            raise InputError("d, u and l have one row; only b may have several")
+        return arrays
 
     def status(self) -> np.ndarray:
         """Return the first bad node of every cell in the last solve; waits for the device.
@@ -554,10 +633,7 @@ class Solver:
             -1 where all pivots were positive and finite, else the natural index of the first
             node of the elimination whose pivot was not.
         """
-        status = np.full(self.forest.num_cells, -1)
-        cells, nodes = self._bad_pivots()
-        status[cells] = nodes
-        return status
+        return _first_nodes(self.forest, self._bad_pivots())
 
     def _solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         resident = self._whole("solve() with device arrays")
@@ -590,19 +666,76 @@ class Solver:
         nodes = slice(first_node, end_node)
         matrix = [self._upload(resident, a[nodes]) for name, a in arrays.items() if name != "b"]
         rows, shown = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
-        step = self._rows_at_once(resident.plan)
         cells, bad = [], []
-        for r in range(0, len(rows), step):
-            b = self._upload(resident, np.ascontiguousarray(rows[r : r + step, nodes]))
-            x = cla.empty_like(b)
-            _only_event(x, resident.solve([*matrix, b], x, [])[-1])
-            natural = cla.empty(self.queue, (len(b), end_node - first_node), self.dtype)
-            shown[r : r + step, nodes] = resident.permute(x, natural, False).get(self.queue)
-            del b, x, natural  # before the next rows take as much
+        for _ in self._solve_rows(resident, matrix, rows[:, nodes], shown[:, nodes]):
             found, where = resident.first_bad()
             cells.append(found + first_cell)
             bad.append(where + first_node)
         return np.concatenate(cells), np.concatenate(bad)
+
+    def _solve_rows(
+        self,
+        resident: _Resident,
+        matrix: Sequence[cla.Array],
+        rows: np.ndarray,
+        shown: np.ndarray,
+        factored: cla.Array | None = None,
+    ) -> Iterator[None]:
+        """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each."""
+        step = self._rows_at_once(resident.plan)
+        for r in range(0, len(rows), step):
+            b = self._upload(resident, np.ascontiguousarray(rows[r : r + step]))
+            x = cla.empty_like(b)
+            events = [e for a in (*matrix, b) for e in a.events]
+            _only_event(x, resident.solve([*matrix, b], x, events, factored=factored)[-1])
+            natural = cla.empty(self.queue, (len(b), rows.shape[1]), self.dtype)
+            shown[r : r + step] = resident.permute(x, natural, False).get(self.queue)
+            del b, x, natural  # before the next rows take as much
+            yield
+
+    # -- factored ------------------------------------------------------------------------------
+
+    @_memory_errors
+    def _enqueue_factored(
+        self,
+        factors: Factors,
+        b: cla.Array,
+        out: cla.Array,
+        wait_for: Sequence[cl.Event] | None,
+        overwrite: bool,
+    ) -> cl.Event:
+        resident = self._whole("enqueue()")
+        b = self._checked("b", b, self.plan.packed_size, on_device=True)
+        self._check_out(out, b, overwrite)
+        matrix = factors._matrix
+        if any(out.base_data == a.base_data for a in matrix):
+            raise InputError("out is one of the factors; expected another array")
+        events = [e for a in (*matrix, b, out) for e in a.events] + list(wait_for or ())
+        self.events = resident.solve([*matrix, b], out, events, factored=factors.bad)
+        _only_event(out, self.events[-1])
+        return self.events[-1]
+
+    @_memory_errors
+    def _solve_factored(
+        self, factors: Factors, b: Any, out: Any, overwrite: bool, check: bool
+    ) -> Any:
+        resident = self._whole("solve()")
+        rows = self._natural({"b": b})["b"]
+        target = self._target(b, rows, out, overwrite)
+        if isinstance(rows, cla.Array):
+            packed = self.pack(rows)
+            self._enqueue_factored(factors, packed, packed, None, overwrite=True)
+            return resident.permute(packed, target, False)
+        if check:
+            self._check_finite("b", rows)
+        if target is not rows and np.may_share_memory(target, rows):
+            rows = rows.copy()  # rows are written before all are read
+        two = np.atleast_2d(rows), np.atleast_2d(target)
+        for _ in self._solve_rows(resident, factors._matrix, *two, factors.bad):
+            pass
+        if check:
+            self._check_finite("x", target)
+        return target
 
     def _rows_at_once(self, plan: Plan) -> int:
         """Right-hand sides that fit beside the batch: b and x, in both orders, for each."""
@@ -688,8 +821,8 @@ class Solver:
             self._bad = self._whole("status()").first_bad()
         return self._bad
 
-    def _raise_bad_pivot(self) -> None:
-        cells, nodes = self._bad_pivots()
+    def _raise_bad_pivot(self, found: tuple[np.ndarray, np.ndarray]) -> None:
+        cells, nodes = found
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
 
@@ -699,6 +832,87 @@ def _check_tune(tune: Any, method: Any) -> None:
         raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":
         raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
+
+    Attributes
+    ----------
+    solver : Solver
+    pivots : (packed size,) pyopencl array
+        In device order: inverse pivots where the plan can use them, else the diagonal.
+    u, l : (packed size,) pyopencl arrays
+        In device order; `l` is None where the system is symmetric.
+    bad : (num_cells,) int32 pyopencl array
+        Keys of bad pivots; see `status`.
+    """
+
+    solver: Solver
+    pivots: cla.Array
+    u: cla.Array
+    l: cla.Array | None  # noqa: E741
+    bad: cla.Array
+
+    @property
+    def _matrix(self) -> list[cla.Array]:
+        return [self.pivots, self.u, *([] if self.l is None else [self.l])]
+
+    def solve(self, b: Any, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
+        """Solve for right-hand sides in *natural* order.
+
+        Parameters
+        ----------
+        b, out, overwrite
+            As in `Solver.solve`.
+        check : bool
+            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only).
+
+        Returns
+        -------
+        x : like b
+
+        Raises
+        ------
+        InputError, DeviceMemoryError
+        """
+        return self.solver._solve_factored(self, b, out, overwrite, check)
+
+    def enqueue(
+        self,
+        b: cla.Array,
+        out: cla.Array,
+        wait_for: Sequence[cl.Event] | None = None,
+        overwrite: bool = False,
+    ) -> cl.Event:
+        """Enqueue a solve of right-hand sides in *device* order, without waiting.
+
+        Parameters
+        ----------
+        b, out, wait_for
+            As in `Solver.enqueue`.
+        overwrite : bool
+            Allow `out` to be `b`.
+
+        Returns
+        -------
+        pyopencl.Event
+            Of the last kernel.
+        """
+        return self.solver._enqueue_factored(self, b, out, wait_for, overwrite)
+
+    def status(self) -> np.ndarray:
+        """Return the first bad node of every cell as `Solver.status` does; waits."""
+        solver = self.solver
+        return _first_nodes(solver.forest, solver._whole("status()").first_bad(self.bad))
+
+
+def _first_nodes(forest: Forest, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """(num_cells,) int64: the bad node of each cell, -1 for none."""
+    status = np.full(forest.num_cells, -1)
+    status[found[0]] = found[1]
+    return status
 
 
 def _only_event(a: cla.Array, event: cl.Event) -> None:

@@ -6,6 +6,9 @@
     chunks = spec.capacity // V
     copies = -(-chunks // spec.work_group)
     batch = 4
+    make, use = spec.factor == "make", spec.factor == "use"
+    eliminates, solves = not use, not make   # works on d, on b
+    arrays = "dub" if solves else "du"   # in local memory
     # with a symmetric matrix A[v, parent] is A[parent, v]
     def lower(name): return name if sym else name.replace("up", "low", 1)
 %>\
@@ -24,6 +27,13 @@
 //     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
 //     d[a] -= up[v]*f1   b[a] -= up[v]*g   A[a, c] = -up[v]*f2
 //     d[c] -= low[c]*f2  b[c] -= low[c]*g  A[c, a] = -low[c]*f1
+% if make:
+//
+// Only the inverse pivots are written, each at the place of its node.
+% elif use:
+//
+// The inverse pivots come in place of d; nothing of d is worked out again.
+% endif
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -33,11 +43,14 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // values of the largest block
-#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
-#define D(k) node[k]                   // of node k in the block
+#define D(k) node[k]                   // ${"inverse pivot, " if use else ""}of node k in the block
 #define U(k) node[CAPACITY + (k)]
+% if solves:
 #define B(k) node[2 * CAPACITY + (k)]
+% endif
 #define NONE 0x3ff        // no such lane
+% if eliminates:
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define CLEAN (1 << 30)   // the pivot was bad by itself
 #define GOOD ${"0x7fe00000u" if spec.real == "double" else "0x7f000000u"}   // see `measure`
 
@@ -71,6 +84,7 @@ static real reciprocal(real pivot)
 % endif
 }
 
+% endif
 % if spec.ptx:
 static void copy_chunk(__local chunk *to, __global const chunk *from)
 {
@@ -79,6 +93,7 @@ static void copy_chunk(__local chunk *to, __global const chunk *from)
 }
 
 % endif
+% if eliminates:
 // The pivots of a segment again, to find the bad ones: those of its nodes but a kept last one.
 static int find_bad(__global const real *d, __global const real *u, __global const real *l,
                     __local const int *row, int column, int length, bool leaf)
@@ -96,6 +111,7 @@ static int find_bad(__global const real *d, __global const real *u, __global con
     return bad;
 }
 
+% endif
 // The hint keeps Intel's CPU runtime from vectorising over work-items, which it gets wrong here.
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1), vec_type_hint(float4)))
 void solve(const int num_blocks, const int num_values, const int first_row,
@@ -113,8 +129,12 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if not sym:
            __global const real *restrict l,
 % endif
+% if solves:
            __global const real *b,
-% if spec.phase == "reduce":
+% endif
+% if make:
+           __global real *inverses,
+% elif spec.phase == "reduce":
            __global real *rest_d, __global real *rest_u,
 % if not sym:
            __global real *rest_l,
@@ -128,8 +148,10 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endif
            __global int *status)   // a cell: 0, or the key of its first bad node
 {
+% if solves:
     b += (long)first_row * num_values;
-% if spec.phase != "reduce":
+% endif
+% if solves and spec.phase != "reduce":
     x += (long)first_row * num_values;
 % endif
     const int lane = get_local_id(0);
@@ -146,19 +168,19 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
 
     // all values of the block, into local memory
-    __local real node[3 * CAPACITY] __attribute__((aligned(16)));
+    __local real node[${len(arrays)} * CAPACITY] __attribute__((aligned(16)));
     const int num_chunks = block.s1 / ${V};
 % if spec.ptx:
     {   // past the registers, all in flight
         __local chunk *to = (__local chunk *)node + lane;
-        __global const chunk *from_d = (__global const chunk *)(d + block.s0) + lane;
-        __global const chunk *from_u = (__global const chunk *)(u + block.s0) + lane;
-        __global const chunk *from_b = (__global const chunk *)(b + block.s0) + lane;
+% for a in arrays:
+        __global const chunk *from_${a} = (__global const chunk *)(${a} + block.s0) + lane;
+% endfor
 % for k in range(copies):
         if (lane + ${k} * WORK_GROUP < num_chunks) {
-            copy_chunk(to + ${k} * WORK_GROUP, from_d + ${k} * WORK_GROUP);
-            copy_chunk(to + ${k} * WORK_GROUP + CAPACITY / ${V}, from_u + ${k} * WORK_GROUP);
-            copy_chunk(to + ${k} * WORK_GROUP + 2 * CAPACITY / ${V}, from_b + ${k} * WORK_GROUP);
+% for i, a in enumerate(arrays):
+            copy_chunk(to + ${k} * WORK_GROUP + ${i} * CAPACITY / ${V}, from_${a} + ${k} * WORK_GROUP);
+% endfor
         }
 % endfor
     }
@@ -166,22 +188,22 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % for start in range(0, copies, batch):
     {   // all loads first: they are then in flight together
 <%  steps = range(start, min(copies, start + batch)) %>\
-        __global const chunk *from_d = (__global const chunk *)(d + block.s0) + lane;
-        __global const chunk *from_u = (__global const chunk *)(u + block.s0) + lane;
-        __global const chunk *from_b = (__global const chunk *)(b + block.s0) + lane;
+% for a in arrays:
+        __global const chunk *from_${a} = (__global const chunk *)(${a} + block.s0) + lane;
+% endfor
 % for k in steps:
-        chunk d${k}, u${k}, b${k};
+        chunk ${", ".join(f"{a}{k}" for a in arrays)};
         if (lane + ${k} * WORK_GROUP < num_chunks) {
-            d${k} = from_d[${k} * WORK_GROUP];
-            u${k} = from_u[${k} * WORK_GROUP];
-            b${k} = from_b[${k} * WORK_GROUP];
+% for a in arrays:
+            ${a}${k} = from_${a}[${k} * WORK_GROUP];
+% endfor
         }
 % endfor
 % for k in steps:
         if (lane + ${k} * WORK_GROUP < num_chunks) {
-            ((__local chunk *)&D(0))[lane + ${k} * WORK_GROUP] = d${k};
-            ((__local chunk *)&U(0))[lane + ${k} * WORK_GROUP] = u${k};
-            ((__local chunk *)&B(0))[lane + ${k} * WORK_GROUP] = b${k};
+% for a in arrays:
+            ((__local chunk *)&${a.upper()}(0))[lane + ${k} * WORK_GROUP] = ${a}${k};
+% endfor
         }
 % endfor
     }
@@ -193,22 +215,49 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if spec.ptx:
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 % endif
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: read before written
 
-    // the segments; what d and b of the parent lose by them goes into the mailbox
-    __local real lost_d[WORK_GROUP], lost_b[WORK_GROUP];
+<%
+    what = " and ".join([*(["d"] if eliminates else []), *(["b"] if solves else [])])
+    rows_left = [*(["tree_d"] if eliminates else []), *(["tree_b"] if solves else []), "tree_up",
+                 *(["above_d"] if eliminates else []), *(["above_b"] if solves else [])]
+%>\
+    // the segments; what ${what} of the parent lose${"" if "and" in what else "s"} by them goes into the mailbox
+% if eliminates:
+    __local real lost_d[WORK_GROUP];
+% endif
+% if solves:
+    __local real lost_b[WORK_GROUP];
+% endif
     const bool is_inner = lane < inner, is_leaf = lane < lanes && !is_inner;
     const int column = is_inner ? lane : lane - inner;
     __local const int *row = row_start + (is_inner ? 0 : ${M});
-    uint worst = 0;
     int place = column + row[0];
-    real my_d = 0, my_b = 0, my_up = 0, sum_d = 0, sum_b = 0, own = 1;
+    real my_up = 0;
 % if not sym:
     real my_low = 0;
 % endif
+% if eliminates:
+    uint worst = 0;
+    real my_d = 0, sum_d = 0, own = 1;
+% else:
+    real inverse = 0;   // of the pivot of the node at `place`
+% endif
+% if solves:
+    real my_b = 0, sum_b = 0;
+% endif
+% if spec.phase != "reduce":
+    __global real *out = ${"inverses" if make else "x"} + block.s0;
+% endif
     if (length) {
+% if eliminates:
         my_d = own = D(place);
+% else:
+        inverse = D(place);
+% endif
+% if solves:
         my_b = B(place);
+% endif
 % if spec.phase == "solve":
         my_up = parent == NONE ? (real)0 : U(place);
 % if not sym:
@@ -225,23 +274,35 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % for j in range(1, M):
         if (length > ${j}) {
             const int next = column + row[${j}];
-            const real up = U(next), next_d = D(next), next_b = B(next);
+            const real up = U(next), next_d = D(next)${", next_b = B(next)" if solves else ""};
             const real low = ${"up" if sym else "l[block.s0 + next]"};
+% if eliminates:
             const real inverse = reciprocal(my_d);
             worst = max(worst, measure(my_d));
-            const real f1 = ${lower("my_up")} * inverse, f2 = up * inverse, g = my_b * inverse;
+% endif
+            const real f1 = ${lower("my_up")} * inverse, f2 = up * inverse;
+% if eliminates:
             sum_d += my_up * f1;
-            sum_b += my_up * g;
             my_d = next_d - low * f2;
+            own = next_d;
+% endif
+% if solves:
+            const real g = my_b * inverse;
+            sum_b += my_up * g;
             my_b = next_b - low * g;
+            D(place) = f1;
+            U(place) = f2;
+            B(place) = g;
+% else:
+            out[place] = inverse;
+% endif
             my_up = -my_up * f2;
 % if not sym:
             my_low = -low * f1;
 % endif
-            D(place) = f1;
-            U(place) = f2;
-            B(place) = g;
-            own = next_d;
+% if use:
+            inverse = next_d;
+% endif
             place = next;
 % endfor
         ${"}" * (M - 1)}
@@ -250,88 +311,138 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if j:
         if (length > ${j}) {
             const int next = column + row[${j}];
-            const real next_d = D(next), next_b = B(next), next_up = U(next);
+            const real next_d = D(next), next_up = U(next)${", next_b = B(next)" if solves else ""};
 % else:
         {
 % endif
 % if j:
+% if eliminates:
             my_d = next_d - sum_d;
+% else:
+            inverse = next_d;
+% endif
+% if solves:
             my_b = next_b - sum_b;
+% endif
             my_up = next_up;
             place = next;
 % if not sym:
             my_low = l[block.s0 + next];
 % endif
 % endif
+% if eliminates:
             const real inverse = reciprocal(my_d);
             worst = max(worst, measure(my_d));
-            const real f = ${lower("my_up")} * inverse, g = my_b * inverse;
+% endif
+            const real f = ${lower("my_up")} * inverse;
+% if eliminates:
             sum_d = my_up * f;
+% endif
+% if solves:
+            const real g = my_b * inverse;
             sum_b = my_up * g;
             D(place) = f;
             B(place) = g;
+% else:
+            out[place] = inverse;
+% endif
 % endfor
         ${"}" * M}
     }
+% if eliminates:
     int bad = 0;
     if (worst >= GOOD)
         bad = find_bad(d + block.s0, u + block.s0, ${"u" if sym else "l"} + block.s0, row, column,
                        length, is_leaf);
+% endif
     if (lane < lanes) {
+% if eliminates:
         lost_d[mailbox] = sum_d;
+% endif
+% if solves:
         lost_b[mailbox] = sum_b;
+% endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // rows of what is left, where u of the leaves was: d and b less what came from below, u, and
-    // what d and b lose from above
-    __local real *tree_d = &U(row_start[${M}]), *tree_b = tree_d + inner;
-    __local real *tree_up = tree_b + inner, *above_d = tree_up + inner, *above_b = above_d + inner;
+    // rows of what is left, where u of the leaves was: ${what} less what came from below, u, and
+    // what ${what} lose${"" if "and" in what else "s"} from above
+% for k, name in enumerate(rows_left):
+    __local real *${name} = &U(row_start[${M}])${f" + {k} * inner" if k else ""};
+% endfor
 % if not sym:
     __local real tree_low[WORK_GROUP];
 % endif
     if (is_inner) {
         for (int k = family & 0xffff; k < (family & 0xffff) + (family >> 16); ++k) {
+% if eliminates:
             my_d -= lost_d[k];
+% endif
+% if solves:
             my_b -= lost_b[k];
+% endif
         }
-        tree_d[lane] = my_d;
-        tree_b[lane] = my_b;
         tree_up[lane] = my_up;
 % if not sym:
         tree_low[lane] = my_low;
 % endif
+% if eliminates:
+        tree_d[lane] = my_d;
         above_d[lane] = 0;
+% endif
+% if solves:
+        tree_b[lane] = my_b;
         above_b[lane] = 0;
+% endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // rounds
+% if eliminates:
     __local int *cell_bad = (__local int *)lost_d;   // of each cell of the block
     if (lane < block.s7 - block.s6) cell_bad[lane] = 0;
+% endif
+% if solves:
     real f1 = 0, f2 = 0, g = 0;
+% endif
     for (int r = 0; r < block.s5; ++r) {
         if (is_inner && my_round == r) {
             const int other = below == NONE ? lane : below;
+            const real up = tree_up[lane], next = tree_up[other];
+% if eliminates:
             const real pivot = tree_d[lane] - above_d[lane], inverse = reciprocal(pivot);
-            const real up = tree_up[lane], rest = tree_b[lane] - above_b[lane];
-            const real next = tree_up[other];
-            const real next_d = above_d[other], next_b = above_b[other];
-            const real its_d = tree_d[above], its_b = tree_b[above];
+            const real next_d = above_d[other], its_d = tree_d[above];
+% endif
+% if solves:
+            const real rest = tree_b[lane] - above_b[lane];
+            const real next_b = above_b[other], its_b = tree_b[above];
+% endif
+% if eliminates:
             if (measure(pivot) >= GOOD) bad = note(bad, length, pivot, own);
-            f1 = ${"up" if sym else "tree_low[lane]"} * inverse;
-            g = rest * inverse;
+% endif
+            ${"const real " if make else ""}f1 = ${"up" if sym else "tree_low[lane]"} * inverse;
+% if eliminates:
             tree_d[above] = its_d - up * f1;
+% endif
+% if solves:
+            g = rest * inverse;
             tree_b[above] = its_b - up * g;
+% else:
+            out[place] = inverse;
+% endif
             if (below != NONE) {
                 const real low = ${"next" if sym else "tree_low[below]"};
-                f2 = next * inverse;
+                ${"const real " if make else ""}f2 = next * inverse;
                 tree_up[below] = -up * f2;
 % if not sym:
                 tree_low[below] = -low * f1;
 % endif
+% if eliminates:
                 above_d[below] = next_d + low * f2;
+% endif
+% if solves:
                 above_b[below] = next_b + low * g;
+% endif
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -352,10 +463,20 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 }
 <% return STOP_RENDERING %>\
 % endif
+% if make:
+    if (is_inner && my_round == NONE) {   // the roots
+        const real pivot = tree_d[lane] - above_d[lane];
+        bad = note(bad, length, pivot, own);
+        out[place] = 1 / pivot;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% else:
     // ${"the roots" if spec.phase == "solve" else "what was kept"}, and back, rounds in reverse
     real my_x = 0;
     if (is_inner && my_round == NONE) {
-% if spec.phase == "solve":
+% if use:
+        my_x = (tree_b[lane] - above_b[lane]) * inverse;
+% elif spec.phase == "solve":
         const real pivot = tree_d[lane] - above_d[lane];
         bad = note(bad, length, pivot, own);
         my_x = (tree_b[lane] - above_b[lane]) / pivot;
@@ -379,7 +500,6 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 
     // segments outwards, four nodes at a time, the lanes in step
     const real top = parent == NONE ? (real)0 : tree_b[parent];
-    __global real *out = x + block.s0;
     if (is_inner) {
         out[place] = my_x;
 % for j in range((M - 2) // 4 * 4, -1, -4):
@@ -418,6 +538,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         }
 % endfor
     }
+% endif
+% if eliminates:
     if (bad) {   // bad ones by themselves go first, and the deepest of them, whoever finds it
 % if spec.shared:
         const int node = (bad & ~CLEAN) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
@@ -433,5 +555,6 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         atomic_max(status + cell_number[block.s6 + lane], cell_bad[lane]);
 % else:
     if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = cell_bad[lane];
+% endif
 % endif
 }

@@ -75,6 +75,16 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     return solver, system
 
 
+def factor_case(queue, forest, dtype, symmetric):
+    """Factors of a good matrix, and of one with bad pivots in two cells."""
+    solver = Solver(forest, "contraction", dtype, queue=queue)
+    system = make_system(forest, dtype, symmetric, 2)
+    factors = solver.factor(system.d, system.u, system.l)
+    system.assert_solved(factors.solve(system.b))
+    system.d[[2, 3, -1]] = -1
+    assert (solver.factor(system.d, system.u, system.l, check=False).status() >= 0).sum() == 2
+
+
 def in_place_case(queue, config, forest):
     """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
     solver, system = solve_case(queue, config, forest, np.float32, True, 6)
@@ -154,6 +164,11 @@ def clean_cases():
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"
             arguments = dtype, symmetric
             yield label, lambda queue, a=arguments: pieces_case(queue, *a)
+    for name, forest in (("mixed", mixed_forest()), ("equal", equal_forest())):
+        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+            label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
+            arguments = forest, dtype, symmetric
+            yield label, lambda queue, a=arguments: factor_case(queue, *a)
     for real in ("double", "float"):
         yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
         for width in (1, 4):
