@@ -476,6 +476,9 @@ class Solver:
     ) -> Any:
         """Solve A x = b for arrays in *natural* order.
 
+        Plans of plain launches of `contraction` read and write it themselves; for the others the
+        values are packed and unpacked.
+
         Parameters
         ----------
         d, u : (n,) NumPy or pyopencl arrays

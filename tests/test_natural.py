@@ -36,7 +36,7 @@ def test_tables_name_every_value_once(queue, config):
         packed[block[0] + (order & 0xFFFF)] = natural
         apart += (np.diff(natural) != 1).any()
     assert np.array_equal(packed, plan.gather)
-    assert apart
+    assert apart or config != "contraction_16"  # the others: one cell a block, few cells
 
 
 @pytest.mark.parametrize("rows", [None, 3])
