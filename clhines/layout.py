@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.forest import Forest
+from clhines.forest import Forest, ranges
 from clhines.packing import Blocks, Columns
 from clhines.schedule import BranchLevels, BranchVectors, SegmentLanes
 
@@ -231,6 +231,59 @@ class SegmentRows:
         return _block_gather(
             forest, self._blocks, self.template_size, place, lanes.slot[k], lanes.first[k] + step
         )
+
+
+def natural_order(
+    forest: Forest,
+    gather: np.ndarray,
+    cells: np.ndarray,
+    start: np.ndarray,
+    size: np.ndarray,
+    template: np.ndarray,
+    bounds: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Tables to read the cells of blocks from natural order, one after another.
+
+    Parameters
+    ----------
+    gather : (packed size,) int32
+    cells : (num_block_cells,) integer
+        Cells of all blocks.
+    start, size, template : (num_blocks,) integer
+        Places of each block in the device order; a number that is the same for blocks of
+        the same trees.
+    bounds : (num_blocks, 2) integer
+        First and end in `cells` of each block's cells.
+
+    Returns
+    -------
+    order_start : (num_blocks, 2) integer
+        Begin of each block's values in `order`, and their number.
+    order : (num_values,) integer, for each value of a template, cell after cell
+        ``place in the block | number of the cell in the block << 16``.
+    cell_base : (num_block_cells,) integer
+        Natural index of a cell's first node, less that node's number among the block's values.
+    """
+    sizes, offsets = forest.sizes[cells], forest.cell_offsets[cells]
+    before = np.concatenate(([0], np.cumsum(sizes)))
+    in_block = np.repeat(before[bounds[:, 0]], bounds[:, 1] - bounds[:, 0])
+    values = before[bounds[:, 1]] - before[bounds[:, 0]]
+    _, model, kind = np.unique(template, return_index=True, return_inverse=True)
+    # natural index and place, and natural index and cell, of each value of one block a template
+    place = ranges(np.zeros(len(model), np.int64), size[model])
+    natural = gather[ranges(start[model], size[model])]
+    place, natural = place[natural >= 0], natural[natural >= 0]
+    counts = bounds[model, 1] - bounds[model, 0]
+    which = ranges(bounds[model, 0], counts)
+    number = np.repeat(ranges(np.zeros(len(model), np.int64), counts), sizes[which])
+    order = np.empty(len(natural), np.int64)
+    order[np.argsort(ranges(offsets[which], sizes[which]))] = place[np.argsort(natural)]
+    begin = np.cumsum(values[model]) - values[model]
+    return {
+        "order_start": np.stack((begin[kind.reshape(-1)], values), axis=1).reshape(-1),
+        "order": order | number << 16,
+        "cell_base": offsets - (before[:-1] - in_block),
+    }
 
 
 def _expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -172,6 +172,8 @@ class ContractionSpec:
     factor : str
         ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
         empty: solve from d, u and b.
+    natural : bool
+        d, u, l, b and x are in natural order.
     """
 
     template: ClassVar[str] = "contraction"
@@ -186,6 +188,7 @@ class ContractionSpec:
     shared: bool = False
     derived: bool = False
     factor: str = ""
+    natural: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,21 +241,38 @@ class Part:
         return not isinstance(self.spec, FineVectorSpec)
 
     @property
+    def takes_natural(self) -> bool:
+        """Whether the launch can read and write natural order."""
+        return self.keeps_factors
+
+    @property
     def keeps_factors(self) -> bool:
         """Whether the launch can work out the inverse pivots once and solve with them."""
         whole = isinstance(self.spec, ContractionSpec) and self.phase == "solve"
         return whole and self.source == 0
 
-    def solve_spec(self, symmetric: bool, rhs: int, factor: str = "") -> Any:
+    def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
 
         Parameters
         ----------
         factor : str
             As in `ContractionSpec`, where the launch keeps factors.
+        natural : bool
+            As there, where the launch takes natural order.
         """
-        more = {"factor": factor} if factor else {}
+        more: dict[str, Any] = {"factor": factor} if factor else {}
+        if natural:
+            more["natural"] = True
         return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
+
+    def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
+        """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
+        blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        tables = layout.natural_order(
+            forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
+        )
+        return _as_int32(tables, len(gather))
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
         """Return the same launch as a part of a larger plan.

@@ -55,20 +55,29 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
 class _Launch:
     """One part of a plan on a queue: its index tables and the kernels it was asked for."""
 
-    def __init__(self, part: Part, queue: cl.CommandQueue, num_values: int) -> None:
-        self.part, self.queue, self.num_values = part, queue, num_values
+    def __init__(self, part: Part, plan: Plan, queue: cl.CommandQueue, gather: cla.Array) -> None:
+        self.part, self.plan, self.queue, self.gather = part, plan, queue, gather
         self.tables = [cla.to_device(queue, t) for t in part.tables.values()]
-        self._kernels: dict[tuple[bool, int, str], cl.Kernel] = {}
+        self._kernels: dict[tuple[bool, int, str, bool], cl.Kernel] = {}
 
-    def kernel(self, symmetric: bool, rhs: int, factor: str = "") -> cl.Kernel:
+    @functools.cached_property
+    def natural_tables(self) -> list[cla.Array]:
+        """What the kernel for natural order takes after `tables`, made when first needed."""
+        more = self.part.natural_tables(self.plan.forest, self.plan.gather)
+        return [self.gather, *(cla.to_device(self.queue, t) for t in more.values())]
+
+    def kernel(
+        self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
+    ) -> cl.Kernel:
         """Return the kernel with its constant arguments set."""
-        key = symmetric, rhs, factor
+        key = symmetric, rhs, factor, natural
         if key not in self._kernels:
-            spec = self.part.solve_spec(symmetric, rhs, factor)
+            spec = self.part.solve_spec(symmetric, rhs, factor, natural)
             kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
+            values = self.plan.forest.num_nodes if natural else self.plan.packed_size
             kernel.set_arg(0, np.int32(self.part.num_units))
-            kernel.set_arg(1, np.int32(self.num_values))
-            for k, table in enumerate(self.tables, 3):
+            kernel.set_arg(1, np.int32(values))
+            for k, table in enumerate([*self.tables, *(self.natural_tables if natural else [])], 3):
                 kernel.set_arg(k, table.data)
             self._kernels[key] = kernel
         return self._kernels[key]
@@ -80,11 +89,13 @@ class _Launch:
         rows: range,
         wait_for: list[cl.Event] | None,
         factor: str = "",
+        natural: bool = False,
     ) -> cl.Event:
         """Launch on some rows of b and x; `arrays` is what follows the tables."""
-        kernel = self.kernel(symmetric, len(rows), factor)
+        kernel = self.kernel(symmetric, len(rows), factor, natural)
         kernel.set_arg(2, np.int32(rows.start))
-        for k, array in enumerate(arrays, len(self.tables) + 3):
+        first = len(self.tables) + 3 + (len(self.natural_tables) if natural else 0)
+        for k, array in enumerate(arrays, first):
             kernel.set_arg(k, array.base_data)
         size = self.part.spec.work_group
         return cl.enqueue_nd_range_kernel(
@@ -97,8 +108,9 @@ class _Resident:
 
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
-        self.launches = [_Launch(part, queue, plan.packed_size) for part in plan.parts]
         self.gather = cla.to_device(queue, plan.gather)
+        self.launches = [_Launch(part, plan, queue, self.gather) for part in plan.parts]
+        self.takes_natural = all(part.takes_natural for part in plan.parts)
         self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
         self._factor: cla.Array | None = None
         self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
@@ -119,6 +131,7 @@ class _Resident:
         wait_for: list[cl.Event],
         overwrite: bool = False,
         factored: cla.Array | None = None,
+        natural: bool = False,
     ) -> list[cl.Event]:
         """Enqueue a solve in device order; `operands` are d, u, (l), b.
 
@@ -127,6 +140,8 @@ class _Resident:
         factored : (num_cells,) int32, optional
             Of `make_factors`; then `d` is what that has made, and parts that cannot use
             factors write their status here.
+        natural : bool
+            All arrays are in natural order, which the plan must take; `x` may be `b`.
         """
         status = self.status if factored is None else factored
         count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
@@ -150,7 +165,8 @@ class _Resident:
                 rows = range(first, min(first + step, count)) if not part.source else range(1)
                 for row in range(rows.start, rows.stop, part.max_rhs):
                     some = range(row, min(row + part.max_rhs, rows.stop))
-                    run = launch.run([*arrays, status], symmetric, some, wait_for or None, use)
+                    given_all = [*arrays, status]
+                    run = launch.run(given_all, symmetric, some, wait_for or None, use, natural)
                     events.append(run)
         return events
 
@@ -539,6 +555,9 @@ class Solver:
     ) -> Any:
         """Solve A x = b for arrays in *natural* order.
 
+        Plans of plain launches of `contraction` read and write it themselves; for the others the
+        values are packed and unpacked.
+
         Parameters
         ----------
         d, u : (n,) NumPy or pyopencl arrays
@@ -637,6 +656,14 @@ class Solver:
 
     def _solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         resident = self._whole("solve() with device arrays")
+        matrix = [a for name, a in arrays.items() if name != "b"]
+        spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
+        if resident.takes_natural and not spoilt:
+            events = [e for a in (*arrays.values(), target) for e in a.events]
+            self.events = resident.solve([*matrix, arrays["b"]], target, events, natural=True)
+            _only_event(target, self.events[-1])
+            self._bad, self._solved = None, True
+            return
         packed = {name: self.pack(a) for name, a in arrays.items()}
         x = cla.empty_like(packed["b"])
         self.enqueue(packed["d"], packed["u"], packed["b"], x, l=packed.get("l"))
@@ -664,7 +691,10 @@ class Solver:
         first_cell, end_cell = self._bounds[k : k + 2]
         first_node, end_node = self.forest.cell_offsets[[first_cell, end_cell]]
         nodes = slice(first_node, end_node)
-        matrix = [self._upload(resident, a[nodes]) for name, a in arrays.items() if name != "b"]
+        upload = (
+            self._to_device if resident.takes_natural else functools.partial(self._upload, resident)
+        )
+        matrix = [upload(a[nodes]) for name, a in arrays.items() if name != "b"]
         rows, shown = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
         cells, bad = [], []
         for _ in self._solve_rows(resident, matrix, rows[:, nodes], shown[:, nodes]):
@@ -681,16 +711,23 @@ class Solver:
         shown: np.ndarray,
         factored: cla.Array | None = None,
     ) -> Iterator[None]:
-        """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each."""
+        """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each.
+
+        `matrix` is in natural order where the plan takes that, factors always in device order.
+        """
         step = self._rows_at_once(resident.plan)
+        natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
-            b = self._upload(resident, np.ascontiguousarray(rows[r : r + step]))
+            some = np.ascontiguousarray(rows[r : r + step])
+            b = self._to_device(some) if natural else self._upload(resident, some)
             x = cla.empty_like(b)
             events = [e for a in (*matrix, b) for e in a.events]
-            _only_event(x, resident.solve([*matrix, b], x, events, factored=factored)[-1])
-            natural = cla.empty(self.queue, (len(b), rows.shape[1]), self.dtype)
-            shown[r : r + step] = resident.permute(x, natural, False).get(self.queue)
-            del b, x, natural  # before the next rows take as much
+            run = resident.solve([*matrix, b], x, events, factored=factored, natural=natural)
+            _only_event(x, run[-1])
+            if not natural:
+                x = resident.permute(x, cla.empty(self.queue, some.shape, self.dtype), False)
+            shown[r : r + step] = x.get(self.queue)
+            del b, x  # before the next rows take as much
             yield
 
     # -- factored ------------------------------------------------------------------------------

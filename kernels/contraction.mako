@@ -9,6 +9,10 @@
     make, use = spec.factor == "make", spec.factor == "use"
     eliminates, solves = not use, not make   # works on d, on b
     arrays = "dub" if solves else "du"   # in local memory
+    steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
+    batch_of_one = 12 if spec.ptx else batch
+    # where the value at a place of the device order is in the arrays
+    def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
     # with a symmetric matrix A[v, parent] is A[parent, v]
     def lower(name): return name if sym else name.replace("up", "low", 1)
 %>\
@@ -27,6 +31,10 @@
 //     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
 //     d[a] -= up[v]*f1   b[a] -= up[v]*g   A[a, c] = -up[v]*f2
 //     d[c] -= low[c]*f2  b[c] -= low[c]*g  A[c, a] = -low[c]*f1
+% if spec.natural:
+//
+// d, u, b and x are in natural order; the values change places on their way to local memory.
+% endif
 % if make:
 //
 // Only the inverse pivots are written, each at the place of its node.
@@ -85,7 +93,14 @@ static real reciprocal(real pivot)
 }
 
 % endif
-% if spec.ptx:
+% if spec.ptx and spec.natural:
+static void copy_value(__local real *to, __global const real *from)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], ${8 if spec.real == "double" else 4};"
+                     :: "r"((uint)(size_t)to), "l"(from) : "memory");
+}
+
+% elif spec.ptx:
 static void copy_chunk(__local chunk *to, __global const chunk *from)
 {
     __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;"
@@ -96,15 +111,19 @@ static void copy_chunk(__local chunk *to, __global const chunk *from)
 % if eliminates:
 // The pivots of a segment again, to find the bad ones: those of its nodes but a kept last one.
 static int find_bad(__global const real *d, __global const real *u, __global const real *l,
+% if spec.natural:
+                    __global const int *gather,
+% endif
                     __local const int *row, int column, int length, bool leaf)
 {
+<% def where(row): return f"gather[{row} + column]" if spec.natural else f"{row} + column" %>\
     const int pivots = leaf ? length : length - 1;
-    int bad = 0, place = row[0] + column;
+    int bad = 0, place = ${where("row[0]")};
     real pivot = d[place];
     for (int j = 0; j < pivots; ++j) {
         bad = note(bad, leaf ? length - j : j + 1, pivot, d[place]);
         if (j + 1 == pivots) break;
-        const int next = row[j + 1] + column, tie = leaf ? place : next;
+        const int next = ${where("row[j + 1]")}, tie = leaf ? place : next;
         pivot = d[next] - l[tie] * (u[tie] * reciprocal(pivot));
         place = next;
     }
@@ -124,6 +143,10 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endif
 % if spec.phase != "solve":
            __global const int *restrict kept_start, __global const int *restrict kept,
+% endif
+% if spec.natural:
+           __global const int *restrict gather, __global const int *restrict order_start,
+           __global const int *restrict order, __global const int *restrict cell_base,
 % endif
            __global const real *d, __global const real *restrict u,
 % if not sym:
@@ -169,8 +192,47 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 
     // all values of the block, into local memory
     __local real node[${len(arrays)} * CAPACITY] __attribute__((aligned(16)));
-    const int num_chunks = block.s1 / ${V};
+% if spec.natural:
+    // value k of the block, cell after cell: place | number of the cell << 16
+    __global const int *my_order = order + order_start[2 * get_group_id(0)];
+    __global const int *base = cell_base + block.s6;   // of a cell: index of value k, less k
+    const int num_nodes = order_start[2 * get_group_id(0) + 1];
+% for start in range(0, steps_of_one, batch_of_one):
+<%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
+    {
+% for k in steps:
+        const int k${k} = lane + ${k} * WORK_GROUP, to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
+% endfor
+% for k in steps:
+        const int from${k} = base[to${k} >> 16] + k${k};
+% endfor
+% if not spec.ptx:
+        real ${", ".join(f"{a}{k}" for a in arrays for k in steps)};
+% for k in steps:
+        if (k${k} < num_nodes) {
+% for a in arrays:
+            ${a}${k} = ${a}[from${k}];
+% endfor
+        }
+% endfor
+% endif
+% for k in steps:
+        if (k${k} < num_nodes) {
+% for a in arrays:
 % if spec.ptx:
+            copy_value(&${a.upper()}(to${k} & 0xffff), ${a} + from${k});
+% else:
+            ${a.upper()}(to${k} & 0xffff) = ${a}${k};
+% endif
+% endfor
+        }
+% endfor
+    }
+% endfor
+% else:
+    const int num_chunks = block.s1 / ${V};
+% endif
+% if spec.ptx and not spec.natural:
     {   // past the registers, all in flight
         __local chunk *to = (__local chunk *)node + lane;
 % for a in arrays:
@@ -184,7 +246,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         }
 % endfor
     }
-% else:
+% elif not spec.natural:
 % for start in range(0, copies, batch):
     {   // all loads first: they are then in flight together
 <%  steps = range(start, min(copies, start + batch)) %>\
@@ -247,7 +309,11 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     real my_b = 0, sum_b = 0;
 % endif
 % if spec.phase != "reduce":
+% if spec.natural:
+    __local real *out = &B(0);   // on its way to x
+% else:
     __global real *out = ${"inverses" if make else "x"} + block.s0;
+% endif
 % endif
     if (length) {
 % if eliminates:
@@ -261,12 +327,12 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if spec.phase == "solve":
         my_up = parent == NONE ? (real)0 : U(place);
 % if not sym:
-        my_low = parent == NONE ? (real)0 : l[block.s0 + place];
+        my_low = parent == NONE ? (real)0 : l[${at("place")}];
 % endif
 % else:   # the first node of a piece is kept, with its edge
         my_up = U(place);
 % if not sym:
-        my_low = l[block.s0 + place];
+        my_low = l[${at("place")}];
 % endif
 % endif
     }
@@ -275,7 +341,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         if (length > ${j}) {
             const int next = column + row[${j}];
             const real up = U(next), next_d = D(next)${", next_b = B(next)" if solves else ""};
-            const real low = ${"up" if sym else "l[block.s0 + next]"};
+            const real low = ${"up" if sym else f"l[{at('next')}]"};
 % if eliminates:
             const real inverse = reciprocal(my_d);
             worst = max(worst, measure(my_d));
@@ -327,7 +393,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             my_up = next_up;
             place = next;
 % if not sym:
-            my_low = l[block.s0 + next];
+            my_low = l[${at("next")}];
 % endif
 % endif
 % if eliminates:
@@ -352,8 +418,12 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if eliminates:
     int bad = 0;
     if (worst >= GOOD)
+% if spec.natural:
+        bad = find_bad(d, u, ${"u" if sym else "l"}, gather + block.s0, row, column, length, is_leaf);
+% else:
         bad = find_bad(d + block.s0, u + block.s0, ${"u" if sym else "l"} + block.s0, row, column,
                        length, is_leaf);
+% endif
 % endif
     if (lane < lanes) {
 % if eliminates:
@@ -538,6 +608,20 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         }
 % endfor
     }
+% if spec.natural:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for start in range(0, steps_of_one, batch_of_one):
+<%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
+    {
+% for k in steps:
+        const int k${k} = lane + ${k} * WORK_GROUP, to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
+% endfor
+% for k in steps:
+        if (k${k} < num_nodes) x[base[to${k} >> 16] + k${k}] = B(to${k} & 0xffff);
+% endfor
+    }
+% endfor
+% endif
 % endif
 % if eliminates:
     if (bad) {   // bad ones by themselves go first, and the deepest of them, whoever finds it

@@ -81,6 +81,13 @@ def factor_case(queue, forest, dtype, symmetric):
     system = make_system(forest, dtype, symmetric, 2)
     factors = solver.factor(system.d, system.u, system.l)
     system.assert_solved(factors.solve(system.b))
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    out = cla.empty_like(packed["b"])
+    solver.enqueue(**packed, out=out)  # plain, in device order
+    system.assert_solved(solver.unpack(out).get())
+    arrays = {k: cla.to_device(queue, a) for k, a in system.arrays.items() if a is not None}
+    x = solver.solve(**arrays, overwrite=True)  # in natural order, into b
+    system.assert_solved(x.get())
     system.d[[2, 3, -1]] = -1
     assert (solver.factor(system.d, system.u, system.l, check=False).status() >= 0).sum() == 2
 
