@@ -35,7 +35,7 @@ import clhines
 from clhines import choice, morphology, reference, tune
 from clhines import device as devices
 from clhines.choice import CANDIDATES, Candidate, Statistics
-from clhines.plan import Limits
+from clhines.parts import Limits
 
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the first's residual; from it, of the rest
 BUDGET = 0.2  # s, of counted solves for each candidate; twice that of `measure`

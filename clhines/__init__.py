@@ -22,7 +22,8 @@ from clhines.errors import (
 )
 from clhines.forest import Forest
 from clhines.morphology import Morphology, read_swc, sample_cells
-from clhines.plan import METHODS, Plan, make_plan
+from clhines.parts import Plan
+from clhines.plan import METHODS, make_plan
 
 __version__ = "0.1.0"
 __all__ = [

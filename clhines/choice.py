@@ -24,7 +24,7 @@ import numpy as np
 from clhines.forest import Forest, Trees
 
 if TYPE_CHECKING:
-    from clhines.plan import Limits
+    from clhines.parts import Limits
 
 MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)

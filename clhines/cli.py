@@ -235,7 +235,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     cables = _read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
-    limits, name = clhines.plan.Limits(), "a GPU of middle size (--device names a real one)"
+    limits, name = clhines.parts.Limits(), "a GPU of middle size (--device names a real one)"
     if arguments.device is not None:
         from clhines import device
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyopencl as cl
 
 from clhines.errors import DeviceError
-from clhines.plan import Limits
+from clhines.parts import Limits
 
 INSTALL_HINT = (
     "install a driver for your GPU, or run 'pip install clhines[pocl]' for the CPU (PoCL)"

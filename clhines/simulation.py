@@ -14,7 +14,7 @@ from clhines import program, reference
 from clhines.cable import Cable
 from clhines.errors import InputError
 from clhines.forest import Forest, repeat
-from clhines.plan import real_name
+from clhines.parts import real_name
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
 

@@ -18,15 +18,8 @@ from clhines import program, reference
 from clhines.choice import MODES
 from clhines.errors import DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
-from clhines.plan import (
-    MAX_PLACES,
-    STATUS_CLEAN,
-    Part,
-    Plan,
-    candidate_plans,
-    make_plan,
-    real_name,
-)
+from clhines.parts import MAX_PLACES, STATUS_CLEAN, Part, Plan, real_name
+from clhines.plan import candidate_plans, make_plan
 from clhines.render import PermuteSpec, render
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 

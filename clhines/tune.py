@@ -25,7 +25,9 @@ from clhines import program, reference
 from clhines.choice import Candidate
 from clhines.errors import BuildError, DeviceMemoryError
 from clhines.forest import Forest
-from clhines.plan import METHODS, STREAM_BYTES, Plan, real_name
+from clhines.parts import Plan, real_name
+from clhines.plan import METHODS
+from clhines.plan_fine import STREAM_BYTES
 from clhines.render import FloorSpec
 
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least

@@ -19,7 +19,8 @@ from clhines import METHODS, Forest, choice, make_plan, tune
 from clhines.choice import CANDIDATES, Candidate
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
-from clhines.plan import Limits, candidate_plans
+from clhines.parts import Limits
+from clhines.plan import candidate_plans
 from clhines.simulation import PassiveCells
 from clhines.solver import Solver
 

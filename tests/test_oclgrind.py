@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from systems import make_system
 
-from clhines import METHODS, Forest, PivotError, Solver, make_plan, plan, program
+from clhines import METHODS, Forest, PivotError, Solver, make_plan, plan_fine, program
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 from clhines.render import FloorSpec, PassiveSpec
@@ -263,7 +263,7 @@ def main(part):
         kept.append(self)
 
     cla.Array.__init__ = make_and_keep
-    plan.STREAM_BYTES = 0  # small batches go past the caches as well
+    plan_fine.STREAM_BYTES = 0  # small batches go past the caches as well
     if part == "clean":
         queue = open_queue()
         for name, case in clean_cases():

@@ -12,7 +12,7 @@ from systems import dissimilar, families
 import clhines
 from clhines import METHODS, Forest, InputError, layout, make_plan, packing, schedule
 from clhines.morphology import chain, complete_binary, random_binary_tree, star
-from clhines.plan import Limits
+from clhines.parts import Limits
 
 CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
 GPU = Limits()
@@ -510,8 +510,9 @@ def test_bytes_needed_by_hand():
 
 # ----------------------------------------------------------------------------------- imports
 
-ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout choice
-    plan device render pocl program tune solver channels synapses spikes simulation cli""".split()
+ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
+    choice parts plan_cells plan_fine plan_contraction plan device render pocl program tune solver
+    channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 

@@ -8,7 +8,7 @@ import pyopencl.array as cla
 import pytest
 
 from clhines import program, tune
-from clhines.plan import real_name
+from clhines.parts import real_name
 from clhines.render import FloorSpec
 
 SECONDS = (50.0, 70.0, 3.0, 9.0, 1.0, 4.0, 8.0)  # the first two are warm-up

@@ -1,0 +1,258 @@
+"""Parts: a plan as launches with their index tables, and what it needs to know of a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from clhines import layout
+from clhines.errors import InputError
+from clhines.forest import Forest, ranges
+
+MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
+STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
+MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan needs to know of a device; the defaults describe a mid-size GPU.
+
+    Attributes
+    ----------
+    compute_units : int
+    max_work_group : int
+        Work-items.
+    is_cpu : bool
+    vector_bytes : int
+        Width of the vectors that explicit vector code should use.
+    local_bytes : int
+        Local memory of a work-group.
+    ptx : bool
+        The compiler takes inline PTX (NVIDIA's).
+    """
+
+    compute_units: int = 64
+    max_work_group: int = 256
+    is_cpu: bool = False
+    vector_bytes: int = 16
+    local_bytes: int = 48 << 10
+    ptx: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One kernel launch of a plan, for some or all of its cells.
+
+    Attributes
+    ----------
+    spec : CellSpec, FineSpec, FineVectorSpec or ContractionSpec
+        Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
+    tables : dict of name -> (m,) int32
+        Index arrays of the kernel, in the order of its arguments.
+    num_units : int
+        Cells or blocks that the launch works through, idle lanes included.
+    num_groups : int
+        Work-groups of the launch.
+    source, target : int
+        Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
+        that it reduces to or expands from.
+    statistics : dict
+        What judges the plan without a device: `dependent_steps`, eliminations and substitutions
+        one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
+        or rounds, cells a block.
+    max_rhs : int
+        Right-hand sides that one launch can take.
+    """
+
+    spec: Any
+    tables: dict[str, np.ndarray]
+    num_units: int
+    num_groups: int
+    statistics: dict[str, int | float] = field(default_factory=dict)
+    source: int = 0
+    target: int = 0
+    max_rhs: int = MAX_RHS
+
+    @property
+    def needs_factor(self) -> bool:
+        """Whether the kernel takes a scratch array in device order for the factors."""
+        return bool(self.spec.needs_factor)
+
+    @property
+    def phase(self) -> str:
+        """What the launch does: ``solve``, ``reduce`` or ``expand``."""
+        return getattr(self.spec, "phase", "solve")
+
+    @property
+    def factor_may_be_d(self) -> bool:
+        """Whether the factors may take the place of `d`: not where pivots are looked at again."""
+        return bool(self.spec.factor_may_be_d)
+
+    @property
+    def takes_natural(self) -> bool:
+        """Whether the launch can read and write natural order."""
+        return self.keeps_factors
+
+    @property
+    def keeps_factors(self) -> bool:
+        """Whether the launch can work out the inverse pivots once and solve with them."""
+        whole = not self.spec.needs_factor and self.phase == "solve"
+        return whole and self.source == 0
+
+    def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
+        """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
+
+        Parameters
+        ----------
+        factor : str
+            As in `ContractionSpec`, where the launch keeps factors.
+        natural : bool
+            As there, where the launch takes natural order.
+        """
+        more: dict[str, Any] = {"factor": factor} if factor else {}
+        if natural:
+            more["natural"] = True
+        return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
+
+    def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
+        """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
+        blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        tables = layout.natural_order(
+            forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
+        )
+        return as_int32(tables, len(gather))
+
+    def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
+        """Return the same launch as a part of a larger plan.
+
+        Parameters
+        ----------
+        first_place : int
+            Where its device order begins.
+        cells : (num_cells,) integer
+            Number in the whole batch of each cell of this part.
+        scratch : int
+            Scratch arrays before its own.
+        """
+        tables = dict(self.tables)
+        for name in ("cell_start", "block_start", "blocks") if not self.source else ():
+            if name in tables:
+                tables[name] = tables[name].copy()
+                tables[name][:: 8 if name == "blocks" else 1] += np.int32(first_place)
+        if "node_rank" in tables and not self.source:  # places before its own are not read
+            tables["node_rank"] = np.pad(tables["node_rank"], (first_place, 0))
+        number = tables["cell_number"]
+        tables["cell_number"] = np.where(number < 0, -1, cells[number]).astype(np.int32)
+        source, target = (k + scratch if k else 0 for k in (self.source, self.target))
+        return replace(self, tables=tables, source=source, target=target)
+
+    def deeper(self) -> Part:
+        """Return the same launch on the next scratch arrays."""
+        target = self.target + 1 if self.target else 0
+        spec = replace(self.spec, derived=True)
+        return replace(self, spec=spec, source=self.source + 1, target=target)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a batch is solved: who works, where the numbers lie, and what it costs.
+
+    Attributes
+    ----------
+    forest : Forest
+    method : str
+    gather : (packed_size,) int32
+        ``packed[i] = natural[gather[i]]``, -1 in the padding.
+    parts : tuple of Part
+        Launches, in order; each works on its own cells, in its own stretch of its arrays.
+    scratch : tuple of int
+        Lengths of further sets of arrays, of systems that stand for larger ones.
+    summary : str
+        Of the method, in a few words.
+    """
+
+    forest: Forest
+    method: str
+    gather: np.ndarray
+    parts: tuple[Part, ...]
+    scratch: tuple[int, ...] = ()
+    summary: str = ""
+
+    @property
+    def packed_size(self) -> int:
+        """Length of one array in device order, padding included."""
+        return len(self.gather)
+
+    @property
+    def needs_factor(self) -> bool:
+        """Whether any part takes a scratch array in device order for the factors."""
+        return any(part.needs_factor for part in self.parts)
+
+    def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
+        """Device memory for `arrays` arrays in device order and the tables, in bytes."""
+        tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
+        values = self.packed_size + sum(self.scratch)
+        return values * itemsize * arrays + self.gather.nbytes + tables
+
+    def describe(self) -> str:
+        """Return a short table of what the plan does, for reading."""
+        forest = self.forest
+        lines = [
+            f"method            {self.method}",
+            f"                  {self.summary}",
+            f"cells             {forest.num_cells} ({forest.trees.num_trees} distinct shapes)",
+            f"nodes             {forest.num_nodes}",
+            f"branches          {forest.num_branches}",
+            f"height            {int(forest.heights.max())} nodes at most",
+            f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
+        ]
+        for part in self.parts:
+            lines.append(f"kernel            {part.spec.template}")
+            lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            for name, value in part.statistics.items():
+                shown = f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
+                lines.append(f"  {name.replace('_', ' '):<16}{shown}")
+        return "\n".join(lines)
+
+
+def real_name(dtype: Any) -> str:
+    """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known == np.float64:
+        return "double"
+    if known == np.float32:
+        return "float"
+    raise InputError(f"dtype {dtype!r} is not supported; expected float64 or float32")
+
+
+def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> int:
+    """Return the work-items of a group: those asked for, else `default` if the device can."""
+    return int(options["work_group"] or min(default, limits.max_work_group))
+
+
+def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+    """Return tables for the device; `InputError` where `size` places are too many for them."""
+    if size > MAX_PLACES:
+        raise InputError(f"one plan holds at most {MAX_PLACES} values; this one needs {size}")
+    return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
+
+
+def combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
+    """One plan of several for different cells: their device orders one after another."""
+    parts: list[Part] = []
+    gathers, start, scratch = [], 0, 0
+    for cells, plan in plans:
+        natural = ranges(forest.cell_offsets[cells], forest.sizes[cells])
+        gather = np.where(plan.gather < 0, -1, natural[plan.gather]).astype(np.int32)
+        parts += [part.moved(start, cells, scratch) for part in plan.parts]
+        gathers.append(gather)
+        start += len(gather)
+        scratch += len(plan.scratch)
+    sizes = tuple(size for _, plan in plans for size in plan.scratch)
+    return Plan(forest, method, np.concatenate(gathers), tuple(parts), sizes)

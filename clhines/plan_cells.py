@@ -1,0 +1,132 @@
+"""Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines import layout, packing, schedule
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.parts import Limits, Part, Plan, as_int32, work_group_size
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """Numbers and switches of ``cell.mako``: one work-item a cell, or a vector of cells.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    symmetric : bool
+        ``l`` equals ``u`` and is not passed.
+    rhs : int
+        Right-hand sides solved together.
+    stride : int
+        Distance between a cell's values; 0 reads it from the table.
+    vector_width : int
+        Cells a work-item takes.
+    same_shape : bool
+        The cells of a work-item have one shape: vector types, one step code for all.
+    codes_in_order : bool
+        Step codes lie in device order (all shapes different), not shape after shape.
+    work_group : int
+        Work-items of a work-group.
+    """
+
+    template: ClassVar[str] = "cell"
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = True
+    real: str
+    symmetric: bool
+    rhs: int
+    stride: int
+    vector_width: int
+    same_shape: bool
+    codes_in_order: bool
+    work_group: int
+
+
+def plan_cells(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
+    vector, block = _column_widths(method, forest.num_cells, real, limits, options)
+    whole = vector > 1
+    columns = packing.columns(forest, block, whole_shapes=whole)
+    if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
+        columns, whole = packing.columns(forest, block), False
+    lanes = columns.cells
+    shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
+    per_shape = (vector > 1 and whole) or forest.trees.num_trees * 2 <= forest.num_cells
+    codes, code_start = _step_codes(forest, columns, shape, bool(per_shape))
+    stride = columns.stride
+    spec = CellSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        stride=int(stride[0]) if (stride == stride[0]).all() else 0,
+        vector_width=vector,
+        same_shape=whole or vector == 1,
+        codes_in_order=not per_shape,
+        work_group=work_group_size(options, limits, 1 if limits.is_cpu else 64),
+    )
+    items = len(lanes) // vector
+    gather = layout.column_gather(forest, columns)
+    tables = {
+        "cell_start": columns.start,
+        "cell_stride": stride,
+        "cell_size": np.where(lanes < 0, 0, forest.sizes[lanes]),
+        "cell_number": lanes,
+        "code_start": code_start,
+        "codes": codes,
+    }
+    part = Part(
+        spec=spec,
+        tables=as_int32(tables, columns.size),
+        num_units=len(lanes),
+        num_groups=-(-items // spec.work_group),
+        statistics={
+            "dependent_steps": int(forest.sizes.max()) * 2,
+            "idle_lanes": 1 - forest.num_nodes / max(1, columns.size),
+        },
+    )
+    return Plan(forest, method, gather, (part,))
+
+
+def _column_widths(
+    method: str, num_cells: int, real: str, limits: Limits, options: dict[str, Any]
+) -> tuple[int, int]:
+    """Cells a work-item and lanes a block; 0 lanes is full interleaving."""
+    if method != "block_interleaved":
+        return 1, (1 if method == "flat" else 0)
+    itemsize = 8 if real == "double" else 4
+    native = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
+    while native > num_cells:  # a few cells would only be padded
+        native //= 2
+    vector = int(options["vector_width"] or native)
+    wide = vector if limits.is_cpu else max(vector, min(64, -(-num_cells // vector) * vector))
+    block = int(options["block_size"] or wide)
+    if options["vector_width"] is None:
+        vector = gcd(vector, block)  # the widest that an asked-for block can be cut into
+    if block % vector:
+        raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
+    return vector, block
+
+
+def _step_codes(
+    forest: Forest, columns: packing.Columns, shape: np.ndarray, per_shape: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Step codes of the lanes and where each lane's begin."""
+    trees = forest.trees
+    codes = schedule.serial_steps(trees)
+    if per_shape:
+        return codes, np.where(shape < 0, 0, trees.offsets[shape])
+    out = np.zeros(columns.size, np.int32)
+    values = np.split(codes, trees.offsets[1:-1])
+    layout.fill_columns(out, columns, shape, values, np.zeros(len(shape), np.int32))
+    return out, columns.start

@@ -1,0 +1,399 @@
+"""Row `contraction`: a block of cells at a time, one work-item a segment of a branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines import layout, packing, schedule
+from clhines.errors import InputError
+from clhines.forest import Forest, Trees, ranges
+from clhines.parts import Limits, Part, Plan, as_int32, combine
+from clhines.pieces import Pieces, split_cells
+from clhines.plan_fine import FINE_OPTIONS, plan_fine
+from clhines.schedule import KEPT_VALUES, NO_LANE
+
+USUAL_LANES = 128  # of a work-group of `contraction`
+USUAL_PLACES = 1056  # values of each of its arrays in local memory
+
+
+@dataclass(frozen=True)
+class ContractionSpec:
+    """Numbers and switches of ``contraction.mako``: one work-item a segment of a branch.
+
+    Attributes
+    ----------
+    real, symmetric, rhs, work_group
+        As in `CellSpec`.
+    capacity : int
+        Values of the largest block: what a work-group holds of each array in local memory.
+    segment : int
+        Most nodes of a segment.
+    ptx : bool
+        The compiler takes inline PTX.
+    phase : str
+        ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
+        ``expand`` the solution of these to all nodes.
+    shared : bool
+        Several work-groups, or launches, share a cell.
+    derived : bool
+        The system stands for a larger one: a bad value may come from any node of it.
+    factor : str
+        ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
+        empty: solve from d, u and b.
+    natural : bool
+        d, u, l, b and x are in natural order.
+    """
+
+    template: ClassVar[str] = "contraction"
+    needs_factor: ClassVar[bool] = False
+    factor_may_be_d: ClassVar[bool] = True
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    capacity: int
+    segment: int
+    ptx: bool
+    phase: str = "solve"
+    shared: bool = False
+    derived: bool = False
+    factor: str = ""
+    natural: bool = False
+
+
+def plan_contraction(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `contraction`; cells above local memory in pieces, stars among them by `fine`."""
+    return _contraction(forest, method, real, limits, options, None)
+
+
+def _contraction(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: dict[str, Any],
+    ranks: np.ndarray | None,
+) -> Plan:
+    """Plan cells that fit into local memory, those above it, and put the launches together.
+
+    Parameters
+    ----------
+    ranks : (n,) integer, optional
+        Of a system that stands for a larger one: the place of each node in the elimination
+        order of its cell there.
+    """
+    most = int(options["segment"] or 0) or _segment(forest, real, limits, options)
+    if most > schedule.MAX_SEGMENT:
+        raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
+    cut = _cut(forest.trees, most)
+    kind = _classes(forest, cut, real, limits, options)
+    build = _Contraction(method, real, limits, options, most)
+    plans = []
+    for k in np.unique(kind):
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        mine = ranks
+        if ranks is not None:
+            mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
+        plans.append((cells, (build.large if k == 2 else build.small)(part, mine)))
+    if len(plans) == 1:
+        return plans[0][1]
+    return combine(forest, method, plans)
+
+
+def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any]) -> int:
+    """Nodes of a segment: 16; fewer for batches so small that only latency counts.
+
+    More where only longer segments, which leave less to contract, let a tree fit.
+    """
+    small = forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
+    sizes = (4, 8, 16, 24, schedule.MAX_SEGMENT) if small else (16, 24, schedule.MAX_SEGMENT)
+    fits = [_fits(_cut(forest.trees, most), real, limits, options) for most in sizes]
+    most = max(int(f.sum()) for f in fits)
+    return next(size for size, f in zip(sizes, fits, strict=True) if f.sum() == most)
+
+
+def _fits(cut: _Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.ndarray:
+    """(num_trees,) bool: trees that fit into a work-group and its local memory."""
+    most = min(limits.max_work_group, NO_LANE - 1)
+    if (options["work_group"] or 0) > most:
+        raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
+    most = options["work_group"] or most
+    group = options["work_group"] or -(-np.minimum(cut.lanes, most) // 32) * 32
+    return (cut.lanes <= most) & (cut.places <= _local_capacity(real, limits, group))
+
+
+def _classes(
+    forest: Forest, cut: _Cut, real: str, limits: Limits, options: dict[str, Any]
+) -> np.ndarray:
+    """(num_cells,) int64: 0 for the usual cells, 1 for larger ones that fit, 2 for all above.
+
+    Classes 0 and 1 are one where the batch is too small to fill the device twice.
+    """
+    fits = _fits(cut, real, limits, options)
+    usual = (cut.lanes <= USUAL_LANES) & (cut.places <= USUAL_PLACES)
+    if options["work_group"] or forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units:
+        usual = fits
+    return np.where(usual & fits, 0, np.where(fits, 1, 2))[forest.shape_of_cell]
+
+
+def _local_capacity(real: str, limits: Limits, work_group: Any) -> Any:
+    """Nodes that fit into local memory: three values a node, and three a lane."""
+    values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
+    return np.maximum(0, values - 3 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+
+
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    """Trees cut into segments, and how these are contracted.
+
+    Attributes
+    ----------
+    lanes, places : (num_trees,) int64
+        Segments, and the local memory that each tree takes: its nodes, mostly, as five values
+        an inner segment lie where `u` of the leaf segments was.
+    kept : (num_segments,) int64
+        Number of each segment that is kept among those of its tree, else -1.
+    """
+
+    segments: schedule.Segments
+    contraction: schedule.Contraction
+    lanes: np.ndarray
+    places: np.ndarray
+    kept: np.ndarray
+
+
+def _cut(trees: Trees, most: int, ends: np.ndarray | None = None) -> _Cut:
+    """Cut trees into segments; `ends`, (num_nodes,) bool, are kept and end theirs."""
+    ordered = None if ends is None else ends[trees.order]
+    cut = schedule.segments(trees, most, ordered)
+    pinned = None if ordered is None else ordered[cut.first + cut.length - 1]
+    plan = schedule.contract(cut.parent, pinned)
+    starts = cut.offsets[:-1]
+    leaf = plan.round == schedule.Contraction.LEAF
+    inner = np.add.reduceat(~leaf + 0, starts)
+    places = trees.sizes + np.maximum(
+        0, KEPT_VALUES * inner - np.add.reduceat(np.where(leaf, cut.length, 0), starts)
+    )
+    is_kept = plan.round == schedule.Contraction.KEPT
+    before = np.cumsum(is_kept) - is_kept
+    number = before - np.repeat(before[starts], np.diff(cut.offsets))
+    return _Cut(cut, plan, np.diff(cut.offsets), places, np.where(is_kept, number, -1))
+
+
+@dataclass(frozen=True)
+class _Contraction:
+    """What all launches of a contraction plan share."""
+
+    method: str
+    real: str
+    limits: Limits
+    options: dict[str, Any]
+    most: int
+
+    def small(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
+        """Cells that fit into local memory."""
+        cut = _cut(forest.trees, self.most)
+        group, blocks, lanes, places = self._blocks(forest, cut)
+        gather = places.gather(forest)
+        part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
+        return Plan(forest, self.method, gather, (part,))
+
+    def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
+        """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
+        group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
+        capacity = min(USUAL_PLACES, int(_local_capacity(self.real, self.limits, group)))
+        # half a work-group each: these pack better than whole ones
+        pieces = split_cells(forest, self.most, capacity // 2, group // 2)
+        cut = _cut(pieces.forest.trees, self.most, pieces.ends)
+        rest, place = self._rest(pieces, cut, forest.num_cells)
+        stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
+        if stars.any():
+            if ranks is not None:
+                raise InputError("a cell is too wide for contraction; use fine")
+            return self._with_stars(forest, stars)
+        node = pieces.rank[_tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
+        group, blocks, lanes, places = self._blocks(pieces.forest, cut, True)
+        gather = places.gather(pieces.forest)
+        try:
+            inner = _contraction(
+                rest, self.method, self.real, self.limits, self.options, node[place]
+            )
+        except InputError:
+            if ranks is not None:
+                raise
+            return self._with_stars(forest, np.ones(forest.num_cells, bool))
+        scatter = np.empty(rest.num_nodes, np.int64)
+        real = inner.gather >= 0
+        scatter[inner.gather[real]] = np.flatnonzero(real)
+        counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
+        kept_of_piece = counts[pieces.forest.shape_of_cell]
+        begin = np.cumsum(kept_of_piece) - kept_of_piece
+        # the kept lanes of every block, in the order of their numbers
+        is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
+        per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))
+        first = np.cumsum(per_template) - per_template
+        kind = blocks.template
+        lane = is_kept[ranges(first[kind], per_template[kind])]
+        block = np.repeat(np.arange(blocks.num_blocks), per_template[kind])
+        slot = lanes.slot[lane] - blocks.slot_start[kind[block]]
+        piece = blocks.cells[blocks.cell_start[block] + slot]
+        tables = {
+            "kept_start": np.cumsum(per_template[kind]) - per_template[kind],
+            "kept": scatter[begin[piece] + cut.kept[lanes.segment[lane]]],
+        }
+        whole = replace(blocks, cells=pieces.cell[blocks.cells])
+        shared = _on_device(node, gather)
+        reduce, expand = (
+            self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
+            for phase in ("reduce", "expand")
+        )
+        parts = (reduce, *(part.deeper() for part in inner.parts), expand)
+        natural = np.where(gather < 0, -1, pieces.natural[gather]).astype(np.int32)
+        return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
+
+    def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
+        """Large cells, those that `stars` marks by `fine`."""
+        wide, others = np.flatnonzero(stars), np.flatnonzero(~stars)
+        options = FINE_OPTIONS
+        plans = [(wide, plan_fine(forest.take(wide), "fine", self.real, self.limits, options))]
+        if len(others):
+            plans.insert(0, (others, self.large(forest.take(others), None)))
+        return combine(forest, self.method, plans)
+
+    def _rest(self, pieces: Pieces, cut: _Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
+        """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
+        trees, segment = pieces.forest.trees, cut.segments
+        kept = np.flatnonzero(cut.kept >= 0)
+        tree = np.searchsorted(segment.offsets, kept, side="right") - 1
+        last = trees.order[segment.first[kept] + segment.length[kept] - 1]  # nodes of trees
+        number = np.full(len(trees.parent), -1)
+        number[last] = cut.kept[kept]
+        counts = np.bincount(tree, minlength=trees.num_trees)
+        first = np.cumsum(counts) - counts
+        shape = pieces.forest.shape_of_cell
+        which = ranges(first[shape], counts[shape])
+        piece = np.repeat(np.arange(len(shape)), counts[shape])
+        begin = np.cumsum(counts[shape]) - counts[shape]
+        above = cut.contraction.parent[kept[which]]
+        parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
+        outside = pieces.above[piece]
+        there = np.searchsorted(pieces.forest.cell_offsets, outside, side="right") - 1
+        local = outside - pieces.forest.cell_offsets[there] + trees.offsets[shape[there]]
+        hung = (above < 0) & (outside >= 0)
+        parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
+        sizes = np.bincount(pieces.cell[piece], minlength=num_cells)
+        rest = Forest(parent, np.concatenate(([0], np.cumsum(sizes))))
+        place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
+        return rest, place
+
+    def _blocks(
+        self, forest: Forest, cut: _Cut, pieces: bool = False
+    ) -> tuple[int, packing.Blocks, schedule.SegmentLanes, layout.SegmentRows]:
+        """Work-items of a group, cells in blocks, lanes for the segments, places of the nodes.
+
+        Small batches are spread over the device; others, and pieces, are packed tightly.
+        """
+        limits, num_cells = self.limits, forest.num_cells
+        many = max(1, num_cells // (16 * limits.compute_units))
+        max_cells = int(self.options["max_cells"] or many)
+        least = USUAL_LANES if many > 1 or pieces else 64
+        widest = max(-(-int(cut.lanes.max()) // 32) * 32, least)
+        group = int(self.options["work_group"] or min(widest, limits.max_work_group, NO_LANE - 1))
+        capacity = int(_local_capacity(self.real, limits, group))
+        capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
+        share = -(-cut.places * group // capacity)  # of local memory, as lanes
+        widths = np.stack((cut.lanes, share), axis=1)
+        if pieces or (many >= 8 and not self.options["max_cells"]):
+            blocks = packing.best_fit(forest.shape_of_cell, widths, group)
+        else:
+            blocks = packing.next_fit(forest, list(widths), group, max_cells)
+        lanes = schedule.segment_lanes(
+            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
+        )
+        return group, blocks, lanes, layout.SegmentRows(lanes, blocks)
+
+    def _part(
+        self,
+        phase: str,
+        work_group: int,
+        forest: Forest,
+        blocks: packing.Blocks,
+        lanes: schedule.SegmentLanes,
+        places: layout.SegmentRows,
+        node_rank: np.ndarray | None = None,
+        more: dict[str, np.ndarray] | None = None,
+    ) -> Part:
+        """One launch: a work-group a block, a work-item a segment."""
+        trees, kind = forest.trees, blocks.template
+        longest, counts = int(places.rows.shape[-1]), np.diff(lanes.template_start)
+        record = (
+            places.block_start,
+            places.template_size[kind],
+            lanes.template_start[kind],
+            (counts | lanes.inner << 16)[kind],
+            kind * longest * 2,
+            lanes.rounds[kind],
+            blocks.cell_start[:-1],
+            blocks.cell_start[1:],
+        )
+        tables = {
+            "blocks": np.stack(record, axis=1).reshape(-1),
+            "cell_number": blocks.cells,
+            "rows": places.rows.reshape(-1),
+            "links": lanes.links.reshape(-1),
+            "children": lanes.children,
+            "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+            "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+            **({} if node_rank is None else {"node_rank": node_rank}),
+            **(more or {}),
+        }
+        spec = ContractionSpec(
+            real=self.real,
+            symmetric=True,
+            rhs=1,
+            work_group=work_group,
+            capacity=_aligned(
+                np.maximum(places.template_size, places.rows[:, 1, 0] + KEPT_VALUES * lanes.inner)
+            ),
+            segment=longest,
+            ptx=self.limits.ptx,
+            phase=phase,
+            shared=node_rank is not None,
+        )
+        used = int((np.bincount(kind) * counts).sum())
+        return Part(
+            spec=spec,
+            tables=as_int32(tables, places.size),
+            num_units=blocks.num_blocks,
+            num_groups=blocks.num_blocks,
+            max_rhs=1,
+            target=0 if phase == "solve" else 1,
+            statistics={
+                "rounds": int(lanes.rounds.max()),
+                "dependent_steps": 2 * int(spec.segment + lanes.rounds.max()),
+                "barriers": int((2 * lanes.rounds[kind] + 5).sum()),
+                "idle_lanes": 1 - used / (blocks.num_blocks * work_group),
+                "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+            },
+        )
+
+
+def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:
+    return None if values is None else np.where(gather < 0, 0, values[gather])
+
+
+def _tree_nodes(forest: Forest) -> np.ndarray:
+    """(num_nodes,) int64: index in `forest.trees` of each node."""
+    shape = forest.shape_of_cell
+    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])
+
+
+def _aligned(sizes: np.ndarray) -> int:
+    """Return the largest of `sizes`, rounded up to whole memory transactions."""
+    return int(-(-int(sizes.max()) // layout.ALIGNMENT) * layout.ALIGNMENT)

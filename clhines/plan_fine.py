@@ -1,0 +1,336 @@
+"""Row `fine`: a block of cells at a time, one work-item or lane of a vector a branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines import layout, packing, schedule
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, combine, work_group_size
+
+CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
+FINE_OPTIONS: dict[str, int | None] = {
+    "work_group": None,
+    "max_cells": None,
+    "vector_width": None,
+}
+STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
+
+
+@dataclass(frozen=True)
+class FineSpec:
+    """Numbers and switches of ``fine.mako``: one work-group a block, one work-item a branch.
+
+    Attributes
+    ----------
+    real, symmetric, rhs, work_group
+        As in `CellSpec`.
+    levels : int
+        Branch levels of every block; 0 reads each block's count from the table.
+    """
+
+    template: ClassVar[str] = "fine"
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = True
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    levels: int
+
+
+@dataclass(frozen=True)
+class FineVectorSpec:
+    """Numbers and switches of ``fine_vector.mako``: one work-item a block, a branch a lane.
+
+    Attributes
+    ----------
+    real, symmetric, rhs
+        As in `CellSpec`.
+    work_group : int
+        1: work-items share nothing.
+    vector_width : int
+        Branches a vector.
+    capacity : int
+        Values of the largest block, for which local memory holds the factors and the
+        intermediate solution of one right-hand side; 0 leaves them in global memory, as do
+        several right-hand sides.
+    slots : int
+        Lanes of the largest block: what it exchanges between branches, in local memory.
+    streaming : bool
+        The solution is stored past the caches, where the compiler can.
+    prefetch : bool
+        Values are asked for before they are needed, where the compiler can.
+    """
+
+    template: ClassVar[str] = "fine_vector"
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = False
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    vector_width: int
+    capacity: int
+    slots: int
+    streaming: bool
+    prefetch: bool
+
+
+def plan_fine(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level."""
+    width, group = options.get("vector_width"), options["work_group"]
+    if width and (group or 1) > 1:
+        raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
+    if width or (limits.is_cpu and (group or 1) == 1):
+        return _plan_vectors(forest, method, real, limits, options)
+    return _plan_lanes(forest, method, real, limits, options)
+
+
+def _plan_lanes(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """`fine` with one work-item a branch."""
+    work_group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
+    enough_blocks = 4 * limits.compute_units
+    max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
+    blocks = packing.next_fit(forest, packing.level_widths(forest), work_group, max_cells)
+    levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
+    places = layout.LevelStrided(levels, blocks)
+    counts = np.diff(levels.level_start)
+    has_parent = levels.parent >= 0
+    tables = {
+        "block_template": blocks.template,
+        "block_start": places.block_start,
+        "block_cells": blocks.cell_start,
+        "cell_number": blocks.cells,
+        "template_levels": levels.level_start,
+        "level_branches": levels.branch_start,
+        "level_offset": places.level_offset,
+        "branch_length": levels.length,
+        "branch_parent": np.where(has_parent, places.last[levels.parent], -1),
+        "branch_children": levels.child_start,
+        "child_first": places.first[levels.child],
+        "branch_slot": levels.slot - blocks.slot_start[blocks.slot_template[levels.slot]],
+        "branch_rank": _rank_in_tree(forest, levels),
+    }
+    spec = FineSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=work_group,
+        levels=int(counts[0]) if (counts == counts[0]).all() else 0,
+    )
+    part = Part(
+        spec=spec,
+        tables=as_int32(tables, places.size),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_fine_statistics(levels, blocks, work_group),
+    )
+    return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _plan_vectors(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """`fine` for CPUs: one work-item a block of cells, one branch a lane of a vector.
+
+    Cells too large for the cache-sized local memory of a work-item keep their factors in global
+    memory; where even what branches exchange does not fit, `_plan_lanes` takes over.
+    """
+    room = limits.local_bytes // (8 if real == "double" else 4)  # values
+    budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)
+    exchanged = 2 * (np.diff(forest.trees.branch_offsets) + 1)
+    kept = 2 * forest.trees.sizes + exchanged  # without padding
+    kind = np.where(2 * kept <= budget, 0, np.where(2 * exchanged <= room, 1, 2))
+    kind = kind[forest.shape_of_cell]
+    plans = []
+    for k in np.unique(kind).tolist():
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        if k == 2:
+            lanes = {**FINE_OPTIONS, "max_cells": options["max_cells"]}
+            plan = _plan_lanes(part, method, real, limits, lanes)
+        else:
+            plan = _plan_blocks(part, method, real, limits, options, 0 if k else budget)
+        plans.append((cells, plan))
+    return plans[0][1] if len(plans) == 1 else combine(forest, method, plans)
+
+
+def _plan_blocks(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: dict[str, Any],
+    budget: int,
+) -> Plan:
+    """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""
+    itemsize = 8 if real == "double" else 4
+    weight = 2 * (forest.trees.sizes + np.diff(forest.trees.branch_offsets) + 1)
+    widest = int(options["vector_width"] or max(1, limits.vector_bytes // itemsize))
+    max_cells = int(options["max_cells"] or _cells_a_block(forest, weight, limits, budget, widest))
+    room = limits.local_bytes // itemsize
+    found = []
+    for width in [widest >> k for k in range(widest.bit_length())]:
+        fits, blocks, vectors, places = _fit_vectors(forest, weight, max_cells, budget, room, width)
+        padded = places.size / forest.num_nodes
+        cost = padded * (1 + 8 / width)  # a value counts, and so does every row
+        found.append((not fits, cost, blocks, vectors, places))
+        if fits and (padded < 1.25 or options["vector_width"]):
+            break
+    _, _, blocks, vectors, places = min(found, key=lambda f: f[:2])
+    slots = _most_slots(vectors)
+    spec = FineVectorSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=1,
+        vector_width=vectors.width,
+        capacity=int(places.template_size.max()) if budget else 0,
+        slots=slots,
+        streaming=places.size * itemsize > STREAM_BYTES and vectors.width * itemsize >= 16,
+        prefetch=limits.is_cpu,
+    )
+    part = Part(
+        spec=spec,
+        tables=as_int32(_vector_tables(forest, blocks, vectors, places), places.size),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_vector_statistics(forest, blocks, vectors, places),
+        max_rhs=max(1, min(MAX_RHS, room // slots - 1)),
+    )
+    return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _fit_vectors(
+    forest: Forest, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
+) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
+    """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
+
+    Returns
+    -------
+    fits : bool
+        False where even blocks of few cells need more.
+    blocks, vectors, places
+    """
+    most = budget or int(weight.max()) * max_cells
+    for share in (1, 2, 4, 8, 16):
+        blocks = packing.next_fit(forest, list(weight[:, None]), most // share, max_cells)
+        vectors = schedule.branch_vectors(
+            forest.trees, blocks.slot_template, blocks.slot_tree, width
+        )
+        places = layout.VectorRows(vectors, blocks)
+        capacity = int(places.template_size.max()) if budget else 0
+        if 2 * (capacity + _most_slots(vectors)) <= room:
+            return True, blocks, vectors, places
+    return False, blocks, vectors, places
+
+
+def _most_slots(vectors: schedule.BranchVectors) -> int:
+    """Lanes of the largest block, and those that hold zeros."""
+    return (int(np.diff(vectors.template_start).max()) + 1) * vectors.width
+
+
+def _cells_a_block(
+    forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
+) -> int:
+    """Most cells a block so that blocks fit the budget and all compute units have as many."""
+    units = limits.compute_units
+    total = int(weight[forest.shape_of_cell].sum())
+    needed = -(-total // budget) if budget else -(-forest.num_cells // width)
+    needed = max(needed, min(forest.num_cells, units))
+    if needed < 8 * units:
+        needed = -(-needed // units) * units
+    cells = -(-forest.num_cells // needed)
+    if forest.trees.num_trees * width > forest.num_cells:
+        return cells if budget else 1
+    return cells // width * width or cells  # whole vectors of cells of one shape
+
+
+def _vector_tables(
+    forest: Forest,
+    blocks: packing.Blocks,
+    vectors: schedule.BranchVectors,
+    places: layout.VectorRows,
+) -> dict[str, np.ndarray]:
+    """Tables of ``fine_vector.mako``, in the order of its arguments."""
+    round_start, child = vectors.rounds()
+    parent = np.where(vectors.parent < 0, 0, vectors.exchange()[vectors.parent])
+    parent = vectors.lanes(parent).reshape(-1, vectors.width)
+    return {
+        "block_template": blocks.template,
+        "block_start": places.block_start,
+        "block_cells": blocks.cell_start,
+        "cell_number": blocks.cells,
+        "template_vectors": vectors.template_start,
+        "vector_place": places.vector_place,
+        "vector_rows": vectors.rows,
+        "vector_even": vectors.even,
+        "vector_parent": _whole_vectors(parent),
+        "vector_rounds": round_start,
+        "round_vector": np.append(_whole_vectors(child), -1),
+        "round_child": np.append(child, np.zeros((1, vectors.width), np.int64)),
+        "lane_parent": parent.reshape(-1),
+        "lane_length": vectors.lanes(vectors.length),
+        "lane_slot": vectors.lanes(
+            vectors.slot - blocks.slot_start[vectors.template[vectors.vector]]
+        ),
+        "lane_rank": vectors.lanes(_rank_in_tree(forest, vectors)),
+    }
+
+
+def _whole_vectors(slots: np.ndarray) -> np.ndarray:
+    """Vector that each row of lanes is, lane for lane; -1 where it is a mixture."""
+    width = slots.shape[1]
+    whole = (slots == slots[:, :1] + np.arange(width)).all(axis=1) & (slots[:, 0] % width == 0)
+    return np.where(whole, slots[:, 0] // width, -1)
+
+
+def _vector_statistics(
+    forest: Forest,
+    blocks: packing.Blocks,
+    vectors: schedule.BranchVectors,
+    places: layout.VectorRows,
+) -> dict[str, int | float]:
+    steps = np.add.reduceat(vectors.rows, vectors.template_start[:-1])
+    return {
+        "dependent_steps": int(steps.max()) * 2,
+        "idle_lanes": 1 - forest.num_nodes / places.size,
+        "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+    }
+
+
+def _rank_in_tree(
+    forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
+) -> np.ndarray:
+    trees = forest.trees
+    first = trees.branch_start[levels.tree_branch]
+    return first - trees.offsets[trees.branch_tree[levels.tree_branch]]
+
+
+def _fine_statistics(
+    levels: schedule.BranchLevels, blocks: packing.Blocks, work_group: int
+) -> dict[str, int | float]:
+    """Levels, steps and idle lanes over all blocks; a step is one element of every lane."""
+    repeats = np.bincount(blocks.template)
+    counts = np.diff(levels.level_start)
+    per_level = np.repeat(repeats, counts)
+    passes = -(-levels.width // work_group)
+    steps = levels.longest * passes
+    lane_steps = int((per_level * steps).sum()) * work_group
+    busy = int((repeats[blocks.slot_template[levels.slot]] * levels.length).sum())
+    return {
+        "levels": int(counts.max()),
+        "dependent_steps": int(np.add.reduceat(steps, levels.level_start[:-1]).max()) * 2,
+        "barriers": int((per_level * 2).sum()),
+        "idle_lanes": 1 - busy / lane_steps,
+        "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+    }
