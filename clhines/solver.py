@@ -653,8 +653,8 @@ class Solver:
         spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
         if resident.takes_natural and not spoilt:
             events = [e for a in (*arrays.values(), target) for e in a.events]
-            self.events = resident.solve([*matrix, arrays["b"]], target, events, natural=True)
-            _only_event(target, self.events[-1])
+            self._events = resident.solve([*matrix, arrays["b"]], target, events, natural=True)
+            _only_event(target, self._events[-1])
             self._bad, self._solved = None, True
             return
         packed = {name: self.pack(a) for name, a in arrays.items()}
@@ -741,9 +741,9 @@ class Solver:
         if any(out.base_data == a.base_data for a in matrix):
             raise InputError("out is one of the factors; expected another array")
         events = [e for a in (*matrix, b, out) for e in a.events] + list(wait_for or ())
-        self.events = resident.solve([*matrix, b], out, events, factored=factors.bad)
-        _only_event(out, self.events[-1])
-        return self.events[-1]
+        self._events = resident.solve([*matrix, b], out, events, factored=factors.bad)
+        _only_event(out, self._events[-1])
+        return self._events[-1]
 
     @_memory_errors
     def _solve_factored(

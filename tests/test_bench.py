@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +19,7 @@ from clhines import morphology
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
+import bench_reach
 import common
 import cuda_peers
 import host_peers
@@ -118,6 +120,27 @@ def test_files_of_a_run(ran):
     if importlib.util.find_spec("matplotlib"):
         size = path.with_suffix(".svg").stat().st_size
         assert 10_000 < size < 200_000
+
+
+def test_reach(fast_queue, monkeypatch, tmp_path, capsys):
+    small = [replace(c, forest=bench_reach.trees(3, 40, 5)) for c in bench_reach.CASES[-5:-3]]
+    small[0] = replace(small[0], variants=True)
+    monkeypatch.setattr(bench_reach, "CASES", tuple(small))
+    monkeypatch.setattr(bench_reach.devices, "make_queue", lambda _: fast_queue)
+    names = [case.name for case in small]
+    arguments = ["--cases", *names, "--dtype", "float32", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["bench_reach.py", *arguments])
+    bench_reach.main()
+    (path,) = tmp_path.glob("reach-*.json")
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [(r["case"], r["way"]) for r in rows] == [
+        (names[0], ""),
+        (names[0], "factors kept"),
+        (names[0], "natural order"),
+        (names[1], ""),
+    ]
+    assert all(r["seconds"] > 0 and r["nodes"] == 120 for r in rows)
+    assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
 
 
 def test_bad_shapes_are_refused(capsys, monkeypatch):
