@@ -203,11 +203,11 @@ class SegmentRows:
         Length of the device order.
     """
 
-    def __init__(self, lanes: SegmentLanes, blocks: Blocks) -> None:
+    def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
         is_leaf = lane >= lanes.inner[template]
-        counts = np.zeros((len(lanes.inner), 2, int(length.max()) + 1), np.int64)
+        counts = np.zeros((len(lanes.inner), 2, most + 1), np.int64)
         np.add.at(counts, (template, is_leaf + 0, length), 1)
         width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a row r
         flat = width.reshape(len(width), -1)

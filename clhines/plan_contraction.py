@@ -16,6 +16,7 @@ from clhines.plan_fine import FINE_OPTIONS, plan_fine
 from clhines.schedule import KEPT_VALUES, NO_LANE
 
 USUAL_LANES = 128  # of a work-group of `contraction`
+COARSE = 256  # values of an array in local memory below which a few more do no harm
 USUAL_PLACES = 1056  # values of each of its arrays in local memory
 
 
@@ -316,7 +317,7 @@ class _Contraction:
         lanes = schedule.segment_lanes(
             cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
         )
-        return group, blocks, lanes, layout.SegmentRows(lanes, blocks)
+        return group, blocks, lanes, layout.SegmentRows(lanes, blocks, self.most)
 
     def _part(
         self,
@@ -332,6 +333,7 @@ class _Contraction:
         """One launch: a work-group a block, a work-item a segment."""
         trees, kind = forest.trees, blocks.template
         longest, counts = int(places.rows.shape[-1]), np.diff(lanes.template_start)
+        leaves = places.rows[:, 1, 0]
         record = (
             places.block_start,
             places.template_size[kind],
@@ -358,8 +360,9 @@ class _Contraction:
             symmetric=True,
             rhs=1,
             work_group=work_group,
-            capacity=_aligned(
-                np.maximum(places.template_size, places.rows[:, 1, 0] + KEPT_VALUES * lanes.inner)
+            capacity=_capacity(
+                int(np.maximum(places.template_size, leaves + KEPT_VALUES * lanes.inner).max()),
+                int(_local_capacity(self.real, self.limits, work_group)),
             ),
             segment=longest,
             ptx=self.limits.ptx,
@@ -394,6 +397,8 @@ def _tree_nodes(forest: Forest) -> np.ndarray:
     return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])
 
 
-def _aligned(sizes: np.ndarray) -> int:
-    """Return the largest of `sizes`, rounded up to whole memory transactions."""
-    return int(-(-int(sizes.max()) // layout.ALIGNMENT) * layout.ALIGNMENT)
+def _capacity(needed: int, room: int) -> int:
+    """Values of each array in local memory: few different ones, as each is a kernel to build."""
+    aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
+    coarse = 1 << (aligned - 1).bit_length()
+    return coarse if coarse <= min(COARSE, room) else aligned

@@ -7,13 +7,15 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from systems import System, dissimilar, families, make_system
-from test_solver import CONFIGS, DTYPES, ONE_EACH, make_solver, on_device
+from test_solver import DTYPES, make_solver, on_device
 from tolerances import assert_close
 
 from clhines import DeviceMemoryError, Forest, InputError, PivotError, Solver
 from clhines import device as devices
 from clhines.morphology import chain, random_binary_tree, star
 from clhines.render import render
+
+FACTORED = ["fine_5", "contraction", "contraction_3", "contraction_16"]
 
 
 def factor(solver, system, **more):
@@ -26,7 +28,7 @@ def with_b(system, b):
 
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config", FACTORED)
 def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetric):
     needs(queue, dtype)
     for name, cells in families().items():
@@ -44,7 +46,7 @@ def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetr
         assert (factors.status() == -1).all()
 
 
-@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("config", ["fine_5", "contraction_16"])
 def test_several_right_hand_sides_and_the_same_bits(queue, config):
     forest = Forest.from_cells([*dissimilar(9), star(70)])
     solver = make_solver(queue, forest, config, np.float32)
@@ -58,7 +60,7 @@ def test_several_right_hand_sides_and_the_same_bits(queue, config):
         assert np.array_equal(factor(solver, system).solve(system.b), first)
 
 
-@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("config", ["fine_5", "contraction_16"])
 def test_device_arrays_with_factors(queue, config):
     forest = Forest.from_cells(dissimilar(6))
     for rows, symmetric in ((None, True), (3, False)):
@@ -105,7 +107,7 @@ def test_factors_stay_when_the_solver_goes_on(queue):
     assert (solver.status() >= 0).any()  # of the last plain solve
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config", FACTORED)
 @pytest.mark.parametrize("value", [-2.0, np.nan])
 def test_bad_pivots_are_named_once(queue, config, value):
     forest = Forest.from_cells([chain(9), star(9), *dissimilar(5, least=20, most=40)])
@@ -136,7 +138,7 @@ def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypat
     monkeypatch.setattr(
         devices, "limits", lambda device: replace(real(device), local_bytes=10 << 10)
     )
-    forest = Forest.from_cells([chain(9000), *dissimilar(5), star(900), chain(3)])
+    forest = Forest.from_cells([chain(3000), *dissimilar(5), star(900), chain(3)])
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64)
     kept = [part.keeps_factors for part in solver.plan.parts]
     assert any(kept)
@@ -146,7 +148,7 @@ def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypat
         factors = factor(solver, system)
         system.assert_solved(factors.solve(system.b))
         system.assert_solved(factors.solve(system.b))
-        for node in (4321, 9010, forest.num_nodes - 4):
+        for node in (1321, 3010, forest.num_nodes - 4):
             bad = system.copy()
             bad.d[node] = -1
             bad.u[forest.parent == node] = 0
