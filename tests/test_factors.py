@@ -84,7 +84,7 @@ def test_device_arrays_with_factors(queue, config):
         out = cla.empty_like(packed)
         event = factors.enqueue(packed, out)
         assert isinstance(event, cl.Event)
-        assert solver.events[-1] == event
+        assert solver.kernel_events[-1] == event
         assert np.array_equal(solver.unpack(out).get(), expected)
         assert np.array_equal(solver.unpack(packed).get(), system.b)
         factors.enqueue(packed, packed, overwrite=True).wait()
