@@ -34,6 +34,8 @@ class ContractionSpec:
         Most nodes of a segment.
     ptx : bool
         The compiler takes inline PTX.
+    fused : bool
+        Multiplications and additions may be fused.
     phase : str
         ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
         ``expand`` the solution of these to all nodes.
@@ -58,6 +60,7 @@ class ContractionSpec:
     capacity: int
     segment: int
     ptx: bool
+    fused: bool
     phase: str = "solve"
     shared: bool = False
     derived: bool = False
@@ -366,6 +369,7 @@ class _Contraction:
             ),
             segment=longest,
             ptx=self.limits.ptx,
+            fused=not self.limits.is_cpu,
             phase=phase,
             shared=node_rank is not None,
         )

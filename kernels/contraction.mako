@@ -46,6 +46,9 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
 
+% if not spec.fused:
+#pragma OPENCL FP_CONTRACT OFF   // Intel's CPU runtime fuses across barriers, with values gone by then
+% endif
 typedef ${spec.real} real;
 typedef ${spec.real}${V} chunk;   // 16 bytes
 
