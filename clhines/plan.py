@@ -94,6 +94,8 @@ def make_plan(
             f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
             f"expected at most {schedule.MAX_CELL_NODES}"
         )
+    if options.get("max_cells"):
+        options["max_cells"] = min(int(options["max_cells"]), forest.num_cells)
     plan = row.build(forest, method, real, limits, {**row.options, **options})
     return replace(plan, summary=row.summary)
 

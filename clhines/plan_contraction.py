@@ -176,7 +176,11 @@ def _cut(trees: Trees, most: int, ends: np.ndarray | None = None) -> _Cut:
     """Cut trees into segments; `ends`, (num_nodes,) bool, are kept and end theirs."""
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)
-    pinned = None if ordered is None else ordered[cut.first + cut.length - 1]
+    lanes = np.diff(cut.offsets)
+    if ordered is None:  # what cannot fit anyway need not be contracted
+        pinned = np.repeat(lanes >= NO_LANE, lanes)
+    else:
+        pinned = ordered[cut.first + cut.length - 1]
     plan = schedule.contract(cut.parent, pinned)
     starts = cut.offsets[:-1]
     leaf = plan.round == schedule.Contraction.LEAF
@@ -203,7 +207,19 @@ class _Contraction:
     def small(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
         """Cells that fit into local memory."""
         cut = _cut(forest.trees, self.most)
-        group, blocks, lanes, places = self._blocks(forest, cut)
+        group = self._group(forest, cut)
+        beside = (cut.places <= _local_capacity(self.real, self.limits, group))[
+            forest.shape_of_cell
+        ]
+        if not beside.all():  # too long for the work-group that the widest one takes
+            plans = []
+            for cells in (np.flatnonzero(beside), np.flatnonzero(~beside)):
+                mine = None
+                if ranks is not None:
+                    mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
+                plans.append((cells, self.small(forest.take(cells), mine)))
+            return combine(forest, self.method, plans)
+        blocks, lanes, places = self._blocks(forest, cut, group)
         gather = places.gather(forest)
         part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
         return Plan(forest, self.method, gather, (part,))
@@ -212,6 +228,8 @@ class _Contraction:
         """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
         capacity = min(USUAL_PLACES, int(_local_capacity(self.real, self.limits, group)))
+        if group < 4 and ranks is None:
+            return self._with_stars(forest, np.ones(forest.num_cells, bool))
         # half a work-group each: these pack better than whole ones
         pieces = split_cells(forest, self.most, capacity // 2, group // 2)
         cut = _cut(pieces.forest.trees, self.most, pieces.ends)
@@ -222,7 +240,8 @@ class _Contraction:
                 raise InputError("a cell is too wide for contraction; use fine")
             return self._with_stars(forest, stars)
         node = pieces.rank[_tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
-        group, blocks, lanes, places = self._blocks(pieces.forest, cut, True)
+        group = self._group(pieces.forest, cut, True)
+        blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
         gather = places.gather(pieces.forest)
         try:
             inner = _contraction(
@@ -296,20 +315,35 @@ class _Contraction:
         place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
         return rest, place
 
+    def _many(self, forest: Forest) -> int:
+        """Cells a work-group where all that the device can hold at once are busy."""
+        return max(1, forest.num_cells // (16 * self.limits.compute_units))
+
+    def _group(self, forest: Forest, cut: _Cut, pieces: bool = False) -> int:
+        """Work-items of a group: what the widest tree takes, more where cells share one."""
+        if self.options["work_group"]:
+            return int(self.options["work_group"])
+        limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
+        usual = max(widest, USUAL_LANES if self._many(forest) > 1 or pieces else 64)
+        if cut.places.max() > _local_capacity(self.real, limits, usual):
+            usual = widest
+        return min(usual, limits.max_work_group, NO_LANE - 1)
+
     def _blocks(
-        self, forest: Forest, cut: _Cut, pieces: bool = False
-    ) -> tuple[int, packing.Blocks, schedule.SegmentLanes, layout.SegmentRows]:
-        """Work-items of a group, cells in blocks, lanes for the segments, places of the nodes.
+        self, forest: Forest, cut: _Cut, group: int, pieces: bool = False
+    ) -> tuple[packing.Blocks, schedule.SegmentLanes, layout.SegmentRows]:
+        """Cells in blocks, lanes for the segments, places of the nodes.
 
         Small batches are spread over the device; others, and pieces, are packed tightly.
         """
-        limits, num_cells = self.limits, forest.num_cells
-        many = max(1, num_cells // (16 * limits.compute_units))
+        many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
-        least = USUAL_LANES if many > 1 or pieces else 64
-        widest = max(-(-int(cut.lanes.max()) // 32) * 32, least)
-        group = int(self.options["work_group"] or min(widest, limits.max_work_group, NO_LANE - 1))
-        capacity = int(_local_capacity(self.real, limits, group))
+        capacity = int(_local_capacity(self.real, self.limits, group))
+        if cut.lanes.max() > group or cut.places.max() > capacity:
+            raise InputError(
+                f"work_group={group}, {self.limits.local_bytes} bytes of local memory: too small for "
+                f"a cell of {int(cut.lanes.max())} segments, {int(cut.places.max())} values"
+            )
         capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
         share = -(-cut.places * group // capacity)  # of local memory, as lanes
         widths = np.stack((cut.lanes, share), axis=1)
@@ -320,7 +354,7 @@ class _Contraction:
         lanes = schedule.segment_lanes(
             cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
         )
-        return group, blocks, lanes, layout.SegmentRows(lanes, blocks, self.most)
+        return blocks, lanes, layout.SegmentRows(lanes, blocks, self.most)
 
     def _part(
         self,

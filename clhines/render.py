@@ -34,7 +34,7 @@ class PassiveSpec:
 class FloorSpec:
     """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs.
 
-    `streaming` stores past their caches, as `plan.FineVectorSpec` does.
+    `streaming` stores past their caches, as `plan_fine.FineVectorSpec` does.
     """
 
     template: ClassVar[str] = "floor"

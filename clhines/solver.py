@@ -388,7 +388,10 @@ class Solver:
                 self._plans, self._bounds = self._make_plans(
                     winner.method, {**winner.options, **options}
                 )
-            except InputError:  # it cannot serve this device, or one of the slices
+            except (
+                InputError,
+                DeviceMemoryError,
+            ):  # it cannot serve this device, or one of the slices
                 return
 
     def _measure(self, options: dict[str, Any]) -> Tuning:
@@ -520,7 +523,7 @@ class Solver:
 
     @property
     def kernel_events(self) -> list[cl.Event]:
-        """Events of the last `enqueue`, one a part of the plan: what device timing goes by."""
+        """Events of the kernels of the last solve, in order: what device timing goes by."""
         return self._events
 
     def _check_out(self, out: Any, b: cla.Array, overwrite: bool) -> None:

@@ -61,19 +61,25 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 % endif
 #define NONE 0x3ff        // no such lane
 % if eliminates:
-#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+% if spec.ptx and spec.real == "double":   # whose reciprocal knows no subnormal numbers
+#define SMALLEST DBL_MIN         // pivots between have a normal inverse
+#define LARGEST (1 / DBL_MIN)
+% else:
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // finite inverse
+#define LARGEST INFINITY
+% endif
 #define CLEAN (1 << 30)   // the pivot was bad by itself
-#define GOOD ${"0x7fe00000u" if spec.real == "double" else "0x7f000000u"}   // see `measure`
+#define GOOD ${"0x7f000000u" if spec.real == "float" else "0x7fc00000u" if spec.ptx else "0x7fe00000u"}   // see `measure`
 
 // What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
 static int note(int bad, int node, real pivot, real own)
 {
-    if (pivot > (real)SMALLEST && pivot < (real)INFINITY) return bad;
+    if (pivot > (real)SMALLEST && pivot < (real)LARGEST) return bad;
     if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | CLEAN);   // by itself
     return bad ? bad : node;                                                // made so by another
 }
 
-// Below `GOOD` exactly where the pivot is positive and normal: its exponent, one subtracted.
+// Below `GOOD` only where the pivot is positive, normal and below LARGEST: its upper bits.
 static uint measure(real pivot)
 {
 % if spec.real == "double":

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -625,3 +626,34 @@ def test_contraction_cuts_cells_above_local_memory():
         assert set(plan.parts[k].tables["cell_number"].tolist()) == {0, 2}
     assert plan.parts[4].tables["cell_number"].tolist() == [4]
     assert np.array_equal(np.sort(plan.gather[plan.gather >= 0]), np.arange(forest.num_nodes))
+
+
+@pytest.mark.parametrize(
+    ("cells", "dtype", "limits"),
+    [
+        ([chain(1655)] * 4300, "float64", Limits(132, 1024)),
+        ([chain(3000), star(1000)], "float32", Limits(132, 1024)),
+        ([chain(480)] * 300, "float64", Limits(4, 64, local_bytes=16 << 10)),
+        ([chain(960)] * 300 + [star(60)] * 9, "float64", Limits(4, 256, local_bytes=32 << 10)),
+        ([chain(5000), star(30)], "float32", Limits(4, 32, local_bytes=8 << 10)),
+    ],
+)
+def test_contraction_stays_within_local_memory(cells, dtype, limits):
+    plan = make_plan(Forest.from_cells(cells), "contraction", dtype, limits)
+    for part in plan.parts:
+        if part.spec.template == "contraction":
+            values = 3 * part.spec.capacity + 3 * part.spec.work_group  # unsymmetric
+            assert values * np.dtype(dtype).itemsize + 8 * part.spec.segment <= limits.local_bytes
+
+
+def test_contraction_in_groups_too_small_for_pieces():
+    plan = make_plan(Forest(chain(5000)), "contraction", limits=Limits(), work_group=1)
+    assert [part.spec.template for part in plan.parts] == ["fine"]
+
+
+def test_many_branching_children_are_planned_at_once():
+    m = 6000  # children of the root, with two leaves each: in rounds of one, a matter of minutes
+    parent = np.concatenate(([-1], np.zeros(m, int), np.repeat(np.arange(1, m + 1), 2)))
+    begin = time.process_time()
+    make_plan(Forest(parent), "contraction", limits=Limits(132, 1024))
+    assert time.process_time() - begin < 2
