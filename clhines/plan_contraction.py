@@ -341,8 +341,8 @@ class _Contraction:
         capacity = int(_local_capacity(self.real, self.limits, group))
         if cut.lanes.max() > group or cut.places.max() > capacity:
             raise InputError(
-                f"work_group={group}, {self.limits.local_bytes} bytes of local memory: too small for "
-                f"a cell of {int(cut.lanes.max())} segments, {int(cut.places.max())} values"
+                f"work_group={group}, {self.limits.local_bytes} bytes of local memory: too small "
+                f"for a cell of {int(cut.lanes.max())} segments, {int(cut.places.max())} values"
             )
         capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
         share = -(-cut.places * group // capacity)  # of local memory, as lanes

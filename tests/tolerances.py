@@ -17,7 +17,11 @@ Nodes with many children need no larger bound: their terms are small against the
 
 *Residual.* Elimination without pivoting on a diagonally dominant matrix is backward stable row
 by row: ``|b - A x|_i / (|A| |x| + |b|)_i`` grows neither with the height nor with the condition, so
-the bound is ``C * eps(dtype)`` flat, measured at 1.0 as well.
+the bound is ``C * eps(dtype)`` flat, measured at 1.0 as well. That counts one update of a row, by
+all its children together. Where a row is updated several times, as by the neighbours that
+`contraction` eliminates in successive rounds, the roundings of these random-walk: a factor
+``sqrt(updates)``. It is given only where it is needed, for cells in pieces (two to three times as
+many rounds): measured at 2.0, once at 4.8 in 350,000 rows.
 """
 
 import numpy as np
@@ -30,9 +34,9 @@ def forward_bound(forest, dtype):
     return C * np.finfo(dtype).eps * np.sqrt(forest.heights.astype(np.float64))
 
 
-def residual_bound(dtype):
-    """Largest row-wise backward error allowed."""
-    return C * np.finfo(dtype).eps
+def residual_bound(dtype, updates=1):
+    """Largest row-wise backward error allowed where a row is updated so many times."""
+    return C * np.finfo(dtype).eps * np.sqrt(updates)
 
 
 def relative_errors(forest, x, truth):
