@@ -15,7 +15,7 @@ from clhines import device as devices
 from clhines.morphology import chain, random_binary_tree, star
 from clhines.render import render
 
-FACTORED = ["fine_5", "contraction", "contraction_3", "contraction_16"]
+FACTORED = ["fine_5", "contraction"]
 
 
 def factor(solver, system, **more):
@@ -26,8 +26,7 @@ def with_b(system, b):
     return System(system.forest, system.d, system.u, b, system.l)
 
 
-@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("dtype", "symmetric"), [(np.float64, True), (np.float32, False)])
 @pytest.mark.parametrize("config", FACTORED)
 def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetric):
     needs(queue, dtype)
@@ -46,7 +45,7 @@ def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetr
         assert (factors.status() == -1).all()
 
 
-@pytest.mark.parametrize("config", ["fine_5", "contraction_16"])
+@pytest.mark.parametrize("config", ["fine_5", "contraction"])
 def test_several_right_hand_sides_and_the_same_bits(queue, config):
     forest = Forest.from_cells([*dissimilar(9), star(70)])
     solver = make_solver(queue, forest, config, np.float32)
@@ -60,7 +59,7 @@ def test_several_right_hand_sides_and_the_same_bits(queue, config):
         assert np.array_equal(factor(solver, system).solve(system.b), first)
 
 
-@pytest.mark.parametrize("config", ["fine_5", "contraction_16"])
+@pytest.mark.parametrize("config", ["fine_5", "contraction"])
 def test_device_arrays_with_factors(queue, config):
     forest = Forest.from_cells(dissimilar(6))
     for rows, symmetric in ((None, True), (3, False)):

@@ -4,12 +4,12 @@ import numpy as np
 import pyopencl.array as cla
 import pytest
 from systems import dissimilar, families, make_system
-from test_solver import DTYPES, make_solver, on_device
+from test_solver import make_solver, on_device
 
 from clhines import Forest, PivotError
 from clhines.morphology import chain, random_binary_tree, star
 
-CONFIGS = ["contraction", "contraction_3", "contraction_16"]
+CONFIGS = ["contraction"]
 
 
 def scattered_cells():
@@ -39,9 +39,9 @@ def test_tables_name_every_value_once(queue, config):
     assert apart or config != "contraction_16"  # the others: one cell a block, few cells
 
 
-@pytest.mark.parametrize("rows", [None, 3])
-@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "symmetric", "rows"), [(np.float64, True, None), (np.float32, False, 3)]
+)
 @pytest.mark.parametrize("config", CONFIGS)
 def test_natural_and_device_order_agree(queue, needs, config, dtype, symmetric, rows):
     needs(queue, dtype)

@@ -39,8 +39,7 @@ CONFIGS = {
     "fine_vector_4": ("fine", {"vector_width": 4, "max_cells": 3}),
     "fine_vector_16": ("fine", {"vector_width": 16}),
     "contraction": ("contraction", {}),
-    "contraction_3": ("contraction", {"segment": 3, "work_group": 96}),
-    "contraction_16": ("contraction", {"segment": 16, "max_cells": 5}),
+    "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
 ONE_EACH = [
     "flat",
@@ -49,7 +48,7 @@ ONE_EACH = [
     "vector_4",
     "fine_5",
     "fine_vector_4",
-    "contraction_16",
+    "contraction_6",
 ]
 OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
 CONFIGS |= {name: (name, {}) for name in OTHERS}  # a new row is tested from its first day on
