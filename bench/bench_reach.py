@@ -28,7 +28,6 @@ import clhines
 from clhines import device as devices
 from clhines import morphology, reference, tune
 
-TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
 CACHED = 1 << 24  # nodes; two sets of arrays take turns below
 
 
@@ -90,7 +89,7 @@ def time_case(
         launch, result = prepare(solver, values, way)
         seconds = tune.median_seconds(queue, launch, repeats=15)
         worst = reference.residual(forest, *values[0], result())
-        if not worst < TOLERANCE[dtype]:
+        if not worst < common.TOLERANCE[dtype]:
             sys.exit(f"{way}, {dtype}, {forest}: residual {worst:.3g}: wrong, so not timed")
         rows.append(
             {
@@ -181,7 +180,7 @@ def main() -> None:
                     done = row["x_floor"]
                 aim = {"": plain, "factors kept": done, "natural order": 1.2 * done}[row["way"]]
                 rows.append({"case": case.name, "aim": aim if aim == aim else None, **row})
-    result = {"record": common.record(queue, " ".join(["python", *sys.argv])), "rows": rows}
+    result = {"record": common.record(queue, common.command_line()), "rows": rows}
     common.write("reach", queue, result, table(rows), args.out)
 
 

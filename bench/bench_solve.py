@@ -24,8 +24,6 @@ import clhines
 from clhines import device as devices
 from clhines import program, reference, tune
 
-TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
-
 
 def time_method(
     queue: cl.CommandQueue, forest: clhines.Forest, method: str, dtype: str, systems: list
@@ -49,7 +47,7 @@ def time_method(
         reference.residual(forest, *arrays, solver.unpack(x).get())
         for arrays, x in zip(values, out, strict=True)
     )
-    if not worst < TOLERANCE[dtype]:
+    if not worst < common.TOLERANCE[dtype]:
         sys.exit(f"{method}, {dtype}, {forest}: residual {worst:.3g}: wrong, so not timed")
     natural = [cla.to_device(queue, arrays[0]) for arrays in values]
     solver.solve(*values[0])
@@ -119,7 +117,7 @@ def main() -> None:
         row["floor_seconds"] = floors[cells, dtype]
         row["x_floor"] = row["seconds"] / row["floor_seconds"]
         rows.append(row)
-    result = {"record": common.record(queue, " ".join(["python", *sys.argv])), "rows": rows}
+    result = {"record": common.record(queue, common.command_line()), "rows": rows}
     common.write("solve", queue, result, table(rows), args.out)
 
 

@@ -37,7 +37,6 @@ from clhines import device as devices
 from clhines.choice import CANDIDATES, Candidate, Statistics
 from clhines.parts import Limits
 
-TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the first's residual; from it, of the rest
 BUDGET = 0.2  # s, of counted solves for each candidate; twice that of `measure`
 BATCHES = 5
 WEIGHT = 0.5  # cases count in the fit as their time over the best to this power, inverted
@@ -132,7 +131,7 @@ def time_candidates(
             worst = reference.residual(forest, *systems[0], x)
         else:  # cheaper than the residual
             worst = float(np.abs(x - first).max() / np.abs(first).max())
-        if not worst < TOLERANCE[dtype]:
+        if not worst < common.TOLERANCE[dtype]:
             sys.exit(f"{c}, {dtype}, {forest}: error {worst:.3g}: wrong, so not timed")
         ready.append(partial(same, launch))
     return tune.seconds_in_turns(queue, ready, BUDGET, progress=False)
@@ -166,7 +165,7 @@ def measure_all(args: argparse.Namespace) -> None:
         for name, cells in tqdm(cases, disable=None):
             forest = clhines.Forest.repeated(SHAPES[name](cells, args.morphologies), cells)
             rows += [time_case(queue, forest, dtype, name) for dtype in args.dtype]
-    record = common.record(queue, " ".join(["python", *sys.argv]))
+    record = common.record(queue, common.command_line())
     result = {"record": record, "limits": asdict(limits), "rows": rows}
     common.write("tune", queue, result, report(rows), args.out)
 
@@ -362,7 +361,7 @@ def main() -> None:
     """Measure, join or fit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device")
-    parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(TOLERANCE))
+    parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(common.TOLERANCE))
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--max-nodes", type=int, help="of a batch; default: 3e6 on a CPU, or 8e6")
     parser.add_argument("--morphologies", metavar="FOLDER", help="of SWC files, for real cells")

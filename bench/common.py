@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ import pyopencl as cl
 
 import clhines
 from clhines import device as devices
-from clhines import reference
+from clhines import tune
 from clhines.morphology import chain, random_binary_tree
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018
+TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
 
 
 def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -> clhines.Forest:
@@ -47,12 +49,14 @@ def chains(num_cells: int, num_nodes: int) -> clhines.Forest:
 
 def system(forest: clhines.Forest, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Random d, u, b in float64: strictly diagonally dominant with a margin of 0.5 to 1.5."""
-    rng = np.random.default_rng(seed)
-    n = forest.num_nodes
-    u = -rng.uniform(0.1, 1.0, n)
-    margin = rng.uniform(0.5, 1.5, n)
-    d = margin + reference.multiply(forest, np.zeros(n), -u, np.ones(n))
-    return d, u, rng.uniform(-1.0, 1.0, n)
+    d, u, b = tune.random_system(forest, np.float64, seed)
+    return d, u, b
+
+
+def command_line() -> str:
+    """Return the command that runs, without the folders, which differ between machines."""
+    words = [Path(word).name if os.path.isabs(word) else word for word in sys.argv[1:]]
+    return " ".join(["python", sys.argv[0], *words])
 
 
 def record(queue: cl.CommandQueue, command: str) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def main() -> None:
             rows += time_case(case, args.methods, args.budget, missing)
     except ClhinesError as error:
         sys.exit(f"peers.py: {error}")
-    record = common.record(queue, " ".join(["python", *sys.argv]))
+    record = common.record(queue, common.command_line())
     record["peers"] = host_peers.versions()
     result = {"record": record, "rows": rows, "missing": missing}
     path = common.write("peers", queue, result, table(rows, missing), args.out)

@@ -83,6 +83,19 @@ def column_gather(forest: Forest, columns: Columns) -> np.ndarray:
     return gather
 
 
+def _aligned(values: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, np.ndarray, int]:
+    """Size of each template's blocks, begin of each block, and length of the device order.
+
+    Parameters
+    ----------
+    values : (num_templates,) int64
+        Of a block of each template, without the alignment.
+    """
+    template_size = -(-values // ALIGNMENT) * ALIGNMENT
+    ends = np.cumsum(template_size[blocks.template])
+    return template_size, ends - template_size[blocks.template], int(ends[-1])
+
+
 class LevelStrided:
     """A block's levels one after another, the branches of a level interleaved.
 
@@ -110,15 +123,12 @@ class LevelStrided:
         num_levels = np.diff(levels.level_start)
         self.level_offset = ends - width * longest - np.repeat(before, num_levels)
         values = ends[levels.level_start[1:] - 1] - before
-        self.template_size = -(-values // ALIGNMENT) * ALIGNMENT
+        self.template_size, self.block_start, self.size = _aligned(values, blocks)
         level = np.repeat(np.arange(len(width)), width)
         lane = np.arange(len(level)) - levels.branch_start[level]
         self.first = self.level_offset[level] + lane
         self.stride = width[level]
         self.last = self.first + (levels.length - 1) * self.stride
-        ends = np.cumsum(self.template_size[blocks.template])
-        self.block_start = ends - self.template_size[blocks.template]
-        self.size = int(ends[-1])
         self._levels, self._blocks = levels, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:
@@ -161,10 +171,7 @@ class VectorRows:
         before = begin[vectors.template_start[:-1]]
         self.vector_place = begin - before[vectors.template]
         values = ends[vectors.template_start[1:] - 1] - before
-        self.template_size = -(-values // ALIGNMENT) * ALIGNMENT
-        ends = np.cumsum(self.template_size[blocks.template])
-        self.block_start = ends - self.template_size[blocks.template]
-        self.size = int(ends[-1])
+        self.template_size, self.block_start, self.size = _aligned(values, blocks)
         self._vectors, self._blocks = vectors, blocks
 
     def gather(self, forest: Forest) -> np.ndarray:
@@ -213,10 +220,7 @@ class SegmentRows:
         flat = width.reshape(len(width), -1)
         ends = np.cumsum(flat, axis=1)
         self.rows: np.ndarray = (ends - flat).reshape(width.shape)
-        self.template_size = -(-ends[:, -1] // ALIGNMENT) * ALIGNMENT
-        ends = np.cumsum(self.template_size[blocks.template])
-        self.block_start = ends - self.template_size[blocks.template]
-        self.size = int(ends[-1])
+        self.template_size, self.block_start, self.size = _aligned(ends[:, -1], blocks)
         self._row_of_lane = self.rows[template, is_leaf + 0]
         self._column = np.where(is_leaf, lane - lanes.inner[template], lane)
         self._is_leaf = is_leaf

@@ -106,7 +106,11 @@ def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: in
             used = _widen(used, max(len(used), len(w)))
             used[: len(w)] += take * w
     close()
-    return _blocks(found, members)
+    return _blocks(
+        [np.repeat(*np.array(key).T) for key in found],
+        list(found.values()),
+        [c for key in found for c in members[key]],
+    )
 
 
 def best_fit(shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int) -> Blocks:
@@ -144,15 +148,7 @@ def best_fit(shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int) -> Block
             slots.append(np.repeat(list(members), list(members.values())))
             cells.append(np.concatenate(columns, axis=1).reshape(-1))
             repeats.append(times)
-    per_template = np.array([len(s) for s in slots])
-    template = np.repeat(np.arange(len(slots)), repeats)
-    return Blocks(
-        cells=np.concatenate(cells),
-        cell_start=np.concatenate(([0], np.cumsum(per_template[template]))),
-        template=template,
-        slot_start=np.concatenate(([0], np.cumsum(per_template))),
-        slot_tree=np.concatenate(slots),
-    )
+    return _blocks(slots, repeats, cells)
 
 
 def _fill(shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int) -> dict[int, int]:
@@ -185,16 +181,12 @@ def _widen(used: np.ndarray, levels: int) -> np.ndarray:
     return np.concatenate((used, np.zeros(max(0, levels - len(used)), np.int64)))
 
 
-def _blocks(
-    found: dict[tuple[tuple[int, int], ...], int],
-    members: dict[tuple[tuple[int, int], ...], list[np.ndarray]],
-) -> Blocks:
-    slots = [np.repeat(*np.array(key).T) for key in found]
+def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]) -> Blocks:
+    """Blocks of templates that hold the trees `slots`, each so many times, with these cells."""
     per_template = np.array([len(s) for s in slots])
-    repeats = np.array(list(found.values()))
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(
-        cells=np.concatenate([c for key in found for c in members[key]]),
+        cells=np.concatenate(cells),
         cell_start=np.concatenate(([0], np.cumsum(per_template[template]))),
         template=template,
         slot_start=np.concatenate(([0], np.cumsum(per_template))),

@@ -97,17 +97,9 @@ def _contraction(
     cut = _cut(forest.trees, most)
     kind = _classes(forest, cut, real, limits, options)
     build = _Contraction(method, real, limits, options, most)
-    plans = []
-    for k in np.unique(kind):
-        cells = np.flatnonzero(kind == k)
-        part = forest if len(cells) == forest.num_cells else forest.take(cells)
-        mine = ranks
-        if ranks is not None:
-            mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
-        plans.append((cells, (build.large if k == 2 else build.small)(part, mine)))
-    if len(plans) == 1:
-        return plans[0][1]
-    return combine(forest, method, plans)
+    if (kind == kind[0]).all():
+        return build.large(forest, ranks) if kind[0] == 2 else build.small(forest, ranks, cut)
+    return build.by_kind(forest, ranks, kind)
 
 
 def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any]) -> int:
@@ -117,9 +109,14 @@ def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any])
     """
     small = forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
     sizes = (4, 8, 16, 24, schedule.MAX_SEGMENT) if small else (16, 24, schedule.MAX_SEGMENT)
-    fits = [_fits(_cut(forest.trees, most), real, limits, options) for most in sizes]
-    most = max(int(f.sum()) for f in fits)
-    return next(size for size, f in zip(sizes, fits, strict=True) if f.sum() == most)
+    best, chosen = -1, 16
+    for most in sizes:
+        count = int(_fits(_cut(forest.trees, most), real, limits, options).sum())
+        if count > best:
+            best, chosen = count, most
+        if count == forest.trees.num_trees:
+            break
+    return chosen
 
 
 def _fits(cut: _Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.ndarray:
@@ -190,8 +187,8 @@ def _cut(trees: Trees, most: int, ends: np.ndarray | None = None) -> _Cut:
     )
     is_kept = plan.round == schedule.Contraction.KEPT
     before = np.cumsum(is_kept) - is_kept
-    number = before - np.repeat(before[starts], np.diff(cut.offsets))
-    return _Cut(cut, plan, np.diff(cut.offsets), places, np.where(is_kept, number, -1))
+    number = before - np.repeat(before[starts], lanes)
+    return _Cut(cut, plan, lanes, places, np.where(is_kept, number, -1))
 
 
 @dataclass(frozen=True)
@@ -204,21 +201,24 @@ class _Contraction:
     options: dict[str, Any]
     most: int
 
-    def small(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
-        """Cells that fit into local memory."""
-        cut = _cut(forest.trees, self.most)
+    def by_kind(self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray) -> Plan:
+        """Cells of each kind in launches of their own: `large` those of kind 2, else `small`."""
+        plans = []
+        for k in np.unique(kind):
+            cells = np.flatnonzero(kind == k)
+            mine = None
+            if ranks is not None:
+                mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
+            plans.append((cells, (self.large if k == 2 else self.small)(forest.take(cells), mine)))
+        return combine(forest, self.method, plans)
+
+    def small(self, forest: Forest, ranks: np.ndarray | None, cut: _Cut | None = None) -> Plan:
+        """Cells that fit into local memory; `cut`, of their trees, where it is known."""
+        cut = cut or _cut(forest.trees, self.most)
         group = self._group(forest, cut)
-        beside = (cut.places <= _local_capacity(self.real, self.limits, group))[
-            forest.shape_of_cell
-        ]
-        if not beside.all():  # too long for the work-group that the widest one takes
-            plans = []
-            for cells in (np.flatnonzero(beside), np.flatnonzero(~beside)):
-                mine = None
-                if ranks is not None:
-                    mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
-                plans.append((cells, self.small(forest.take(cells), mine)))
-            return combine(forest, self.method, plans)
+        beyond = cut.places > _local_capacity(self.real, self.limits, group)
+        if beyond.any():  # too long for the work-group that the widest one takes
+            return self.by_kind(forest, ranks, beyond[forest.shape_of_cell] + 0)
         blocks, lanes, places = self._blocks(forest, cut, group)
         gather = places.gather(forest)
         part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
