@@ -236,6 +236,11 @@ def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> in
     return int(options["work_group"] or min(default, limits.max_work_group))
 
 
+def coarse(needed: int, room: int) -> int:
+    """Size of an array in local memory: few different ones, as each is a kernel to build."""
+    return max(needed, min(1 << (needed - 1).bit_length(), room))
+
+
 def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
     """Return tables for the device; `InputError` where `size` places are too many for them."""
     if size > MAX_PLACES:

@@ -10,7 +10,7 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees, ranges
-from clhines.parts import Limits, Part, Plan, as_int32, combine
+from clhines.parts import Limits, Part, Plan, as_int32, coarse, combine
 from clhines.pieces import Pieces, split_cells
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
 from clhines.schedule import KEPT_VALUES, NO_LANE
@@ -400,6 +400,7 @@ class _Contraction:
             capacity=_capacity(
                 int(np.maximum(places.template_size, leaves + KEPT_VALUES * lanes.inner).max()),
                 int(_local_capacity(self.real, self.limits, work_group)),
+                self.limits.is_cpu,
             ),
             segment=longest,
             ptx=self.limits.ptx,
@@ -435,8 +436,11 @@ def _tree_nodes(forest: Forest) -> np.ndarray:
     return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])
 
 
-def _capacity(needed: int, room: int) -> int:
-    """Values of each array in local memory: few different ones, as each is a kernel to build."""
+def _capacity(needed: int, room: int, is_cpu: bool) -> int:
+    """Values of each array in local memory.
+
+    On a GPU, where a work-group's share decides how many run at once, no more than needed.
+    """
     aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
-    coarse = 1 << (aligned - 1).bit_length()
-    return coarse if coarse <= min(COARSE, room) else aligned
+    size = coarse(aligned, room)
+    return size if is_cpu or size <= COARSE else aligned

@@ -10,7 +10,7 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, combine, work_group_size
+from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, coarse, combine, work_group_size
 
 CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
 FINE_OPTIONS: dict[str, int | None] = {
@@ -187,16 +187,20 @@ def _plan_blocks(
         if fits and (padded < 1.25 or options["vector_width"]):
             break
     _, _, blocks, vectors, places = min(found, key=lambda f: f[:2])
-    slots = _most_slots(vectors)
+    capacity = int(places.template_size.max()) if budget else 0
+    width, slots = vectors.width, _most_slots(vectors)
+    if capacity:
+        capacity = coarse(capacity, (room // 2 - slots) // width * width)
+    slots = coarse(slots, (room // 2 - capacity) // width * width)
     spec = FineVectorSpec(
         real=real,
         symmetric=True,
         rhs=1,
         work_group=1,
-        vector_width=vectors.width,
-        capacity=int(places.template_size.max()) if budget else 0,
+        vector_width=width,
+        capacity=capacity,
         slots=slots,
-        streaming=places.size * itemsize > STREAM_BYTES and vectors.width * itemsize >= 16,
+        streaming=places.size * itemsize > STREAM_BYTES and width * itemsize >= 16,
         prefetch=limits.is_cpu,
     )
     part = Part(

@@ -354,7 +354,7 @@ def test_every_candidate_solves(fast_queue, candidate):
 
 def test_all_parts_of_a_plan_are_timed(fast_queue):
     forest = Forest.from_cells([star(5), chain(200_000), star(5)])  # no local memory holds it
-    solver = Solver(forest, "contraction", "float32", queue=fast_queue)
+    solver = Solver(forest, "contraction", "float32", queue=fast_queue, segment=6)
     assert len(solver.plan.parts) == 4  # the stars; pieces of the chain, their rest, and back
     systems = [tune.random_system(forest, "float32", 1)]
     events = solver._ready_to_time(solver.plan, systems)(0)

@@ -7,7 +7,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from systems import System, dissimilar, families, make_system
-from test_solver import DTYPES, make_solver, on_device
+from test_solver import DTYPES, SHORT, make_solver, on_device
 from tolerances import assert_close
 
 from clhines import DeviceMemoryError, Forest, InputError, PivotError, Solver
@@ -15,7 +15,7 @@ from clhines import device as devices
 from clhines.morphology import chain, random_binary_tree, star
 from clhines.render import render
 
-FACTORED = ["fine_5", "contraction"]
+FACTORED = ["fine_5", "contraction_6"]
 
 
 def factor(solver, system, **more):
@@ -45,7 +45,7 @@ def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetr
         assert (factors.status() == -1).all()
 
 
-@pytest.mark.parametrize("config", ["fine_5", "contraction"])
+@pytest.mark.parametrize("config", FACTORED)
 def test_several_right_hand_sides_and_the_same_bits(queue, config):
     forest = Forest.from_cells([*dissimilar(9), star(70)])
     solver = make_solver(queue, forest, config, np.float32)
@@ -59,7 +59,7 @@ def test_several_right_hand_sides_and_the_same_bits(queue, config):
         assert np.array_equal(factor(solver, system).solve(system.b), first)
 
 
-@pytest.mark.parametrize("config", ["fine_5", "contraction"])
+@pytest.mark.parametrize("config", FACTORED)
 def test_device_arrays_with_factors(queue, config):
     forest = Forest.from_cells(dissimilar(6))
     for rows, symmetric in ((None, True), (3, False)):
@@ -138,7 +138,7 @@ def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypat
         devices, "limits", lambda device: replace(real(device), local_bytes=10 << 10)
     )
     forest = Forest.from_cells([chain(3000), *dissimilar(5), star(900), chain(3)])
-    solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64)
+    solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
     kept = [part.keeps_factors for part in solver.plan.parts]
     assert any(kept)
     assert not all(kept)

@@ -16,13 +16,14 @@ from clhines import (
     InputError,
     PivotError,
     Solver,
-    plan,
+    plan_fine,
     reference,
 )
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 
 DTYPES = [np.float64, np.float32]
+SHORT = 6  # nodes of a segment: a shorter kernel, sooner built
 CONFIGS = {
     "flat": ("flat", {}),
     "flat_7": ("flat", {"work_group": 7}),
@@ -178,7 +179,7 @@ def test_vectors_give_the_same_bits_whatever_the_batch(queue, needs, dtype):
 
 def test_solutions_past_the_caches(queue, monkeypatch):
     """Streaming stores need aligned arrays; any other array must work as well."""
-    monkeypatch.setattr(plan, "STREAM_BYTES", 0)
+    monkeypatch.setattr(plan_fine, "STREAM_BYTES", 0)
     forest = Forest.from_cells(dissimilar(40))
     system = make_system(forest, np.float32)
     solver = make_solver(queue, forest, "fine_vector_4", np.float32)
@@ -823,7 +824,7 @@ def test_cells_above_local_memory(queue, needs, dtype):
     cells = [random_binary_tree(most + 500, 60, 1), star(20), chain(50)]
     cells += [chain(2 * most + 1), cells[0], caterpillar(2 * most)]
     forest = Forest.from_cells(cells)
-    solver = Solver(forest, "contraction", dtype, queue=queue)
+    solver = Solver(forest, "contraction", dtype, queue=queue, segment=SHORT)
     assert {p.spec.template for p in solver.plan.parts} == {"contraction"}
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
     updates = sum(p.statistics["rounds"] for p in solver.plan.parts if p.phase != "expand")
@@ -833,7 +834,7 @@ def test_cells_above_local_memory(queue, needs, dtype):
     again = make_system(forest, dtype)
     x = solver.solve(**again.arrays)
     assert np.array_equal(x, solver.solve(**again.arrays))
-    another = Solver(forest, "contraction", dtype, queue=queue)
+    another = Solver(forest, "contraction", dtype, queue=queue, segment=SHORT)
     assert np.array_equal(x, another.solve(**again.arrays))
 
 
@@ -841,12 +842,12 @@ def test_bad_pivots_of_cells_above_local_memory(queue):
     most = queue.device.local_mem_size // 4 // 3
     cells = [random_binary_tree(most + 500, 60, 1), chain(50), chain(2 * most + 1)]
     forest = Forest.from_cells(cells)
-    solver = Solver(forest, "contraction", np.float32, queue=queue)
+    solver = Solver(forest, "contraction", np.float32, queue=queue, segment=SHORT)
     system = make_system(forest, np.float32)
     rng = np.random.default_rng(5)
     for cell in range(3):
         lo, hi = forest.cell_offsets[cell : cell + 2]
-        for node in {int(lo), int(hi) - 1, *rng.integers(lo, hi, 6).tolist()}:
+        for node in {int(lo), int(hi) - 1, *rng.integers(lo, hi, 3).tolist()}:
             for value in (-1, np.nan):
                 d = system.d.copy()
                 d[node] = value
@@ -865,7 +866,7 @@ def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, mon
         devices, "limits", lambda device: replace(real(device), local_bytes=5 << 10)
     )
     forest = Forest.from_cells([chain(60_000), random_binary_tree(3000, 300, 2), star(700)])
-    solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64)
+    solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
     assert {p.source for p in solver.plan.parts} >= {0, 1, 2}
     assert solver.plan.parts[-1].spec.template == "fine"
     system = make_system(forest, dtype)
