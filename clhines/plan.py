@@ -138,13 +138,26 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "vector_width": (1, 2, 4, 8, 16),
+}  # options with few values; all others are whole numbers
+
+
 def _check_option(name: str, value: Any, limits: Limits) -> None:
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InputError(f"{name}={value!r} is not valid; expected a whole number of at least 1")
-    if name == "vector_width" and value not in (1, 2, 4, 8, 16):
-        raise InputError(f"vector_width={value} is not valid; expected 1, 2, 4, 8 or 16")
+    choices = CHOICES.get(name)
+    if choices is None:
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not whole or value < 1:
+            raise InputError(
+                f"{name}={value!r} is not valid; expected a whole number of at least 1"
+            )
+    elif isinstance(value, float) or not any(
+        value == c and isinstance(value, bool) is isinstance(c, bool) for c in choices
+    ):
+        *most, last = [repr(c) for c in choices]
+        raise InputError(f"{name}={value!r} is not valid; expected {', '.join(most)} or {last}")
     if name == "work_group" and value > limits.max_work_group:
         raise InputError(
             f"work_group={value} is above the device's limit of {limits.max_work_group} work-items"

@@ -68,8 +68,9 @@ def on_device(queue, system):
 # ------------------------------------------------------------------------ right, for every shape
 
 
-@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "symmetric"), [(np.float64, True), (np.float32, False)], ids=["symmetric", "not"]
+)
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
     needs(queue, dtype)
