@@ -114,9 +114,17 @@ def candidate_plans(
         No candidate can be planned; says why the first one could not.
     """
     real_name(dtype)
+    ranked = choice.ranked(forest, dtype, limits)
+    known = sorted({name for c, _ in ranked for name in METHODS[c.method].options})
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InputError(
+            f"option {unknown[0]!r} is not one of what auto chooses from; "
+            f"expected {', '.join(known)}"
+        )
     refused: InputError | None = None
     yielded: list[tuple[str, dict[str, Any]]] = []
-    for candidate, _ in choice.ranked(forest, dtype, limits):
+    for candidate, _ in ranked:
         asked = {**candidate.options, **options}
         if (candidate.method, asked) in yielded:  # the options made it one of those before
             continue

@@ -115,7 +115,7 @@ def _column_widths(
         vector = gcd(vector, block)  # the widest that an asked-for block can be cut into
     if block % vector:
         raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
-    return vector, block
+    return vector, min(block, -(-num_cells // vector) * vector)
 
 
 def _step_codes(

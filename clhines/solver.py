@@ -16,7 +16,7 @@ from tqdm import tqdm
 from clhines import device as devices
 from clhines import program, reference
 from clhines.choice import MODES
-from clhines.errors import DeviceMemoryError, InputError, StoreWarning
+from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
 from clhines.parts import MAX_PLACES, STATUS_CLEAN, Part, Plan, real_name
 from clhines.plan import candidate_plans, make_plan
@@ -289,8 +289,11 @@ class Solver:
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
         if queue is not None and not isinstance(queue, cl.CommandQueue):
             raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
-        if max_memory is not None and (not isinstance(max_memory, int) or max_memory < 1):
-            raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
+        if max_memory is not None:
+            whole = isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool)
+            if not whole or max_memory < 1:
+                raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
+            max_memory = int(max_memory)
         self.forest, self.dtype = forest, np.dtype(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
@@ -304,19 +307,27 @@ class Solver:
         self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
         self._plans, self._bounds = self._make_plans(method, options)
         self.tuning: Tuning | None = None
-        if tune != "heuristic":
-            self._tune(tune, options)
-        self.plan = self._plans[0]
         self._resident: _Resident | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
         self._events: list[cl.Event] = []
-        if self.num_slices == 1:
+        heuristic = self._plans, self._bounds
+        if tune != "heuristic":
+            self._tune(tune, options)
+        try:
+            self._settle()
+        except BuildError:
+            if self._plans is heuristic[0]:
+                raise
+            self._plans, self._bounds = heuristic  # what was stored builds no more
             self._settle()
 
     @_memory_errors
     def _settle(self) -> None:
         """Put the tables on the device and build the kernels of the plain solve."""
+        self.plan = self._plans[0]
+        if self.num_slices > 1:
+            return
         self._resident = _Resident(self.plan, self.queue, self.dtype)
         for launch in self._resident.launches:
             launch.kernel(True, 1)

@@ -15,7 +15,7 @@ import pyopencl as cl
 import pytest
 from systems import dissimilar, families, make_system
 
-from clhines import METHODS, Forest, choice, make_plan, tune
+from clhines import METHODS, Forest, choice, make_plan, program, tune
 from clhines.choice import CANDIDATES, Candidate
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
@@ -110,7 +110,7 @@ def test_asked_for_options_override_those_of_candidates():
         "fine vector_width=2",
         "block_interleaved vector_width=2",
     }
-    with pytest.raises(InputError, match="option 'colour' is not one of method"):
+    with pytest.raises(InputError, match="option 'colour' is not one of what auto .* max_cells"):
         make_plan(FOREST, colour=3)
 
 
@@ -412,6 +412,25 @@ def test_a_stored_winner_that_the_device_refuses_is_ignored(fast_queue):
     assert tune.load(key) == row
     solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
     assert solver.plan.parts[0].spec == plain.plan.parts[0].spec
+
+
+def test_a_stored_winner_that_does_not_build_is_ignored(fast_queue, monkeypatch):
+    plain = Solver(FOREST, dtype="float32", queue=fast_queue)
+    row = Candidate("fine", {"work_group": 4})
+    key = tune.store_key(plain.device, FOREST, "float32", {})
+    tune.save(key, tune.Tuning(((row, 1.0),), row, row))
+    real = program.build
+
+    def build(context, spec, source=None):
+        if getattr(spec, "work_group", 0) == 4:
+            raise BuildError("no")
+        return real(context, spec, source)
+
+    monkeypatch.setattr(program, "build", build)
+    solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="cached")
+    assert solver.plan.parts[0].spec == plain.plan.parts[0].spec
+    with pytest.raises(BuildError):
+        Solver(FOREST, "fine", "float32", queue=fast_queue, work_group=4)
 
 
 def test_measuring_a_batch_that_is_solved_in_slices(fast_queue):

@@ -118,6 +118,12 @@ def test_block_interleaved_formula(block, vector):
     assert plan.parts[0].spec.vector_width == vector
 
 
+def test_blocks_are_no_larger_than_the_batch():
+    plan = make_plan(equal_cells(7), "block_interleaved", block_size=10**9, vector_width=2)
+    assert len(plan.parts[0].tables["cell_number"]) == 8
+    assert plan.packed_size == 8 * 9
+
+
 def test_block_interleaved_example_by_hand():
     forest = Forest.from_cells([chain(2), chain(3), chain(1)])  # largest first: 1, 0 and 2
     plan = make_plan(forest, "block_interleaved", block_size=2)
