@@ -15,7 +15,6 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import common
@@ -52,14 +51,8 @@ def one_chain(nodes: int) -> Callable[[Any], clhines.Forest]:
 
 
 def real_mix(args: argparse.Namespace) -> clhines.Forest:
-    """All SWC files of a folder, a node a sample, repeated and shuffled; else sample cells."""
-    paths = sorted(Path(args.morphologies).glob("*.swc")) if args.morphologies else []
-    cells = [morphology.read_swc(p) for p in paths] or morphology.sample_cells()
-    parents = [cell.parent for cell in cells]
-    repeats = max(1, round(args.mix_nodes / sum(map(len, parents))))
-    rng = np.random.default_rng(common.SEED)
-    pick = rng.permutation(np.arange(repeats * len(parents)) % len(parents))
-    return clhines.Forest.from_cells([parents[k] for k in pick])
+    """Reconstructed cells; see `common.real_mix`."""
+    return common.real_mix(args.morphologies, args.mix_nodes)
 
 
 CASES = (

@@ -20,7 +20,7 @@ import pyopencl as cl
 
 import clhines
 from clhines import device as devices
-from clhines import tune
+from clhines import morphology, tune
 from clhines.morphology import chain, random_binary_tree
 
 RESULTS = Path(__file__).parent / "results"
@@ -40,6 +40,16 @@ def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -
     offsets = np.arange(num_cells + 1) * num_nodes
     parent = np.where(trees[pick] < 0, -1, trees[pick] + offsets[:-1, None])
     return clhines.Forest(parent.reshape(-1).astype(np.int32), offsets)
+
+
+def real_mix(folder: str | None, num_nodes: float) -> clhines.Forest:
+    """All SWC files of a folder, a node a sample, repeated and shuffled; else sample cells."""
+    paths = sorted(Path(folder).glob("*.swc")) if folder else []
+    cells = [morphology.read_swc(p) for p in paths] or morphology.sample_cells()
+    parents = [cell.parent for cell in cells]
+    repeats = max(1, round(num_nodes / sum(map(len, parents))))
+    pick = np.random.default_rng(SEED).permutation(np.arange(repeats * len(parents)) % len(parents))
+    return clhines.Forest.from_cells([parents[k] for k in pick])
 
 
 def chains(num_cells: int, num_nodes: int) -> clhines.Forest:
@@ -89,8 +99,11 @@ def _commit() -> str:
 def slug(device: cl.Device) -> str:
     """Return the part of a file's name that stands for a device."""
     name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
-    if "portable" in device.platform.name.lower():
+    platform_name = device.platform.name.lower()
+    if "portable" in platform_name:
         name = "pocl-" + name.removeprefix("pthread-").removeprefix("cpu-")
+    elif "intel" in platform_name and "intel" not in name:  # its runtime on another's processor
+        name = "intel-" + name
     return name
 
 

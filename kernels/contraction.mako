@@ -484,7 +484,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if solves:
     real f1 = 0, f2 = 0, g = 0;
 % endif
-    for (int r = 0; r < block.s5; ++r) {
+    int r = 0;
+    do {   // at least once: PoCL takes far longer to build loops that may not reach a barrier
         if (is_inner && my_round == r) {
             const int other = below == NONE ? lane : below;
             const real up = tree_up[lane], next = tree_up[other];
@@ -525,7 +526,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    } while (++r < block.s5);
 
 % if spec.phase == "reduce":
     // what is kept
@@ -568,14 +569,15 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         tree_b[lane] = my_x;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int r = block.s5 - 1; r >= 0; --r) {
+    do {
+        --r;
         if (is_inner && my_round == r) {
             my_x = g - f1 * tree_b[above];
             if (below != NONE) my_x -= f2 * tree_b[below];
             tree_b[lane] = my_x;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    } while (r > 0);
 
     // segments outwards, four nodes at a time, the lanes in step
     const real top = parent == NONE ? (real)0 : tree_b[parent];

@@ -19,6 +19,7 @@ from clhines import morphology
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
+import bench_methods
 import bench_reach
 import common
 import cuda_peers
@@ -141,6 +142,21 @@ def test_reach(fast_queue, monkeypatch, tmp_path, capsys):
     ]
     assert all(r["seconds"] > 0 and r["nodes"] == 120 for r in rows)
     assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
+
+
+def test_every_method_on_one_mix(fast_queue, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench_methods.devices, "make_queue", lambda _: fast_queue)
+    arguments = ["--nodes", "3000", "--dtype", "float32", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["bench_methods.py", *arguments])
+    assert bench_methods.main() == 0
+    (path,) = tmp_path.glob("methods-*.json")
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [r["method"] for r in rows] == ["auto", *clhines.METHODS]
+    assert all(r["good"] and r["seconds"] > 0 and r["nodes"] > 1000 for r in rows)
+    assert all(0 < r["error"] < 1e-5 for r in rows)
+    assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
+    monkeypatch.setattr(bench_methods.reference, "residual", lambda *_: 1.0)
+    assert bench_methods.main() == 1
 
 
 def test_bad_shapes_are_refused(capsys, monkeypatch):
