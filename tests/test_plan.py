@@ -519,7 +519,7 @@ FOLDER = Path(clhines.__file__).parent
 
 
 def imports_of(path):
-    """Modules of the package, and packages outside it, that a file imports; not for types or scripts."""
+    """Modules of the package, and others, that a file imports; not for types or as a script."""
     tree = ast.parse(path.read_text("utf-8"))
     skipped = {
         id(inner)
