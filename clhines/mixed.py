@@ -308,6 +308,10 @@ class MixedFactors:
         ------
         InputError, DeviceMemoryError
         """
+        return self._solve(b, out, overwrite, check, 3)
+
+    def _solve(self, b: Any, out: Any, overwrite: bool, check: bool, caller: int) -> Any:
+        """`solve`; `caller` is how many calls away the user's code is, for a warning."""
         solver = self.solver
         rows = solver._natural({"b": b})["b"]
         target = solver._target(b, rows, out, overwrite)
@@ -328,7 +332,7 @@ class MixedFactors:
                 f"the residual is {done.residual:.3g} after {done.steps} corrections; expected "
                 f"{LIMIT:.3g}: too ill-conditioned for float32 factors; use dtype float64"
             )
-            warnings.warn(message, RefinementWarning, stacklevel=2)
+            warnings.warn(message, RefinementWarning, stacklevel=caller)
         return target
 
     def enqueue(self, *_: Any, **__: Any) -> None:

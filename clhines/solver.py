@@ -613,7 +613,7 @@ class Solver:
         if self._mixed is not None:
             del arrays["b"]
             factors = self._factor_mixed(arrays, check)
-            return factors.solve(b, out, overwrite, check)
+            return factors._solve(b, out, overwrite, check, 4)
         on_device = isinstance(arrays["b"], cla.Array)
         target = self._target(b, arrays["b"], out, overwrite)
         if on_device:

@@ -25,7 +25,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from systems import make_system
 
-from clhines import METHODS, Forest, PivotError, Solver, make_plan, plan_fine, program
+from clhines import METHODS, Forest, PivotError, Solver, make_plan, mixed, plan_fine, program
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 from clhines.render import FloorSpec, PassiveSpec
@@ -129,6 +129,25 @@ def pieces_case(queue, dtype, symmetric):
     return solver
 
 
+def mixed_case(queue, method, symmetric):
+    """Refinement in chunks of five nodes, of a good matrix and of one with a bad pivot."""
+    whole, mixed.CHUNK = mixed.CHUNK, 5
+    try:
+        solver = Solver(mixed_forest(), method, "mixed", queue=queue)
+    finally:
+        mixed.CHUNK = whole
+    system = make_system(mixed_forest(), np.float64, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays))
+    assert solver.refinement.reached
+    system.d[3] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (0, 3)
+    else:
+        raise AssertionError("no PivotError")
+
+
 def floor_case(queue, real, width):
     n = 35
     dtype = np.float64 if real == "double" else np.float32
@@ -176,6 +195,8 @@ def clean_cases():
             label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
             arguments = forest, dtype, symmetric
             yield label, lambda queue, a=arguments: factor_case(queue, *a)
+    for method, symmetric in (("flat", True), ("contraction", False)):
+        yield f"mixed: {method}", lambda queue, a=(method, symmetric): mixed_case(queue, *a)
     for real in ("double", "float"):
         yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
         for width in (1, 4):
@@ -341,7 +362,7 @@ def test_every_template_is_covered():
         make_plan(mixed_forest(), method, **options).parts[0].spec.template
         for method, options in CONFIGS.values()
     }
-    assert templates == planned | {"permute", "floor", "passive"}
+    assert templates == planned | {"permute", "floor", "passive", "residual"}
 
 
 def test_planted_faults_are_reported():
