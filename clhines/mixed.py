@@ -147,6 +147,7 @@ class Mixed:
         self._num_chunks = len(tables["chunks"])
         self._tables = {name: cla.to_device(self.queue, t) for name, t in tables.items()}
         self.events: list[cl.Event] = []
+        self._kernels: dict[tuple[str, bool], cl.Kernel] = {}
         program.build(self.queue.context, self.spec())
 
     def spec(self, symmetric: bool = True) -> ResidualSpec:
@@ -155,11 +156,14 @@ class Mixed:
 
     def _run(
         self, name: str, symmetric: bool, rows: int, args: Sequence[Any], wait_for: Any = None
-    ) -> None:
-        kernel = cl.Kernel(program.build(self.queue.context, self.spec(symmetric)), name)
+    ) -> cl.Event:
+        if (name, symmetric) not in self._kernels:
+            built = program.build(self.queue.context, self.spec(symmetric))
+            self._kernels[name, symmetric] = cl.Kernel(built, name)
+        kernel = self._kernels[name, symmetric]
         values = [a.base_data if isinstance(a, cla.Array) else a for a in args]
         size = self._num_chunks * self._group, rows
-        self.events.append(kernel(self.queue, size, (self._group, 1), *values, wait_for=wait_for))
+        return kernel(self.queue, size, (self._group, 1), *values, wait_for=wait_for)
 
     def factor(
         self, arrays: dict[str, Any], check: bool, keep: bool
@@ -178,7 +182,7 @@ class Mixed:
         rounded : Factors
         matrix : list of (n,) float64 arrays on the device
         """
-        self.events, matrix, narrowed = [], [], []
+        matrix, narrowed = [], []
         for name, a in arrays.items():
             if not isinstance(a, cla.Array):
                 a = cla.to_device(self.queue, a)
@@ -210,7 +214,7 @@ class Mixed:
         """Solve for b, (n,) or (k, n) in natural order, into `target` of the same kind."""
         n, on_device = self.forest.num_nodes, isinstance(b, cla.Array)
         count = b.size // n
-        done = []
+        self.events, done = [], []
         for first in range(0, count, self._rows):
             x = cla.zeros(self.queue, (min(self._rows, count - first), n), np.float64)
             if on_device:
@@ -251,12 +255,12 @@ class Mixed:
                 factors.rounded.solve(rounded, out=dx, check=False)
                 self.events += self.rounded.kernel_events
             args = [*sizes, np.int32(first), chunks, *tree, *matrix, b, x, dx, scales, r, most]
-            self._run("residual", symmetric, rows, args, wait_for)
+            self.events.append(self._run("residual", symmetric, rows, args, wait_for))
             new_errors, new_scales = (cla.empty(queue, (rows, cells), float) for _ in range(2))
             active = cla.empty(queue, (rows, cells), np.int32)
             args = [*sizes, np.float64(GOAL), chunks, starts, most, r, dx, errors, scales]
             args += [new_errors, new_scales, active, x, rounded]
-            self._run("update", symmetric, rows, args)
+            self.events.append(self._run("update", symmetric, rows, args))
             scales = new_scales
             if step >= 0:
                 errors = new_errors

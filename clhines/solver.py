@@ -278,6 +278,10 @@ class Solver:
         The kernel does not compile on this device.
     """
 
+    plan: Plan
+    _plans: list[Plan]
+    _bounds: np.ndarray
+
     def __init__(
         self,
         forest: Forest,
