@@ -324,9 +324,7 @@ class Solver:
         if mixed:
             left = max(1, self._memory - bytes_needed(forest.num_nodes, 1))
             rounded = Solver(forest, method, np.float32, None, queue, left, tune, **options)
-            self._plans, self._bounds = rounded._plans, rounded._bounds
-            self.plan, self.tuning = rounded.plan, rounded.tuning
-            self._mixed = Mixed(rounded, self._memory)
+            self._settle_mixed(rounded)
             return
         self._plans, self._bounds = self._make_plans(method, options)
         if tune != "heuristic":
@@ -341,6 +339,13 @@ class Solver:
         self._resident = _Resident(self.plan, self.queue, self.dtype)
         for launch in self._resident.launches:
             launch.kernel(True, 1)
+
+    @_memory_errors
+    def _settle_mixed(self, rounded: Solver) -> None:
+        """Take the plan of the float32 solver that does the eliminations."""
+        self._plans, self._bounds = rounded._plans, rounded._bounds
+        self.plan, self.tuning = rounded.plan, rounded.tuning
+        self._mixed = Mixed(rounded, self._memory)
 
     @property
     def num_slices(self) -> int:
