@@ -1,12 +1,14 @@
 """clhines: batches of Hines matrices solved on any OpenCL device.
 
-The names below are the public interface; `Solver` and `Factors` are imported when first used, so
-that forests, morphologies and plans work without pyopencl.
+The names below are the public interface. `Solver` and `Factors` are imported when first used, so
+that forests, morphologies and plans work without pyopencl; plans as well, so that
+``python -m clhines.layout`` finds its module not yet imported.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from clhines.cable import Cable, discretise
 from clhines.errors import (
@@ -22,8 +24,11 @@ from clhines.errors import (
 )
 from clhines.forest import Forest
 from clhines.morphology import Morphology, read_swc, sample_cells
-from clhines.parts import Plan
-from clhines.plan import METHODS, make_plan
+
+if TYPE_CHECKING:
+    from clhines.parts import Plan
+    from clhines.plan import METHODS, make_plan
+    from clhines.solver import Factors, Solver
 
 __version__ = "0.1.0"
 __all__ = [
@@ -50,9 +55,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("Factors", "Solver"):
-        from clhines import solver
+_LATER = {
+    "METHODS": "plan",
+    "Factors": "solver",
+    "Plan": "parts",
+    "Solver": "solver",
+    "make_plan": "plan",
+}
 
-        return getattr(solver, name)
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(f"clhines.{_LATER[name]}"), name)
     raise AttributeError(f"module 'clhines' has no attribute {name!r}")

@@ -152,8 +152,10 @@ def _add_cells(parser: argparse.ArgumentParser, method: bool = True) -> None:
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
                             help=", ".join(methods) + " (default: auto)")  # fmt: skip
-    parser.add_argument("--dtype", choices=("float64", "float32"), default="float64",
-                        help="precision on the device (default: float64)")  # fmt: skip
+    dtypes = ("float64", "float32", *(["mixed"] if method else []))
+    parser.add_argument("--dtype", choices=dtypes, default="float64",
+                        help="precision on the device, one of " + ", ".join(dtypes)
+                        + " (default: float64)")  # fmt: skip
     parser.add_argument("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
 
 
@@ -235,14 +237,15 @@ def _plan(arguments: argparse.Namespace) -> int:
     cables = _read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
+    dtype = "float32" if arguments.dtype == "mixed" else arguments.dtype  # of the factors
     limits, name = clhines.parts.Limits(), "a GPU of middle size (--device names a real one)"
     if arguments.device is not None:
         from clhines import device
 
-        found = device.choose(arguments.device, arguments.dtype)
+        found = device.choose(arguments.device, dtype)
         limits, name = device.limits(found), device.label(found)
     print(f"device            {name}"[:100])
-    print(clhines.make_plan(forest, arguments.method, arguments.dtype, limits).describe())
+    print(clhines.make_plan(forest, arguments.method, dtype, limits).describe())
     return 0
 
 
@@ -265,7 +268,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         device=arguments.device,
         tune=arguments.tune,
     )
-    ready = time.perf_counter()
+    ready, early = time.perf_counter(), sum(program.build_seconds[built:])
     first_s = cells.advance(range(1))  # some drivers compile for the device only now
     rest_s = first_s
     if arguments.steps > 1:
@@ -282,7 +285,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         "dtype": arguments.dtype,
         "device": label(solver.device),
         "slices": solver.num_slices,
-        "plan_s": ready - begin - build,
+        "plan_s": ready - begin - early,
         "build_s": build,
         "steps": arguments.steps,
         "first_step_ms": first_s * 1e3,
@@ -383,11 +386,11 @@ def _clear_store() -> int:
 
 
 def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
-    """Time of a solve next to the memory floor; a batch in slices is timed by its steps."""
+    """Time of a solve next to the memory floor; in slices or ``mixed`` that of a step."""
     from clhines import tune
 
     solver, n = cells.solver, cells.forest.num_nodes
-    whole = solver.num_slices == 1
+    whole = solver.takes_device_order
     solve_s = tune.median_seconds(solver.queue, lambda _: cells.solve_again()) if whole else step_s
     floor_n = min(n, solver.plan.forest.num_nodes)
     try:

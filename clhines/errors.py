@@ -57,3 +57,7 @@ class BuildError(ClhinesError, RuntimeError):
 
 class StoreWarning(UserWarning):
     """The winner of measuring could not be stored; the solver works all the same."""
+
+
+class RefinementWarning(UserWarning):
+    """A mixed solve did not reach the residual of a float64 solution; the message says how far."""

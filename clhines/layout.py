@@ -1,6 +1,7 @@
 """Layouts: where a number lies in device order, and the maps to and from natural order.
 
 A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
+``python -m clhines.layout`` draws examples.
 """
 
 from __future__ import annotations
@@ -335,3 +336,11 @@ def _block_gather(
         np.take(base, slot_at[here], axis=1, out=out, mode="wrap")
         out += node_at[here]
     return gather
+
+
+if (
+    __name__ == "__main__"
+):  # as a script only: the examples are of plans, which build on this module
+    from clhines.figures import page
+
+    print(page())

@@ -228,7 +228,9 @@ def real_name(dtype: Any) -> str:
         return "double"
     if known == np.float32:
         return "float"
-    raise InputError(f"dtype {dtype!r} is not supported; expected float64 or float32")
+    raise InputError(
+        f"dtype {dtype!r} is not supported; expected float64 or float32 (or 'mixed' of a Solver)"
+    )
 
 
 def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> int:

@@ -71,7 +71,7 @@ class PassiveCells:
         self._queue, dtype = self.solver.queue, self.solver.dtype
         values = {k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()}
         v = np.full(self.forest.num_nodes, v_init, dtype)
-        self._on_device = self.solver.num_slices == 1
+        self._on_device = self.solver.takes_device_order
         if self._on_device:
             self._values: dict[str, Any] = {k: self.solver.pack(a) for k, a in values.items()}
             self._v: Any = self.solver.pack(v)

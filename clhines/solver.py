@@ -18,6 +18,7 @@ from clhines import program, reference
 from clhines.choice import MODES
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
+from clhines.mixed import Mixed, MixedFactors, Refinement, bytes_needed, is_mixed
 from clhines.parts import MAX_PLACES, STATUS_CLEAN, Part, Plan, real_name
 from clhines.plan import candidate_plans, make_plan
 from clhines.render import PermuteSpec, render
@@ -233,8 +234,10 @@ class Solver:
     forest : Forest
     method : str
         ``auto`` or a name in `clhines.METHODS`.
-    dtype : float64 or float32
-        Precision of all values on the device.
+    dtype : float64, float32 or "mixed"
+        Precision of all values on the device. ``mixed`` takes and returns float64: it eliminates
+        in float32 and refines the solution with float64 residuals until it is as good as one of
+        float64; `solve` and `factor` in natural order, of batches that need no slices.
     device : pyopencl.Device or str, optional
         See `clhines.device.choose`; ignored when `queue` is given.
     queue : pyopencl.CommandQueue, optional
@@ -259,6 +262,9 @@ class Solver:
     num_slices : int
     tuning : clhines.tune.Tuning or None
         What ``tune="measure"`` found.
+    refinement : clhines.mixed.Refinement or None
+        Corrections and residual of the last solve in ``mixed``, which warns
+        (`RefinementWarning`) where the residual is above that of a float64 solution.
 
     Raises
     ------
@@ -272,6 +278,10 @@ class Solver:
         The kernel does not compile on this device.
     """
 
+    plan: Plan
+    _plans: list[Plan]
+    _bounds: np.ndarray
+
     def __init__(
         self,
         forest: Forest,
@@ -284,6 +294,8 @@ class Solver:
         **options: Any,
     ) -> None:
         _check_tune(tune, method)
+        mixed = is_mixed(dtype)
+        dtype = np.float64 if mixed else dtype
         real_name(dtype)  # refuses other dtypes before a device is looked for
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
@@ -305,12 +317,19 @@ class Solver:
         self._limits = devices.limits(self.device)
         self._largest = self.device.max_mem_alloc_size
         self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
-        self._plans, self._bounds = self._make_plans(method, options)
         self.tuning: Tuning | None = None
+        self.refinement: Refinement | None = None
+        self._mixed: Mixed | None = None
         self._resident: _Resident | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
         self._events: list[cl.Event] = []
+        if mixed:
+            left = max(1, self._memory - bytes_needed(forest.num_nodes, 1))
+            rounded = Solver(forest, method, np.float32, None, queue, left, tune, **options)
+            self._settle_mixed(rounded)
+            return
+        self._plans, self._bounds = self._make_plans(method, options)
         heuristic = self._plans, self._bounds
         if tune != "heuristic":
             self._tune(tune, options)
@@ -332,15 +351,29 @@ class Solver:
         for launch in self._resident.launches:
             launch.kernel(True, 1)
 
+    @_memory_errors
+    def _settle_mixed(self, rounded: Solver) -> None:
+        """Take the plan of the float32 solver that does the eliminations."""
+        self._plans, self._bounds = rounded._plans, rounded._bounds
+        self.plan, self.tuning = rounded.plan, rounded.tuning
+        self._mixed = Mixed(rounded, self._memory)
+
     @property
     def num_slices(self) -> int:
         """Parts in which the batch is solved; 1 unless it is larger than the memory allows."""
         return len(self._plans)
 
     @property
+    def takes_device_order(self) -> bool:
+        """Whether `pack`, `enqueue` and `unpack` work: not for slices, nor in ``mixed``."""
+        return self._resident is not None
+
+    @property
     def source(self) -> str:
         """Generated OpenCL source of the plain solve, of one kernel after another."""
-        return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
+        specs = [part.spec for part in self.plan.parts]
+        specs += [] if self._mixed is None else [self._mixed.spec()]
+        return "\n".join(dict.fromkeys(render(spec) for spec in specs))
 
     # -- planning ------------------------------------------------------------------------------
 
@@ -441,6 +474,11 @@ class Solver:
         )
 
     def _whole(self, what: str) -> _Resident:
+        if self._mixed is not None:
+            raise InputError(
+                f"{what} works in device order; dtype 'mixed' has natural order only: use solve() "
+                "or factor().solve()"
+            )
         if self._resident is None:
             need = sum(self._needed(p) for p in self._plans)
             raise DeviceMemoryError(
@@ -535,7 +573,7 @@ class Solver:
     @property
     def kernel_events(self) -> list[cl.Event]:
         """Events of the kernels of the last solve, in order: what device timing goes by."""
-        return self._events
+        return self._events if self._mixed is None else self._mixed.events
 
     def _check_out(self, out: Any, b: cla.Array, overwrite: bool) -> None:
         """Refuse an `out` in device order that cannot take the solution for `b`."""
@@ -592,6 +630,10 @@ class Solver:
         InputError, PivotError, DeviceMemoryError
         """
         arrays = self._natural({"d": d, "u": u, "l": l, "b": b})
+        if self._mixed is not None:
+            del arrays["b"]
+            factors = self._factor_mixed(arrays, check)
+            return factors._solve(b, out, overwrite, check, 4)
         on_device = isinstance(arrays["b"], cla.Array)
         target = self._target(b, arrays["b"], out, overwrite)
         if on_device:
@@ -607,7 +649,13 @@ class Solver:
         return target
 
     @_memory_errors
-    def factor(self, d: Any, u: Any, l: Any = None, check: bool = True) -> Factors:  # noqa: E741
+    def factor(
+        self,
+        d: Any,
+        u: Any,
+        l: Any = None,  # noqa: E741
+        check: bool = True,
+    ) -> Factors | MixedFactors:
         """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
 
         Parameters
@@ -620,10 +668,10 @@ class Solver:
 
         Returns
         -------
-        Factors
-            With `solve` and `enqueue` of their own. They save arithmetic, not memory traffic,
-            where the plan consists of plain launches of `contraction`; the others factor anew
-            in every solve.
+        Factors, or MixedFactors for dtype ``mixed``
+            With `solve` and (`Factors`) `enqueue` of their own. They save arithmetic, not memory
+            traffic, where the plan consists of plain launches of `contraction`; the others
+            factor anew in every solve.
 
         Raises
         ------
@@ -631,14 +679,34 @@ class Solver:
         DeviceMemoryError
             Also where the batch is solved in slices.
         """
-        resident = self._whole("factor()")
         arrays = self._natural({"d": d, "u": u, "l": l})
+        if self._mixed is not None:
+            return self._factor_mixed(arrays, check, keep=True)
+        resident = self._whole("factor()")
         matrix = [self.pack(a) for a in arrays.values()]
         pivots, status = resident.make_factors(matrix)
         factors = Factors(self, pivots, matrix[1], matrix[2] if len(matrix) == 3 else None, status)
         if check:
             self._raise_bad_pivot(resident.first_bad(status))
         return factors
+
+    def _factor_mixed(
+        self, arrays: dict[str, Any], check: bool, keep: bool = False
+    ) -> MixedFactors:
+        """Factors of d, u, (l); without `keep` for a solve, which `status` then speaks of."""
+        assert self._mixed is not None
+        factors = MixedFactors(self, *self._mixed.factor(arrays, check, keep))
+        bad = factors.rounded.solver._whole("status()").first_bad(factors.rounded.bad)
+        if not keep:
+            self._bad, self._solved = bad, True
+        if check:
+            self._raise_bad_pivot(bad)
+        return factors
+
+    @_memory_errors
+    def _refine(self, factors: MixedFactors, b: Any, target: Any) -> Refinement:
+        assert self._mixed is not None
+        return self._mixed.solve(factors, b, target)
 
     def _natural(self, given: dict[str, Any]) -> dict[str, Any]:
         """Arrays in natural order as `_checked` returns them, all of one kind; without no `l`."""

@@ -10,9 +10,9 @@ from systems import System, dissimilar, families, make_system
 from test_solver import DTYPES, SHORT, make_solver, on_device
 from tolerances import assert_close
 
-from clhines import DeviceMemoryError, Forest, InputError, PivotError, Solver
+from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver
 from clhines import device as devices
-from clhines.morphology import chain, random_binary_tree, star
+from clhines.morphology import caterpillar, chain, random_binary_tree, star
 from clhines.render import render
 
 FACTORED = ["fine_5", "contraction_6"]
@@ -43,6 +43,34 @@ def test_every_shape_is_solved_with_factors(queue, needs, config, dtype, symmetr
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
         assert (factors.status() == -1).all()
+
+
+def solver_of_row(queue, method):
+    """A solver of trees of many shapes, or of chains for the rows that are for these."""
+    cells = [*dissimilar(7), star(40), caterpillar(30), chain(1)]
+    try:
+        return Solver(Forest.from_cells(cells), method, queue=queue)
+    except InputError as error:
+        assert "chain" in str(error)
+        return Solver(Forest.from_cells([chain(n) for n in (1, 2, 33, 64)]), method, queue=queue)
+
+
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_row_solves_and_factors(fast_queue, needs, method, symmetric):
+    """One matrix, many right-hand sides, at once and one after another, with and without l."""
+    needs(fast_queue, np.float64)
+    solver = solver_of_row(fast_queue, method)
+    system = make_system(solver.forest, symmetric=symmetric, rows=5)
+    plain = solver.solve(**system.arrays)
+    system.assert_solved(plain)
+    factors = factor(solver, system)
+    for b in (system.b, system.b[::-1].copy(), system.b[1], system.b[:2]):
+        with_b(system, b).assert_solved(factors.solve(b))
+    assert_close(solver.forest, factors.solve(system.b), plain, np.float64)
+    other = make_system(solver.forest, symmetric=symmetric, rows=5, seed=2)
+    other.assert_solved(solver.solve(**other.arrays))
+    with_b(system, other.b).assert_solved(factors.solve(other.b))
 
 
 @pytest.mark.parametrize("config", FACTORED)

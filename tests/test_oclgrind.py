@@ -6,7 +6,8 @@ report can be told to belong to it.
 
 A trap: Oclgrind reuses the number of a freed buffer without clearing what it knew of the old one,
 and then calls values of a new, larger buffer uninitialised that are not. The script therefore
-keeps every array alive.
+keeps every array alive. Another: what clEnqueueFillBuffer has written is uninitialised to it; the
+script copies zeros instead.
 """
 
 import os
@@ -25,7 +26,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from systems import make_system
 
-from clhines import METHODS, Forest, PivotError, Solver, make_plan, plan_fine, program
+from clhines import METHODS, Forest, PivotError, Solver, make_plan, mixed, plan_fine, program
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 from clhines.render import FloorSpec, PassiveSpec
@@ -129,6 +130,25 @@ def pieces_case(queue, dtype, symmetric):
     return solver
 
 
+def mixed_case(queue, method, symmetric):
+    """Refinement in chunks of five nodes, of a good matrix and of one with a bad pivot."""
+    whole, mixed.CHUNK = mixed.CHUNK, 5
+    try:
+        solver = Solver(mixed_forest(), method, "mixed", queue=queue)
+    finally:
+        mixed.CHUNK = whole
+    system = make_system(mixed_forest(), np.float64, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays))
+    assert solver.refinement.reached
+    system.d[3] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (0, 3)
+    else:
+        raise AssertionError("no PivotError")
+
+
 def floor_case(queue, real, width):
     n = 35
     dtype = np.float64 if real == "double" else np.float32
@@ -176,6 +196,8 @@ def clean_cases():
             label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
             arguments = forest, dtype, symmetric
             yield label, lambda queue, a=arguments: factor_case(queue, *a)
+    for method, symmetric in (("flat", True), ("contraction", False)):
+        yield f"mixed: {method}", lambda queue, a=(method, symmetric): mixed_case(queue, *a)
     for real in ("double", "float"):
         yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
         for width in (1, 4):
@@ -227,6 +249,7 @@ FAULTS = {
     "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
+FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
 # Without any barrier every kernel that has some must race.
 for _config in CONFIGS:
     FAULTS[f"{_config}: no barriers at all"] = (_config, "barrier(", "(void)(", "race")
@@ -235,20 +258,24 @@ for _config in CONFIGS:
 def fault_case(config, old, new):
     """Solve with a changed kernel in a context of its own, whatever comes out."""
     queue, real_render = open_queue(), program.render
+    mixed = config == "mixed"
 
     def changed(spec):
         source = real_render(spec)
+        if mixed and spec.template != "residual":
+            return source
         if spec.template != "permute":
             assert old in source, f"{old!r} is not in the source"
         return source.replace(old, new)
 
     program.render = changed
     try:
-        method, options = CONFIGS[config]
+        method, options = ("flat", {}) if mixed else CONFIGS[config]
         forest = mixed_forest()
         system = make_system(forest, np.float32)
         system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
-        solver = Solver(forest, method, np.float32, queue=queue, **options)
+        dtype = "mixed" if mixed else np.float32
+        solver = Solver(forest, method, dtype, queue=queue, **options)
         solver.solve(**system.arrays, check=False)
         queue.finish()
     finally:
@@ -262,7 +289,10 @@ def main(part):
         make(self, *args, **more)
         kept.append(self)
 
-    cla.Array.__init__ = make_and_keep
+    def copy_zeros(self, *_):
+        self.set(np.zeros(self.shape, self.dtype))
+
+    cla.Array.__init__, cla.Array._zero_fill = make_and_keep, copy_zeros
     plan_fine.STREAM_BYTES = 0  # small batches go past the caches as well
     if part == "clean":
         queue = open_queue()
@@ -341,7 +371,7 @@ def test_every_template_is_covered():
         make_plan(mixed_forest(), method, **options).parts[0].spec.template
         for method, options in CONFIGS.values()
     }
-    assert templates == planned | {"permute", "floor", "passive"}
+    assert templates == planned | {"permute", "floor", "passive", "residual"}
 
 
 def test_planted_faults_are_reported():
