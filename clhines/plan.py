@@ -20,6 +20,7 @@ from clhines.parts import Limits, Plan, real_name
 from clhines.plan_cells import plan_cells
 from clhines.plan_contraction import plan_contraction
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
+from clhines.plan_levels import plan_levels
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ def find_method(name: str) -> Method:
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "vector_width": (1, 2, 4, 8, 16),
+    "padding": ("compute", "skip"),
 }  # options with few values; all others are whole numbers
 
 
@@ -182,6 +184,12 @@ METHODS: dict[str, Method] = {
         "Valero-Lara 2018, Block-Interleaved",
         plan_cells,
         {"work_group": None, "block_size": None, "vector_width": None},
+    ),
+    "levels": Method(
+        "a launch a branch level of the whole batch, one work-item a branch",
+        "Valero-Lara 2018, multi-morphology approach; cuThomasVBatch on chains",
+        plan_levels,
+        {"work_group": None, "padding": None},
     ),
     "fine": Method(
         "one work-group a block of cells, one work-item or lane of a vector a branch",

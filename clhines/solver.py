@@ -68,7 +68,6 @@ class _Launch:
             spec = self.part.solve_spec(symmetric, rhs, factor, natural)
             kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
             values = self.plan.forest.num_nodes if natural else self.plan.packed_size
-            kernel.set_arg(0, np.int32(self.part.num_units))
             kernel.set_arg(1, np.int32(values))
             for k, table in enumerate([*self.tables, *(self.natural_tables if natural else [])], 3):
                 kernel.set_arg(k, table.data)
@@ -83,7 +82,7 @@ class _Launch:
         wait_for: list[cl.Event] | None,
         factor: str = "",
         natural: bool = False,
-    ) -> cl.Event:
+    ) -> list[cl.Event]:
         """Launch on some rows of b and x; `arrays` is what follows the tables."""
         kernel = self.kernel(symmetric, len(rows), factor, natural)
         kernel.set_arg(2, np.int32(rows.start))
@@ -91,9 +90,14 @@ class _Launch:
         for k, array in enumerate(arrays, first):
             kernel.set_arg(k, array.base_data)
         size = self.part.spec.work_group
-        return cl.enqueue_nd_range_kernel(
-            self.queue, kernel, (self.part.num_groups * size,), (size,), wait_for=wait_for
-        )
+        events = []
+        for argument, groups in self.part.launches:
+            kernel.set_arg(0, np.int32(argument))
+            shape = (groups * size,), (size,)
+            run = cl.enqueue_nd_range_kernel(self.queue, kernel, *shape, wait_for=wait_for)
+            events.append(run)
+            wait_for = None  # the queue is in order
+        return events
 
 
 class _Resident:
@@ -149,18 +153,20 @@ class _Resident:
             for launch in self.launches:
                 part = launch.part
                 (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
+                factors = [factor] if part.needs_factor else []
                 arrays = {
-                    "solve": [*given, *([factor] if part.needs_factor else []), out],
-                    "reduce": [*given, *rest],
-                    "expand": [*given, rest_x, out],
+                    "solve": [*given, *factors, out, status],
+                    "reduce": [*given, *rest, status],
+                    "expand": [*given, rest_x, out, status],
+                    "backward": [*given, *factors, out, status],
+                    "forward": [*factors, out],
                 }[part.phase]
                 use = "use" if part.keeps_factors and factored is not None else ""
                 rows = range(first, min(first + step, count)) if not part.source else range(1)
                 for row in range(rows.start, rows.stop, part.max_rhs):
                     some = range(row, min(row + part.max_rhs, rows.stop))
-                    given_all = [*arrays, status]
-                    run = launch.run(given_all, symmetric, some, wait_for or None, use, natural)
-                    events.append(run)
+                    run = launch.run(arrays, symmetric, some, wait_for or None, use, natural)
+                    events += run
         return events
 
     def make_factors(self, matrix: Sequence[cla.Array]) -> tuple[cla.Array, cla.Array]:
@@ -178,7 +184,7 @@ class _Resident:
         events = [e for a in (*matrix, factors, status) for e in a.events]
         for launch in able:
             run = launch.run([*matrix, factors, status], len(matrix) == 2, range(1), events, "make")
-            _only_event(factors, run)
+            _only_event(factors, run[-1])
         if len(able) < len(self.launches):  # the others look at their pivots when they solve
             b = cla.zeros_like(factors)
             x = cla.empty_like(b)

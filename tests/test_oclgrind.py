@@ -39,6 +39,8 @@ CONFIGS = {
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
     "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
+    "levels": ("levels", {"work_group": 4, "padding": "skip"}),
+    "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
 }
 CONFIGS |= {m: (m, {}) for m in METHODS if m not in {method for method, _ in CONFIGS.values()}}
 REPORTS = {
@@ -356,7 +358,16 @@ def test_planted_faults_are_reported():
     assert {"fine: no barriers at all", "fine, many passes: no barriers at all"} <= with_barriers
     assert set(FAULTS) - set(found) == {
         f"{c}: no barriers at all"
-        for c in ("flat", "interleaved", "block", "vector", "fine, vectors", "fine, narrow")
+        for c in (
+            "flat",
+            "interleaved",
+            "block",
+            "vector",
+            "fine, vectors",
+            "fine, narrow",
+            "levels",
+            "levels, padded",
+        )
     }
 
 

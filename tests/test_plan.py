@@ -31,6 +31,8 @@ OPTIONS = [
     ("fine", {"vector_width": 1, "max_cells": 3}),
     ("fine", {"vector_width": 4}),
     ("fine", {"vector_width": 16, "max_cells": 2}),
+    ("levels", {"padding": "compute"}),
+    ("levels", {"padding": "skip", "work_group": 3}),
 ]
 OPTIONS += [(method, {}) for method in METHODS if method not in dict(OPTIONS)]
 
@@ -512,8 +514,8 @@ def test_bytes_needed_by_hand():
 # ----------------------------------------------------------------------------------- imports
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
-    choice parts plan_cells plan_fine plan_contraction plan device render pocl program tune solver
-    channels synapses spikes simulation cli""".split()
+    choice parts plan_cells plan_fine plan_levels plan_contraction plan device render pocl program
+    tune solver channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 
