@@ -48,7 +48,7 @@ class Part:
 
     Attributes
     ----------
-    spec : CellSpec, FineSpec, FineVectorSpec, LevelSpec or ContractionSpec
+    spec : CellSpec, FineSpec, FineVectorSpec, LevelSpec, ContractionSpec or SerialSpec
         Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
         Index arrays of the kernel, in the order of its arguments; and room of its own.
@@ -91,8 +91,13 @@ class Part:
 
     @property
     def phase(self) -> str:
-        """What is done: ``solve``; or ``reduce``, ``expand``, ``backward`` or ``forward``."""
+        """What is done: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
         return getattr(self.spec, "phase", "solve")
+
+    @property
+    def on_host(self) -> bool:
+        """Whether there is no kernel: `clhines.reference` does it."""
+        return self.phase == "host"
 
     @property
     def factor_may_be_d(self) -> bool:
@@ -219,8 +224,11 @@ class Plan:
             f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
         ]
         for part in self.parts:
-            lines.append(f"kernel            {part.spec.template}")
-            lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            if part.on_host:
+                lines.append("kernel            none: clhines.reference, in float64")
+            else:
+                lines.append(f"kernel            {part.spec.template}")
+                lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
             for name, value in part.statistics.items():
                 shown = f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
                 lines.append(f"  {name.replace('_', ' '):<16}{shown}")

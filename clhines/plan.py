@@ -21,6 +21,7 @@ from clhines.plan_cells import plan_cells
 from clhines.plan_contraction import plan_contraction
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
 from clhines.plan_levels import plan_levels
+from clhines.plan_serial import plan_serial
 
 
 @dataclass(frozen=True)
@@ -202,5 +203,11 @@ METHODS: dict[str, Method] = {
         "new here; rake and compress after Miller and Reif 1985",
         plan_contraction,
         {"work_group": None, "segment": None, "max_cells": None},
+    ),
+    "serial": Method(
+        "the reference on the host, in float64: no kernel; to check the others by",
+        "Hines 1984; Huber 2018, listing 2",
+        plan_serial,
+        {},
     ),
 }

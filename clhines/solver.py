@@ -106,7 +106,8 @@ class _Resident:
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
         self.gather = cla.to_device(queue, plan.gather)
-        self.launches = [_Launch(part, plan, queue, self.gather) for part in plan.parts]
+        parts = [part for part in plan.parts if not part.on_host]
+        self.launches = [_Launch(part, plan, queue, self.gather) for part in parts]
         self.takes_natural = all(part.takes_natural for part in plan.parts)
         self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
         self._factor: cla.Array | None = None
@@ -185,7 +186,7 @@ class _Resident:
         for launch in able:
             run = launch.run([*matrix, factors, status], len(matrix) == 2, range(1), events, "make")
             _only_event(factors, run[-1])
-        if len(able) < len(self.launches):  # the others look at their pivots when they solve
+        if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
             b = cla.zeros_like(factors)
             x = cla.empty_like(b)
             events = [*b.events, *factors.events]
@@ -229,6 +230,41 @@ class _Resident:
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
         return cells, np.array(nodes, np.int64)
+
+
+class _HostResident(_Resident):
+    """A plan without kernels: `reference` on the host; device order is natural order."""
+
+    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        super().__init__(plan, queue, dtype)
+        self.takes_natural = True
+
+    def solve(
+        self,
+        operands: Sequence[cla.Array],
+        x: cla.Array,
+        wait_for: list[cl.Event],
+        overwrite: bool = False,
+        factored: cla.Array | None = None,
+        natural: bool = False,
+    ) -> list[cl.Event]:
+        """Wait for the values, solve, and write `x`; returns the events of begin and end."""
+        begin = cl.enqueue_marker(self.queue, wait_for=wait_for or None)
+        begin.wait()
+        d, u, *lower, b = (a.get(self.queue) for a in operands)
+        forest, status = self.plan.forest, self.status if factored is None else factored
+        found, pivots = reference.solve_with_pivots(forest, d, u, b, *lower)
+        keys = reference.bad_pivot_keys(forest, pivots, self.dtype)
+        with np.errstate(over="ignore"):
+            found = found.astype(self.dtype)
+        cl.enqueue_copy(self.queue, status.base_data, keys)
+        return [begin, cl.enqueue_copy(self.queue, x.base_data, found)]
+
+
+def _resident(plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> _Resident:
+    """Return what solves the plan on the queue."""
+    on_host = any(part.on_host for part in plan.parts)
+    return (_HostResident if on_host else _Resident)(plan, queue, dtype)
 
 
 class Solver:
@@ -323,7 +359,7 @@ class Solver:
     @_memory_errors
     def _settle(self) -> None:
         """Put the tables on the device and build the kernels of the plain solve."""
-        self._resident = _Resident(self.plan, self.queue, self.dtype)
+        self._resident = _resident(self.plan, self.queue, self.dtype)
         for launch in self._resident.launches:
             launch.kernel(True, 1)
 
@@ -334,7 +370,12 @@ class Solver:
 
     @property
     def source(self) -> str:
-        """Generated OpenCL source of the plain solve, of one kernel after another."""
+        """Generated OpenCL source of the plain solve, of one kernel after another.
+
+        Of ``serial``, which has none, a comment that says so.
+        """
+        if any(part.on_host for part in self.plan.parts):
+            return "// no kernel: clhines.reference on the host\n"
         return "\n".join(dict.fromkeys(render(part.spec) for part in self.plan.parts))
 
     # -- planning ------------------------------------------------------------------------------
@@ -510,7 +551,9 @@ class Solver:
         Returns
         -------
         pyopencl.Event
-            Of the last kernel; `status` tells afterwards whether all pivots were good.
+            Of the last kernel; `status` tells afterwards whether all pivots were good. With
+            ``serial`` of the copy to `out`, and complete: this method then waits for the
+            values, and for `wait_for`, to solve on the host in float64.
         """
         resident = self._whole("enqueue()")
         size = self.plan.packed_size
@@ -679,7 +722,7 @@ class Solver:
         else:
             bar = tqdm(self._plans, "slices", disable=None, leave=False)
             found = [
-                self._solve_slice(k, _Resident(plan, self.queue, self.dtype), arrays, target)
+                self._solve_slice(k, _resident(plan, self.queue, self.dtype), arrays, target)
                 for k, plan in enumerate(bar)
             ]
         cells, nodes = (np.concatenate(part) for part in zip(*found, strict=True))

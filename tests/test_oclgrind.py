@@ -42,7 +42,8 @@ CONFIGS = {
     "levels": ("levels", {"work_group": 4, "padding": "skip"}),
     "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
 }
-CONFIGS |= {m: (m, {}) for m in METHODS if m not in {method for method, _ in CONFIGS.values()}}
+KNOWN = {method for method, _ in CONFIGS.values()} | {"serial"}  # which has no kernel
+CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
 REPORTS = {
     "race": "data race at",
     "uninitialised": "ninitialized value",
@@ -227,6 +228,14 @@ FAULTS = {
     ),
     "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
     "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
+    "levels: factor is not stored": ("levels", "factor[place] = f;", "", "uninitialised"),
+    "levels: branches overlap": ("levels", "level_offset[level] + k;", "k / 2;", "race"),
+    "levels: padding is not skipped": (
+        "levels, padded",
+        "inside ? d[place] - sum_d : (real)1",
+        "d[place + num_values]",
+        "read",
+    ),
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
 # Without any barrier every kernel that has some must race.
