@@ -1,7 +1,7 @@
 """clhines: batches of Hines matrices solved on any OpenCL device.
 
-The names below are the public interface; `Solver` and `Factors` are imported when first used, so
-that forests, morphologies and plans work without pyopencl.
+The names below are the public interface; `Solver`, `Factors` and `solve_tridiagonal` are imported
+when first used, so that forests, morphologies and plans work without pyopencl.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ __all__ = [
     "make_plan",
     "read_swc",
     "sample_cells",
+    "solve_tridiagonal",
 ]
 
 
@@ -55,4 +56,8 @@ def __getattr__(name: str) -> Any:
         from clhines import solver
 
         return getattr(solver, name)
+    if name == "solve_tridiagonal":
+        from clhines import tridiagonal
+
+        return tridiagonal.solve_tridiagonal
     raise AttributeError(f"module 'clhines' has no attribute {name!r}")
