@@ -151,6 +151,4 @@ def test_what_does_not_fit_is_refused(queue):
         assert "\n" not in str(caught.value)
     flat[3] = np.nan
     with pytest.raises(InputError, match="node 3: b is nan; expected finite"):
-        solve_tridiagonal(
-            np.zeros(6), np.ones(6), np.zeros(6), flat, dtype=np.float32, queue=queue
-        )
+        solve_tridiagonal(np.zeros(6), np.ones(6), np.zeros(6), flat, dtype=np.float32, queue=queue)
