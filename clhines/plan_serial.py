@@ -26,7 +26,7 @@ def plan_serial(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
     """Row `serial`: `clhines.reference` on the host; device order is natural order."""
-    statistics = {"dependent_steps": 2 * int(forest.sizes.max())}
+    statistics: dict[str, int | float] = {"dependent_steps": 2 * int(forest.sizes.max())}
     tables = as_int32({}, forest.num_nodes)
     part = Part(SerialSpec(real), tables, forest.num_cells, 0, statistics)
     return Plan(forest, method, np.arange(forest.num_nodes, dtype=np.int32), (part,))

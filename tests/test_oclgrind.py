@@ -230,11 +230,11 @@ FAULTS = {
     "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
     "levels: factor is not stored": ("levels", "factor[place] = f;", "", "uninitialised"),
     "levels: branches overlap": ("levels", "level_offset[level] + k;", "k / 2;", "race"),
-    "levels: padding is not skipped": (
+    "levels: one row too far": (
         "levels, padded",
-        "inside ? d[place] - sum_d : (real)1",
-        "d[place + num_values]",
-        "read",
+        "x[place + shift] = g;",
+        "x[place + num_values] = g;",
+        "write",
     ),
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
