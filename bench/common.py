@@ -25,6 +25,7 @@ from clhines.morphology import chain, random_binary_tree
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018
+METHODS = [name for name in clhines.METHODS if name != "serial"]  # the host, not the device
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
 
 

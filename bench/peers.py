@@ -274,7 +274,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--branches", type=int, default=50)
     parser.add_argument("--shapes", nargs="+", default=["1", "64", "all"])
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
-    parser.add_argument("--methods", nargs="+", default=["auto", *clhines.METHODS])
+    parser.add_argument("--methods", nargs="+", default=["auto", *common.METHODS])
     parser.add_argument(
         "--budget", type=float, default=3.0, help="seconds of rounds a case of 12 solvers"
     )

@@ -1,8 +1,8 @@
 """clhines: batches of Hines matrices solved on any OpenCL device.
 
-The names below are the public interface. `Solver` and `Factors` are imported when first used, so
-that forests, morphologies and plans work without pyopencl; plans as well, so that
-``python -m clhines.layout`` finds its module not yet imported.
+The names below are the public interface. `Solver`, `Factors` and `solve_tridiagonal` are imported
+when first used, so that forests, morphologies and plans work without pyopencl; plans as well, so
+that ``python -m clhines.layout`` finds its module not yet imported.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ __all__ = [
     "make_plan",
     "read_swc",
     "sample_cells",
+    "solve_tridiagonal",
 ]
 
 
@@ -61,8 +62,8 @@ _LATER = {
     "Plan": "parts",
     "Solver": "solver",
     "make_plan": "plan",
+    "solve_tridiagonal": "tridiagonal",
 }
-
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:

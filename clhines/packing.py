@@ -51,6 +51,13 @@ class Blocks:
         return np.repeat(np.arange(len(self.slot_start) - 1), np.diff(self.slot_start))
 
 
+def one_block(forest: Forest) -> Blocks:
+    """All cells, in natural order, in one block."""
+    one, cells = np.zeros(1, np.int64), np.arange(forest.num_cells)
+    ends = np.array([0, forest.num_cells])
+    return Blocks(cells, ends, one, ends, forest.shape_of_cell)
+
+
 def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
@@ -249,7 +256,7 @@ def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     cells = cells_by_shape(forest)
     sizes = forest.sizes[cells]
     if width == 0:
-        lanes, block_lane = cells, _size_classes(sizes)
+        lanes, block_lane = cells, size_classes(sizes)
     elif whole_shapes:
         lanes = _whole_shapes(forest.shape_of_cell[cells], cells, width)
         block_lane = np.arange(0, len(lanes) + 1, width)
@@ -261,7 +268,7 @@ def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     return Columns(lanes, block_lane, np.concatenate(([0], np.cumsum(block_size))))
 
 
-def _size_classes(sizes: np.ndarray) -> np.ndarray:
+def size_classes(sizes: np.ndarray) -> np.ndarray:
     """Boundaries of classes within which no size is below half the first (sizes decrease)."""
     edges = [0]
     while edges[-1] < len(sizes):

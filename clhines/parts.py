@@ -44,18 +44,18 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One kernel launch of a plan, for some or all of its cells.
+    """One kernel of a plan, for some or all of its cells, and its launches: mostly one.
 
     Attributes
     ----------
-    spec : CellSpec, FineSpec, FineVectorSpec or ContractionSpec
+    spec : CellSpec, FineSpec, FineVectorSpec, LevelSpec, ContractionSpec or SerialSpec
         Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
-        Index arrays of the kernel, in the order of its arguments.
+        Index arrays of the kernel, in the order of its arguments; and room of its own.
     num_units : int
         Cells or blocks that the launch works through, idle lanes included.
     num_groups : int
-        Work-groups of the launch.
+        Work-groups of the launch, or of all launches.
     source, target : int
         Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
         that it reduces to or expands from.
@@ -65,6 +65,9 @@ class Part:
         or rounds, cells a block.
     max_rhs : int
         Right-hand sides that one launch can take.
+    launches : tuple of (int, int)
+        The kernel's first argument and the work-groups of each of its launches, which follow one
+        another; one of `num_units` and `num_groups` unless given.
     """
 
     spec: Any
@@ -75,6 +78,11 @@ class Part:
     source: int = 0
     target: int = 0
     max_rhs: int = MAX_RHS
+    launches: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.launches:
+            object.__setattr__(self, "launches", ((self.num_units, self.num_groups),))
 
     @property
     def needs_factor(self) -> bool:
@@ -83,8 +91,13 @@ class Part:
 
     @property
     def phase(self) -> str:
-        """What the launch does: ``solve``, ``reduce`` or ``expand``."""
+        """What is done: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
         return getattr(self.spec, "phase", "solve")
+
+    @property
+    def on_host(self) -> bool:
+        """Whether there is no kernel: `clhines.reference` does it."""
+        return self.phase == "host"
 
     @property
     def factor_may_be_d(self) -> bool:
@@ -115,6 +128,7 @@ class Part:
         more: dict[str, Any] = {"factor": factor} if factor else {}
         if natural:
             more["natural"] = True
+        symmetric |= self.phase == "forward"  # which does not look at the matrix
         return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
@@ -210,8 +224,11 @@ class Plan:
             f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
         ]
         for part in self.parts:
-            lines.append(f"kernel            {part.spec.template}")
-            lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            if part.on_host:
+                lines.append("kernel            none: clhines.reference, in float64")
+            else:
+                lines.append(f"kernel            {part.spec.template}")
+                lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
             for name, value in part.statistics.items():
                 shown = f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
                 lines.append(f"  {name.replace('_', ' '):<16}{shown}")

@@ -20,6 +20,8 @@ from clhines.parts import Limits, Plan, real_name
 from clhines.plan_cells import plan_cells
 from clhines.plan_contraction import plan_contraction
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
+from clhines.plan_levels import plan_levels
+from clhines.plan_serial import plan_serial
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ def find_method(name: str) -> Method:
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "vector_width": (1, 2, 4, 8, 16),
+    "padding": ("compute", "skip"),
 }  # options with few values; all others are whole numbers
 
 
@@ -191,6 +194,12 @@ METHODS: dict[str, Method] = {
         plan_cells,
         {"work_group": None, "block_size": None, "vector_width": None},
     ),
+    "levels": Method(
+        "a launch a branch level of the whole batch, one work-item a branch",
+        "Valero-Lara 2018, multi-morphology approach; cuThomasVBatch on chains",
+        plan_levels,
+        {"work_group": None, "padding": None},
+    ),
     "fine": Method(
         "one work-group a block of cells, one work-item or lane of a vector a branch",
         "Huber 2018, sections 3 to 5",
@@ -202,5 +211,11 @@ METHODS: dict[str, Method] = {
         "new here; rake and compress after Miller and Reif 1985",
         plan_contraction,
         {"work_group": None, "segment": None, "max_cells": None},
+    ),
+    "serial": Method(
+        "the reference on the host, in float64: no kernel; to check the others by",
+        "Hines 1984; Huber 2018, listing 2",
+        plan_serial,
+        {},
     ),
 }

@@ -118,7 +118,7 @@ def _plan_lanes(
         "branch_children": levels.child_start,
         "child_first": places.first[levels.child],
         "branch_slot": levels.slot - blocks.slot_start[blocks.slot_template[levels.slot]],
-        "branch_rank": _rank_in_tree(forest, levels),
+        "branch_rank": rank_in_tree(forest, levels),
     }
     spec = FineSpec(
         real=real,
@@ -287,7 +287,7 @@ def _vector_tables(
         "lane_slot": vectors.lanes(
             vectors.slot - blocks.slot_start[vectors.template[vectors.vector]]
         ),
-        "lane_rank": vectors.lanes(_rank_in_tree(forest, vectors)),
+        "lane_rank": vectors.lanes(rank_in_tree(forest, vectors)),
     }
 
 
@@ -312,9 +312,10 @@ def _vector_statistics(
     }
 
 
-def _rank_in_tree(
+def rank_in_tree(
     forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
 ) -> np.ndarray:
+    """(num_branches,) int64: place of each branch's first node in the order of its tree."""
     trees = forest.trees
     first = trees.branch_start[levels.tree_branch]
     return first - trees.offsets[trees.branch_tree[levels.tree_branch]]

@@ -38,24 +38,66 @@ def solve_serial(
     PivotError
         Where a pivot is zero, negative, NaN or infinite.
     """
+    x, pivots = solve_with_pivots(forest, d, u, b, l)
+    if not ((pivots > 0) & np.isfinite(pivots)).all():
+        for nodes in reversed(_elimination_steps(forest)):
+            _check_pivots(forest, pivots, nodes)
+    return x
+
+
+def solve_with_pivots(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    l: np.ndarray | None = None,  # noqa: E741
+) -> tuple[np.ndarray, np.ndarray]:
+    """Solve as `solve_serial` does, whatever the pivots are.
+
+    Returns
+    -------
+    x : (n,) or (k, n) float64
+        Worth nothing in cells with a bad pivot.
+    pivots : (n,) float64
+    """
     lower = u if l is None else l
     steps = _elimination_steps(forest)
     diag = np.array(d, np.float64)
     x = np.atleast_2d(np.array(b, np.float64))
     parent = forest.parent
     upper, lower = np.asarray(u, np.float64), np.asarray(lower, np.float64)
-    for nodes in reversed(steps[1:]):
-        _check_pivots(forest, diag, nodes)
-        up = parent[nodes]
-        f = upper[nodes] / diag[nodes]
-        np.subtract.at(diag, up, f * lower[nodes])
-        for row in x:
-            np.subtract.at(row, up, f * row[nodes])
-    _check_pivots(forest, diag, steps[0])
-    x[:, steps[0]] /= diag[steps[0]]
-    for nodes in steps[1:]:
-        x[:, nodes] = (x[:, nodes] - lower[nodes] * x[:, parent[nodes]]) / diag[nodes]
-    return x.reshape(np.shape(b))
+    with np.errstate(all="ignore"):  # bad pivots show in the result
+        for nodes in reversed(steps[1:]):
+            up = parent[nodes]
+            f = upper[nodes] / diag[nodes]
+            np.subtract.at(diag, up, f * lower[nodes])
+            for row in x:
+                np.subtract.at(row, up, f * row[nodes])
+        x[:, steps[0]] /= diag[steps[0]]
+        for nodes in steps[1:]:
+            x[:, nodes] = (x[:, nodes] - lower[nodes] * x[:, parent[nodes]]) / diag[nodes]
+    return x.reshape(np.shape(b)), diag
+
+
+def bad_pivot_keys(forest: Forest, pivots: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Status of every cell as kernels report it, from pivots that must serve in a dtype.
+
+    Returns
+    -------
+    (num_cells,) int32
+        0, or 1 + the largest number in the elimination order (``Trees.order``) of a node whose
+        pivot is not positive or finite, or so small that its inverse is not finite, in `dtype`.
+    """
+    with np.errstate(over="ignore"):
+        seen = pivots.astype(dtype)
+    smallest = 1 / np.finfo(dtype).max
+    nodes = np.flatnonzero(~((seen > smallest) & np.isfinite(seen)))
+    cells = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
+    start = forest.trees.offsets[forest.shape_of_cell[cells]]
+    rank = forest.trees.rank[start + nodes - forest.cell_offsets[cells]] - start
+    keys = np.zeros(forest.num_cells, np.int32)
+    np.maximum.at(keys, cells, (rank + 1).astype(np.int32))
+    return keys
 
 
 def _elimination_steps(forest: Forest) -> list[np.ndarray]:

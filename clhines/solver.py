@@ -69,7 +69,6 @@ class _Launch:
             spec = self.part.solve_spec(symmetric, rhs, factor, natural)
             kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
             values = self.plan.forest.num_nodes if natural else self.plan.packed_size
-            kernel.set_arg(0, np.int32(self.part.num_units))
             kernel.set_arg(1, np.int32(values))
             for k, table in enumerate([*self.tables, *(self.natural_tables if natural else [])], 3):
                 kernel.set_arg(k, table.data)
@@ -84,7 +83,7 @@ class _Launch:
         wait_for: list[cl.Event] | None,
         factor: str = "",
         natural: bool = False,
-    ) -> cl.Event:
+    ) -> list[cl.Event]:
         """Launch on some rows of b and x; `arrays` is what follows the tables."""
         kernel = self.kernel(symmetric, len(rows), factor, natural)
         kernel.set_arg(2, np.int32(rows.start))
@@ -92,9 +91,14 @@ class _Launch:
         for k, array in enumerate(arrays, first):
             kernel.set_arg(k, array.base_data)
         size = self.part.spec.work_group
-        return cl.enqueue_nd_range_kernel(
-            self.queue, kernel, (self.part.num_groups * size,), (size,), wait_for=wait_for
-        )
+        events = []
+        for argument, groups in self.part.launches:
+            kernel.set_arg(0, np.int32(argument))
+            shape = (groups * size,), (size,)
+            run = cl.enqueue_nd_range_kernel(self.queue, kernel, *shape, wait_for=wait_for)
+            events.append(run)
+            wait_for = None  # the queue is in order
+        return events
 
 
 class _Resident:
@@ -103,7 +107,8 @@ class _Resident:
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
         self.gather = cla.to_device(queue, plan.gather)
-        self.launches = [_Launch(part, plan, queue, self.gather) for part in plan.parts]
+        parts = [part for part in plan.parts if not part.on_host]
+        self.launches = [_Launch(part, plan, queue, self.gather) for part in parts]
         self.takes_natural = all(part.takes_natural for part in plan.parts)
         self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
         self._factor: cla.Array | None = None
@@ -150,18 +155,20 @@ class _Resident:
             for launch in self.launches:
                 part = launch.part
                 (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
+                factors = [factor] if part.needs_factor else []
                 arrays = {
-                    "solve": [*given, *([factor] if part.needs_factor else []), out],
-                    "reduce": [*given, *rest],
-                    "expand": [*given, rest_x, out],
+                    "solve": [*given, *factors, out, status],
+                    "reduce": [*given, *rest, status],
+                    "expand": [*given, rest_x, out, status],
+                    "backward": [*given, *factors, out, status],
+                    "forward": [*factors, out],
                 }[part.phase]
                 use = "use" if part.keeps_factors and factored is not None else ""
                 rows = range(first, min(first + step, count)) if not part.source else range(1)
                 for row in range(rows.start, rows.stop, part.max_rhs):
                     some = range(row, min(row + part.max_rhs, rows.stop))
-                    given_all = [*arrays, status]
-                    run = launch.run(given_all, symmetric, some, wait_for or None, use, natural)
-                    events.append(run)
+                    run = launch.run(arrays, symmetric, some, wait_for or None, use, natural)
+                    events += run
         return events
 
     def make_factors(self, matrix: Sequence[cla.Array]) -> tuple[cla.Array, cla.Array]:
@@ -179,8 +186,8 @@ class _Resident:
         events = [e for a in (*matrix, factors, status) for e in a.events]
         for launch in able:
             run = launch.run([*matrix, factors, status], len(matrix) == 2, range(1), events, "make")
-            _only_event(factors, run)
-        if len(able) < len(self.launches):  # the others look at their pivots when they solve
+            _only_event(factors, run[-1])
+        if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
             b = cla.zeros_like(factors)
             x = cla.empty_like(b)
             events = [*b.events, *factors.events]
@@ -224,6 +231,41 @@ class _Resident:
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
         return cells, np.array(nodes, np.int64)
+
+
+class _HostResident(_Resident):
+    """A plan without kernels: `reference` on the host; device order is natural order."""
+
+    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        super().__init__(plan, queue, dtype)
+        self.takes_natural = True
+
+    def solve(
+        self,
+        operands: Sequence[cla.Array],
+        x: cla.Array,
+        wait_for: list[cl.Event],
+        overwrite: bool = False,
+        factored: cla.Array | None = None,
+        natural: bool = False,
+    ) -> list[cl.Event]:
+        """Wait for the values, solve, and write `x`; returns the events of begin and end."""
+        begin = cl.enqueue_marker(self.queue, wait_for=wait_for or None)
+        begin.wait()
+        d, u, *lower, b = (a.get(self.queue) for a in operands)
+        forest, status = self.plan.forest, self.status if factored is None else factored
+        found, pivots = reference.solve_with_pivots(forest, d, u, b, *lower)
+        keys = reference.bad_pivot_keys(forest, pivots, self.dtype)
+        with np.errstate(over="ignore"):
+            found = found.astype(self.dtype)
+        cl.enqueue_copy(self.queue, status.base_data, keys)
+        return [begin, cl.enqueue_copy(self.queue, x.base_data, found)]
+
+
+def _resident(plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> _Resident:
+    """Return what solves the plan on the queue."""
+    on_host = any(part.on_host for part in plan.parts)
+    return (_HostResident if on_host else _Resident)(plan, queue, dtype)
 
 
 class Solver:
@@ -347,7 +389,7 @@ class Solver:
         self.plan = self._plans[0]
         if self.num_slices > 1:
             return
-        self._resident = _Resident(self.plan, self.queue, self.dtype)
+        self._resident = _resident(self.plan, self.queue, self.dtype)
         for launch in self._resident.launches:
             launch.kernel(True, 1)
 
@@ -370,7 +412,12 @@ class Solver:
 
     @property
     def source(self) -> str:
-        """Generated OpenCL source of the plain solve, of one kernel after another."""
+        """Generated OpenCL source of the plain solve, of one kernel after another.
+
+        Of ``serial``, which has none, a comment that says so.
+        """
+        if any(part.on_host for part in self.plan.parts):
+            return "// no kernel: clhines.reference on the host\n"
         specs = [part.spec for part in self.plan.parts]
         specs += [] if self._mixed is None else [self._mixed.spec()]
         return "\n".join(dict.fromkeys(render(spec) for spec in specs))
@@ -553,7 +600,9 @@ class Solver:
         Returns
         -------
         pyopencl.Event
-            Of the last kernel; `status` tells afterwards whether all pivots were good.
+            Of the last kernel; `status` tells afterwards whether all pivots were good. With
+            ``serial`` of the copy to `out`, and complete: this method then waits for the
+            values, and for `wait_for`, to solve on the host in float64.
         """
         resident = self._whole("enqueue()")
         size = self.plan.packed_size
@@ -752,7 +801,7 @@ class Solver:
         else:
             bar = tqdm(self._plans, "slices", disable=None, leave=False)
             found = [
-                self._solve_slice(k, _Resident(plan, self.queue, self.dtype), arrays, target)
+                self._solve_slice(k, _resident(plan, self.queue, self.dtype), arrays, target)
                 for k, plan in enumerate(bar)
             ]
         cells, nodes = (np.concatenate(part) for part in zip(*found, strict=True))

@@ -40,8 +40,11 @@ CONFIGS = {
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
     "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
+    "levels": ("levels", {"work_group": 4, "padding": "skip"}),
+    "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
 }
-CONFIGS |= {m: (m, {}) for m in METHODS if m not in {method for method, _ in CONFIGS.values()}}
+KNOWN = {method for method, _ in CONFIGS.values()} | {"serial"}  # which has no kernel
+CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
 REPORTS = {
     "race": "data race at",
     "uninitialised": "ninitialized value",
@@ -247,6 +250,14 @@ FAULTS = {
     ),
     "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
     "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
+    "levels: factor is not stored": ("levels", "factor[place] = f;", "", "uninitialised"),
+    "levels: branches overlap": ("levels", "level_offset[level] + k;", "k / 2;", "race"),
+    "levels: one row too far": (
+        "levels, padded",
+        "x[place + shift] = g;",
+        "x[place + num_values] = g;",
+        "write",
+    ),
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
 FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
@@ -257,7 +268,7 @@ for _config in CONFIGS:
 
 def fault_case(config, old, new):
     """Solve with a changed kernel in a context of its own, whatever comes out."""
-    queue, real_render = open_queue(), program.render
+    queue, real_render, there = open_queue(), program.render, []
     mixed = config == "mixed"
 
     def changed(spec):
@@ -265,7 +276,7 @@ def fault_case(config, old, new):
         if mixed and spec.template != "residual":
             return source
         if spec.template != "permute":
-            assert old in source, f"{old!r} is not in the source"
+            there.append(old in source)
         return source.replace(old, new)
 
     program.render = changed
@@ -276,6 +287,7 @@ def fault_case(config, old, new):
         system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
         dtype = "mixed" if mixed else np.float32
         solver = Solver(forest, method, dtype, queue=queue, **options)
+        assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         solver.solve(**system.arrays, check=False)
         queue.finish()
     finally:
@@ -386,7 +398,16 @@ def test_planted_faults_are_reported():
     assert {"fine: no barriers at all", "fine, many passes: no barriers at all"} <= with_barriers
     assert set(FAULTS) - set(found) == {
         f"{c}: no barriers at all"
-        for c in ("flat", "interleaved", "block", "vector", "fine, vectors", "fine, narrow")
+        for c in (
+            "flat",
+            "interleaved",
+            "block",
+            "vector",
+            "fine, vectors",
+            "fine, narrow",
+            "levels",
+            "levels, padded",
+        )
     }
 
 

@@ -32,6 +32,8 @@ OPTIONS = [
     ("fine", {"vector_width": 1, "max_cells": 3}),
     ("fine", {"vector_width": 4}),
     ("fine", {"vector_width": 16, "max_cells": 2}),
+    ("levels", {"padding": "compute"}),
+    ("levels", {"padding": "skip", "work_group": 3}),
 ]
 OPTIONS += [(method, {}) for method in METHODS if method not in dict(OPTIONS)]
 
@@ -519,8 +521,9 @@ def test_bytes_needed_by_hand():
 # ----------------------------------------------------------------------------------- imports
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
-    choice parts plan_cells plan_fine plan_contraction plan figures device render pocl program tune
-    mixed solver channels synapses spikes simulation cli""".split()
+    choice parts plan_cells plan_fine plan_levels plan_serial plan_contraction plan figures device
+    render pocl program tune mixed solver tridiagonal channels synapses spikes simulation
+    cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 

@@ -1,0 +1,139 @@
+<%page args="spec"/>\
+<%
+    backward, padded = spec.phase == "backward", spec.computes_padding
+%>\
+<%def name="forward()">\
+    for (int j = 0; j < steps; ++j) {
+        const int place = root + j * width;
+        const real f = factor[place];
+        for (int r = 0; r < RHS; ++r) {
+            const long shift = (long)r * num_values;
+            above[r] = x[place + shift] - f * above[r];
+            x[place + shift] = above[r];
+        }
+    }
+</%def>\
+// Hines solver level by level (Valero-Lara et al. 2018, section 4): a launch is a branch level of
+// the whole batch, a work-item solves one branch as a tridiagonal system (cuThomasVBatch).
+// spec: ${spec}
+// layout: level-strided; element j of branch k on a level of w branches is at
+//         level_offset + j * w + k, longest branches first.
+//
+% if backward:
+// The backward sweep, deepest level first; the branches of the roots then have all they need for
+// their forward sweep. A branch collects from its children, in the order of the child list, what
+// they take from its last row, and their bad pivots: no atomics, the same rounding in every run.
+% if padded:
+// Behind the end of a branch shorter than the longest of its level are identity rows: d = 1,
+// u = b = 0, whatever the arrays hold there.
+% endif
+% else:
+// The forward sweep of a level whose parents have been solved.
+% if padded:
+// Behind the end of a branch shorter than the longest of its level the sweep works on zeros.
+% endif
+% endif
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+
+#define RHS ${spec.rhs}
+% if backward:
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+% endif
+
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void solve(const int level, const int num_values, const int first_row,
+           __global const int *restrict level_branches, __global const int *restrict level_offset,
+           __global const int *restrict level_longest, __global const int *restrict level_depth,
+           __global const int *restrict branch_length,
+% if backward:
+           __global const int *restrict branch_children, __global const int *restrict child,
+           __global const int *restrict child_first, __global const int *restrict branch_rank,
+           __global const int *restrict cell_number, __global int *branch_bad,
+           __global const real *d, __global const real *restrict u,
+% if not spec.symmetric:
+           __global const real *restrict l,
+% endif
+           __global const real *b, __global real *factor, __global real *x,
+           __global int *restrict status)   // a cell: 0, or 1 + its first bad node, tips first
+% else:
+           __global const int *restrict branch_parent,
+           __global const real *restrict factor, __global real *x)
+% endif
+{
+    const int first = level_branches[level], width = level_branches[level + 1] - first;
+    const int k = get_global_id(0);
+    if (k >= width) return;   // there are no barriers
+    const int branch = first + k;
+    const int root = level_offset[level] + k;   // end nearest the root
+% if padded:
+    const int steps = level_longest[level];
+% else:
+    const int steps = branch_length[branch];
+% endif
+    x += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
+    real above[RHS];
+% if backward:
+    b += (long)first_row * num_values;
+    const bool top = level_depth[level] == 0;
+% if padded:
+    const int length = branch_length[branch];
+% endif
+
+    real sum_d = 0, sum_b[RHS];
+    int below = 0, own = 0;   // bad pivots: the key of the children's, the node of this branch + 1
+    for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
+    for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
+        const int from = child_first[c];
+        const real coupling = u[from];
+        sum_d += coupling * factor[from];
+        for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * x[from + (long)r * num_values];
+        below = max(below, branch_bad[child[c]]);
+    }
+    for (int j = steps - 1; j >= 0; --j) {
+        const int place = root + j * width;
+        const bool tied = j || !top;   // to a parent
+% if padded:
+        const bool inside = j < length;
+        const real pivot = inside ? d[place] - sum_d : (real)1;
+        const real coupling = tied && inside ? u[place] : (real)0;
+% else:
+        const real pivot = d[place] - sum_d;
+        const real coupling = tied ? u[place] : (real)0;
+% endif
+        const real inverse = (real)1 / pivot;
+% if spec.symmetric:
+        const real f = coupling * inverse;
+% else:
+        const real f = (${"tied && inside" if padded else "tied"} ? l[place] : (real)0) * inverse;
+% endif
+        factor[place] = f;
+        sum_d = ${"inside ? coupling * f : sum_d" if padded else "coupling * f"};
+        for (int r = 0; r < RHS; ++r) {
+            const long shift = (long)r * num_values;
+% if padded:
+            const real g = inside ? (b[place + shift] - sum_b[r]) * inverse : (real)0;
+            sum_b[r] = inside ? coupling * g : sum_b[r];
+% else:
+            const real g = (b[place + shift] - sum_b[r]) * inverse;
+            sum_b[r] = coupling * g;
+% endif
+            x[place + shift] = g;
+        }
+        if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && own == 0) own = j + 1;
+    }
+    const int bad = max(below, own ? branch_rank[branch] + own : 0);   // the deepest wins
+    branch_bad[branch] = bad;
+    if (!top) return;
+
+    status[cell_number[branch]] = bad;
+    for (int r = 0; r < RHS; ++r) above[r] = 0;
+% else:
+    const int parent = branch_parent[branch];
+    for (int r = 0; r < RHS; ++r) above[r] = x[parent + (long)r * num_values];
+% endif
+${forward()}\
+}
