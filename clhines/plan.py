@@ -19,6 +19,7 @@ from clhines.forest import Forest
 from clhines.parts import Limits, Plan, real_name
 from clhines.plan_cells import plan_cells
 from clhines.plan_contraction import plan_contraction
+from clhines.plan_dhs import plan_dhs
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
 
 
@@ -139,6 +140,7 @@ def find_method(name: str) -> Method:
 
 
 CHOICES: dict[str, tuple[Any, ...]] = {
+    "k": (1, 2, 4, 8, 16, 32),
     "vector_width": (1, 2, 4, 8, 16),
 }  # options with few values; all others are whole numbers
 
@@ -188,6 +190,12 @@ METHODS: dict[str, Method] = {
         "Huber 2018, sections 3 to 5",
         plan_fine,
         FINE_OPTIONS,
+    ),
+    "dhs": Method(
+        "k work-items a cell, the deepest nodes that are ready first, a barrier a step",
+        "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
+        plan_dhs,
+        {"k": None, "work_group": None},
     ),
     "contraction": Method(
         "one work-group a block of cells, one work-item a segment, O(log n) rounds",

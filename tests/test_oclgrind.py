@@ -39,6 +39,7 @@ CONFIGS = {
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
     "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
+    "dhs": ("dhs", {"k": 4, "work_group": 8}),
 }
 CONFIGS |= {m: (m, {}) for m in METHODS if m not in {method for method, _ in CONFIGS.values()}}
 REPORTS = {
@@ -224,6 +225,20 @@ FAULTS = {
         "uninitialised",
     ),
     "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
+    "dhs: factor is not stored": (
+        "dhs",
+        "factor[place] =",
+        "if (place < 0) factor[0] =",
+        "uninitialised",
+    ),
+    "dhs: x is not stored": ("dhs", "x[row] =", "if (row < 0) x[0] =", "uninitialised"),
+    "dhs: the parent of another step": ("dhs", "x[parent + shift]", "x[place + 1 + shift]", "race"),
+    "dhs: a barrier that some pass by": (
+        "dhs",
+        "    // backward sweep",
+        "    if (lane) return;\n    // backward sweep",
+        "divergence",
+    ),
     "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }

@@ -31,6 +31,8 @@ OPTIONS = [
     ("fine", {"vector_width": 1, "max_cells": 3}),
     ("fine", {"vector_width": 4}),
     ("fine", {"vector_width": 16, "max_cells": 2}),
+    ("dhs", {"k": 1}),
+    ("dhs", {"k": 4, "work_group": 12}),
 ]
 OPTIONS += [(method, {}) for method in METHODS if method not in dict(OPTIONS)]
 
@@ -323,6 +325,79 @@ def test_rounds_list_every_child_in_the_order_of_its_tree():
     assert (child > 0).sum() == (v.parent >= 0).sum()
 
 
+@pytest.mark.parametrize("k", [1, 2, 4, 32])
+@pytest.mark.parametrize("name", families())
+def test_the_deepest_ready_nodes_share_a_step(name, k):
+    trees = Forest.from_cells(families()[name]).trees
+    steps = schedule.k_lane_steps(trees, k)
+    assert steps.width.sum() == len(steps.order) == len(trees.parent)
+    at = 0
+    for s in range(trees.num_trees):
+        left = {*range(*trees.offsets[s : s + 2])}
+        for width in steps.width[steps.offsets[s] : steps.offsets[s + 1]]:
+            taken = steps.order[at : at + width]
+            at += width
+            ready = left - {trees.parent[v] for v in left}
+            deepest = sorted((trees.depth[v] for v in ready), reverse=True)[:k]
+            assert set(taken) <= ready
+            assert sorted(trees.depth[taken], reverse=True) == deepest
+            left -= set(taken)
+        assert not left
+
+
+def test_lane_steps_of_extremes():
+    trees = Forest.from_cells([chain(50), star(50), chain(1), complete_binary(5)]).trees
+    assert schedule.k_lane_steps(trees, 8).counts.tolist() == [50, 8, 1, 6]
+    assert schedule.k_lane_steps(trees, 1).counts.tolist() == trees.sizes.tolist()
+    large = Forest.from_cells([random_binary_tree(10**5, 10_001, 3), chain(10**5)]).trees
+    assert large.depth.max() == 10**5 - 1
+    begin = time.process_time()
+    schedule.k_lane_steps(large, 16)
+    assert time.process_time() - begin < 2
+
+
+def test_steps_example_by_hand():
+    # cell 0: 0 - 1 -+- 2            cell 1: one node
+    #                +- 3 - 4
+    forest = Forest(np.array([-1, 0, 1, 1, 3, -1]), np.array([0, 5, 6]))
+    part = make_plan(forest, "dhs", k=2, work_group=8).parts[0]
+    # steps: 4 and 2, the tips; 3; 1; 0
+    tables = {name: table.tolist() for name, table in part.tables.items()}
+    assert make_plan(forest, "dhs", k=2).gather.tolist() == [4, 2, 3, 1, 0, 5]
+    assert tables["cell_number"] == [0, 1, -1, -1]
+    assert tables["cell_start"] == [0, 5, 0, 0]
+    assert tables["cell_node"] == [0, 5, 0, 0]
+    assert tables["cell_step"] == [0, 5, 0, 0]
+    assert tables["cell_steps"] == [4, 1, 0, 0]
+    assert tables["group_steps"] == [4]
+    assert tables["step_first"] == [0, 2, 3, 4, 5, 0, 1]
+    assert tables["node_parent"] == [2, 3, 3, 4, -1, -1]
+    assert tables["node_order"] == [forest.trees.rank[v] for v in (4, 2, 3, 1, 0)] + [0]
+    assert tables["node_children"] == [0, 0, 0, 1, 3, 4, 4]
+    assert tables["node_child"] == [0, 1, 2, 3, 0]
+    assert part.statistics["steps"] == 4
+    assert part.statistics["dependent_steps"] == part.statistics["barriers"] == 8
+    assert part.statistics["idle_lanes"] == pytest.approx(1 - 6 / (4 * 8))
+    assert part.statistics["cells_per_block"] == 2
+
+
+def test_lanes_and_work_groups_of_dhs():
+    forest = Forest.from_cells(dissimilar(9))
+    for limits, options, expected in [
+        (GPU, {}, (16, 64)),
+        (CPU, {}, (16, 16)),
+        (Limits(max_work_group=9), {}, (8, 8)),
+        (GPU, {"k": 32}, (32, 64)),
+        (GPU, {"k": 1}, (1, 8)),
+        (GPU, {"work_group": 24}, (8, 24)),
+        (CPU, {"k": 4}, (4, 4)),
+    ]:
+        spec = make_plan(forest, "dhs", limits=limits, **options).parts[0].spec
+        assert (spec.lanes, spec.work_group) == expected
+    with pytest.raises(InputError, match="k=32 is above the device's limit of 16 work-items"):
+        make_plan(forest, "dhs", limits=Limits(max_work_group=16), k=32)
+
+
 def test_vector_rows_example_by_hand():
     # branches 0 1 | 2 | 3 4 5 and, in the second cell, 6 7 8: two leaves and a chain of three
     forest = Forest.from_cells([np.array([-1, 0, 1, 1, 3, 4]), chain(3)])
@@ -415,6 +490,11 @@ def test_vectors_leave_large_cells_in_global_memory_and_stars_to_lanes():
             {"block_size": 6, "vector_width": 4},
             "block_size=6 is not a multiple of vector_width=4",
         ),
+        ("dhs", {"k": 3}, "k=3 is not valid; expected 1, 2, 4, 8, 16 or 32"),
+        ("dhs", {"k": 64}, "k=64 is not valid; expected 1, 2, 4, 8, 16 or 32"),
+        ("dhs", {"k": True}, "k=True is not valid"),
+        ("dhs", {"k": 8, "work_group": 12}, "work_group=12 is not a multiple of k=8"),
+        ("dhs", {"k": 8, "work_group": 264}, "work_group=264 is above the device's limit of 256"),
     ],
 )
 def test_bad_options_name_option_value_and_limit(method, options, words):
@@ -512,8 +592,8 @@ def test_bytes_needed_by_hand():
 # ----------------------------------------------------------------------------------- imports
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
-    choice parts plan_cells plan_fine plan_contraction plan device render pocl program tune solver
-    channels synapses spikes simulation cli""".split()
+    choice parts plan_cells plan_fine plan_contraction plan_dhs plan device render pocl program
+    tune solver channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 

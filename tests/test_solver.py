@@ -39,6 +39,8 @@ CONFIGS = {
     "fine_scalar": ("fine", {"vector_width": 1}),
     "fine_vector_4": ("fine", {"vector_width": 4, "max_cells": 3}),
     "fine_vector_16": ("fine", {"vector_width": 16}),
+    "dhs": ("dhs", {}),
+    "dhs_4": ("dhs", {"k": 4, "work_group": 12}),
     "contraction": ("contraction", {}),
     "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
@@ -49,6 +51,7 @@ ONE_EACH = [
     "vector_4",
     "fine_5",
     "fine_vector_4",
+    "dhs_4",
     "contraction_6",
 ]
 OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
@@ -91,7 +94,16 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize(
     "config",
-    ["flat", "interleaved", "vector_4", "vector_8", "fine_5", "fine_vector_4", "fine_scalar"],
+    [
+        "flat",
+        "interleaved",
+        "vector_4",
+        "vector_8",
+        "fine_5",
+        "fine_vector_4",
+        "fine_scalar",
+        "dhs_4",
+    ],
 )
 def test_several_right_hand_sides(queue, needs, config, symmetric, rows):
     needs(queue, np.float64)
@@ -247,7 +259,7 @@ def test_couplings_at_the_roots_do_not_matter(queue, config, value):
 
 
 @pytest.mark.parametrize(
-    "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4"]
+    "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4", "dhs_4"]
 )
 def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     needs(fast_queue, np.float64)
@@ -256,7 +268,7 @@ def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     system.assert_solved(make_solver(fast_queue, forest, config).solve(**system.arrays))
 
 
-@pytest.mark.parametrize("config", ["flat", "fine", "fine_5"])
+@pytest.mark.parametrize("config", ["flat", "fine", "fine_5", "dhs_4"])
 @pytest.mark.parametrize("shape", [chain, caterpillar, None])
 def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
     """Judged by a right-hand side made from a known solution: the reference takes too long."""
