@@ -142,8 +142,13 @@ class Part:
             if name in tables:
                 tables[name] = tables[name].copy()
                 tables[name][:: 8 if name == "blocks" else 1] += np.int32(first_place)
-        if "node_rank" in tables and not self.source:  # places before its own are not read
-            tables["node_rank"] = np.pad(tables["node_rank"], (first_place, 0))
+        by_place = [
+            "node_rank",
+            *(["codes"] if getattr(self.spec, "codes_in_order", False) else []),
+        ]
+        for name in by_place if not self.source else ():
+            if name in tables:  # places before its own are not read
+                tables[name] = np.pad(tables[name], (first_place, 0))
         number = tables["cell_number"]
         tables["cell_number"] = np.where(number < 0, -1, cells[number]).astype(np.int32)
         source, target = (k + scratch if k else 0 for k in (self.source, self.target))

@@ -11,7 +11,7 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
-from clhines.parts import Limits, Part, Plan, as_int32
+from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, coarse, combine
 
 LANES = 16  # a cell, unless asked for
 
@@ -26,6 +26,9 @@ class DhsSpec:
         As in `CellSpec`.
     lanes : int
         Work-items a cell.
+    capacity : int
+        Nodes of the largest work-group, whose factors and intermediate solutions are in local
+        memory; 0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "dhs"
@@ -36,6 +39,7 @@ class DhsSpec:
     rhs: int
     work_group: int
     lanes: int
+    capacity: int
 
 
 def plan_dhs(
@@ -46,36 +50,95 @@ def plan_dhs(
     The published CUDA gives a cell threads of one warp and relies on their lockstep, and lets
     two threads update one parent; here a barrier ends each step, and a node collects from its
     children when its turn comes.
+
+    Cells that are too large for local memory even alone keep their values in global memory.
     """
     lanes, work_group = _lanes(forest.num_cells, limits, options)
-    steps = schedule.k_lane_steps(forest.trees, lanes)
-    per_group = work_group // lanes
-    shape = forest.shape_of_cell
-    cells = np.lexsort((shape, -steps.counts[shape]))  # as many steps in a work-group
+    itemsize = 8 if real == "double" else 4
+    room = (limits.local_bytes - 4 * work_group) // itemsize  # beside what looks for bad pivots
+    fits = (2 * forest.sizes <= room) & bool(options["local"])
+    plans = []
+    for local in (True, False):
+        cells = np.flatnonzero(fits == local)
+        if not len(cells):
+            continue
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        steps = schedule.k_lane_steps(part.trees, lanes)
+        order = np.lexsort((part.shape_of_cell, -steps.counts[part.shape_of_cell]))
+        per_group, most = work_group // lanes, 0
+        if local:  # as many steps in a work-group, whatever its sizes
+            per_group, most = _fit_local(part.sizes[order], per_group, room)
+            if options["work_group"] and per_group * lanes != work_group:
+                raise InputError(
+                    f"work_group={work_group} puts {work_group // lanes} cells into local memory; "
+                    f"the device's {limits.local_bytes} bytes are enough for {per_group}"
+                )
+        spec = DhsSpec(
+            real=real,
+            symmetric=True,
+            rhs=1,
+            work_group=per_group * lanes,
+            lanes=lanes,
+            capacity=coarse(most, room // 2) if local else 0,
+        )
+        max_rhs = min(MAX_RHS, room // spec.capacity - 1) if local else MAX_RHS
+        plans.append((cells, _plan_groups(part, method, spec, steps, order, max_rhs)))
+    return plans[0][1] if len(plans) == 1 else combine(forest, method, plans)
+
+
+def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
+    """Cells a work-group, and nodes of the largest, for which `room` holds two values a node.
+
+    Parameters
+    ----------
+    sizes : (num_cells,) int64
+        In the order of the work-groups.
+    per_group : int
+        Cells a work-group, halved until all fit.
+    """
+    while True:
+        most = int(np.add.reduceat(sizes, np.arange(0, len(sizes), per_group)).max())
+        if 2 * most <= room:
+            return per_group, most
+        per_group //= 2
+
+
+def _plan_groups(
+    forest: Forest,
+    method: str,
+    spec: DhsSpec,
+    steps: schedule.LaneSteps,
+    cells: np.ndarray,
+    max_rhs: int,
+) -> Plan:
+    """One launch for all cells, which share work-groups in the order of `cells`."""
+    per_group = spec.work_group // spec.lanes
     columns = packing.cell_after_cell(forest, cells)
     units = -(-len(cells) // per_group) * per_group
-    group_steps = steps.counts[shape[cells[::per_group]]]
+    group_steps = steps.counts[forest.shape_of_cell[cells[::per_group]]]
     tables = {
         **_cell_tables(forest, steps, columns, units),
         "group_steps": group_steps,
         "step_first": _step_first(forest.trees, steps),
         **_node_tables(forest.trees, steps.order),
     }
+    lane_steps = int(group_steps.sum()) * spec.work_group
     part = Part(
-        spec=DhsSpec(real, symmetric=True, rhs=1, work_group=work_group, lanes=lanes),
+        spec=spec,
         tables=as_int32(tables, columns.size),
         num_units=units,
         num_groups=len(group_steps),
         statistics={
             "steps": int(group_steps[0]),
             "dependent_steps": int(group_steps[0]) * 2,
-            "barriers": int(group_steps.sum()) * 2 if lanes > 1 else 0,
-            "idle_lanes": 1 - forest.num_nodes / (int(group_steps.sum()) * work_group),
+            "barriers": int(group_steps.sum()) * 2 if spec.lanes > 1 else 0,
+            "idle_lanes": 1 - forest.num_nodes / lane_steps,
             "cells_per_block": len(cells) / len(group_steps),
+            "local_bytes": 2 * spec.capacity * (8 if spec.real == "double" else 4),
         },
+        max_rhs=max_rhs,
     )
-    gather = layout.column_gather(forest, columns, steps.order)
-    return Plan(forest, method, gather, (part,))
+    return Plan(forest, method, layout.column_gather(forest, columns, steps.order), (part,))
 
 
 def _lanes(num_cells: int, limits: Limits, options: dict[str, Any]) -> tuple[int, int]:
@@ -104,7 +167,7 @@ def _cell_tables(
     idle = units - len(shape)
     trees = np.arange(forest.trees.num_trees)
     return {
-        "cell_start": np.pad(columns.start, (0, idle)),
+        "cell_start": np.pad(columns.start, (0, idle), mode="edge"),
         "cell_number": np.pad(columns.cells, (0, idle), constant_values=-1),
         "cell_node": np.pad(forest.trees.offsets[shape], (0, idle)),
         "cell_step": np.pad((steps.offsets[:-1] + trees)[shape], (0, idle)),

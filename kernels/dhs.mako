@@ -1,7 +1,8 @@
 <%page args="spec"/>\
+<% space = "local" if spec.capacity else "global" %>\
 <%def name="wait()">\
 % if spec.lanes > 1:
-        barrier(CLK_GLOBAL_MEM_FENCE);   // once a step of the longest cell: all pass here
+        barrier(CLK_${space.upper()}_MEM_FENCE);   // once a step of the longest cell: all pass here
 % endif
 </%def>\
 // Dendritic hierarchical scheduling (Zhang et al. 2023): ${spec.lanes} work-items a cell, in every
@@ -12,6 +13,9 @@
 //
 // Nodes of one step may have one parent; it collects from its children, in the order of the child
 // list, when its own step comes: no atomics, and the same rounding in every run.
+% if spec.capacity:
+// What nodes exchange is in local memory, for all cells of the work-group.
+% endif
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -22,6 +26,9 @@ typedef ${spec.real} real;
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define WORK_GROUP ${spec.work_group}
 #define LANES ${spec.lanes}
+% if spec.capacity:
+#define CAPACITY ${spec.capacity}   // nodes that a work-group may have
+% endif
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void solve(const int num_cells, const int num_values, const int first_row,
@@ -41,6 +48,9 @@ void solve(const int num_cells, const int num_values, const int first_row,
 % if spec.lanes > 1:
     __local int worst[WORK_GROUP];
 % endif
+% if spec.capacity:
+    __local real kept[(1 + RHS) * CAPACITY];
+% endif
     const int me = get_local_id(0);
     const int cell = get_global_id(0) / LANES;   // idle ones, after the last, have no steps
     const int lane = me % LANES;
@@ -53,9 +63,17 @@ void solve(const int num_cells, const int num_values, const int first_row,
 % if not spec.symmetric:
     l += start;
 % endif
-    factor += start;
     b += rows_start;
     x += rows_start;
+    // factors, and of each right-hand side, a row apart, first b over the pivot and then x
+% if spec.capacity:
+    __local real *f = kept + (start - cell_start[get_group_id(0) * (WORK_GROUP / LANES)]);
+    __local real *g = f + CAPACITY;
+    const int row = CAPACITY;
+% else:
+    __global real *f = factor + start, *g = x;
+    const long row = num_values;
+% endif
     step_first += cell_step[cell];
     node_parent += cell_node[cell];
     node_order += cell_node[cell];
@@ -72,18 +90,15 @@ void solve(const int num_cells, const int num_values, const int first_row,
             for (int c = node_children[place]; c < node_children[place + 1]; ++c) {
                 const int child = node_child[c];
                 const real coupling = u[child];
-                sum_d += coupling * factor[child];
-                for (int r = 0; r < RHS; ++r)
-                    sum_b[r] += coupling * x[child + (long)r * num_values];
+                sum_d += coupling * f[child];
+                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * g[child + r * row];
             }
             const real pivot = d[place] - sum_d;
             const real inverse = (real)1 / pivot;
             const int inner = node_parent[place] >= 0;
-            factor[place] = (inner ? ${"u" if spec.symmetric else "l"}[place] : (real)0) * inverse;
-            for (int r = 0; r < RHS; ++r) {
-                const long row = place + (long)r * num_values;
-                x[row] = (b[row] - sum_b[r]) * inverse;
-            }
+            f[place] = (inner ? ${"u" if spec.symmetric else "l"}[place] : (real)0) * inverse;
+            for (int r = 0; r < RHS; ++r)
+                g[place + r * row] = (b[place + (long)r * num_values] - sum_b[r]) * inverse;
             if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY))
                 bad = max(bad, node_order[place] + 1);
         }
@@ -96,10 +111,13 @@ ${wait()}\
         const int end = step < steps ? step_first[step + 1] : 0;
         if (place < end) {
             const int parent = node_parent[place];
-            const real f = factor[place];
-            for (int r = 0; r < RHS && parent >= 0; ++r) {
-                const long shift = (long)r * num_values;
-                x[place + shift] -= f * x[parent + shift];
+            for (int r = 0; r < RHS; ++r) {
+                real value = g[place + r * row];
+                if (parent >= 0) value -= f[place] * g[parent + r * row];
+                g[place + r * row] = value;
+% if spec.capacity:
+                x[place + (long)r * num_values] = value;
+% endif
             }
         }
 ${wait()}\
