@@ -230,7 +230,7 @@ FAULTS = {
     "block_local: cells overlap": ("block_local", "(i) * 3", "(i) * 2", "race"),
     "block_local: x is not kept": ("block_local", "KEPT(i) = g;", "", "uninitialised"),
     "dhs: factor is not stored": ("dhs", "f[place] =", "if (place < 0) f[0] =", "uninitialised"),
-    "dhs: x is not stored": ("dhs", "g[place + r * row] = (", "(void)(", "uninitialised"),
+    "dhs: x is not stored": ("dhs", "g[place + r * row] = (", "sum_b[r] = (", "uninitialised"),
     "dhs: the parent of another step": ("dhs", "g[parent + r", "g[place + 1 + r", "race"),
     "dhs: cells share local memory": (
         "dhs, local",
