@@ -11,7 +11,16 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, coarse, combine, work_group_size
+from clhines.parts import (
+    MAX_RHS,
+    Limits,
+    Part,
+    Plan,
+    as_int32,
+    combine,
+    local_size,
+    work_group_size,
+)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,8 @@ def plan_block_local(
         part = forest if len(cells) == forest.num_cells else forest.take(cells)
         if local:
             block = _local_block(part, real, limits, options["block_size"])
-            values = coarse(block * int(part.sizes.max()), room)
+            values = block * int(part.sizes.max())
+            values = min(local_size(values, room, limits.is_cpu), room)
             most = min(MAX_RHS, room // values)
             plan = _plan_columns(part, method, real, 1, block, block, values, most)
         else:

@@ -11,7 +11,7 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
-from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, coarse, combine
+from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, combine, local_size
 
 LANES = 16  # a cell, unless asked for
 
@@ -79,7 +79,7 @@ def plan_dhs(
             rhs=1,
             work_group=per_group * lanes,
             lanes=lanes,
-            capacity=coarse(most, room // 2) if local else 0,
+            capacity=min(local_size(most, room // 2, limits.is_cpu), room // 2) if local else 0,
         )
         max_rhs = min(MAX_RHS, room // spec.capacity - 1) if local else MAX_RHS
         plans.append((cells, _plan_groups(part, method, spec, steps, order, max_rhs)))

@@ -408,7 +408,7 @@ def test_blocks_fit_local_memory():
 @pytest.mark.parametrize(
     ("limits", "options", "block", "max_rhs"),
     [
-        (GPU, {}, 64, 3),
+        (GPU, {}, 64, 4),
         (CPU, {}, 4, 4),
         (GPU, {"block_size": 5}, 5, 4),
         (Limits(max_work_group=16), {}, 16, 4),
