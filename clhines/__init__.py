@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from clhines.parts import Plan
     from clhines.plan import METHODS, make_plan
     from clhines.solver import Factors, Solver
+    from clhines.tridiagonal import solve_tridiagonal
 
 __version__ = "0.1.0"
 __all__ = [
@@ -64,6 +65,7 @@ _LATER = {
     "make_plan": "plan",
     "solve_tridiagonal": "tridiagonal",
 }
+
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:

@@ -72,12 +72,19 @@ def fill_columns(
             view[:, : len(column), lane : lane + added.shape[2]] = column[None, :, None] + added
 
 
-def column_gather(forest: Forest, columns: Columns) -> np.ndarray:
-    """(columns.size,) int32: element j of lane c is at ``start[c] + j * stride[c]``."""
+def column_gather(forest: Forest, columns: Columns, order: np.ndarray | None = None) -> np.ndarray:
+    """(columns.size,) int32: element j of lane c is at ``start[c] + j * stride[c]``.
+
+    Parameters
+    ----------
+    order : (num_nodes,) int64, optional
+        Nodes of the distinct trees in the order of the elements; default `Trees.order`.
+    """
     trees = forest.trees
     lanes = columns.cells
     shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
-    local = trees.order - np.repeat(trees.offsets[:-1], trees.sizes)
+    order = trees.order if order is None else order
+    local = order - np.repeat(trees.offsets[:-1], trees.sizes)
     gather = np.full(columns.size, -1, np.int32)
     values = np.split(local, trees.offsets[1:-1])
     fill_columns(gather, columns, shape, values, forest.cell_offsets[lanes])

@@ -241,6 +241,12 @@ class Columns:
         )
 
 
+def cell_after_cell(forest: Forest, cells: np.ndarray) -> Columns:
+    """Blocks of one lane, in the order of `cells`: (num_cells,) integer."""
+    start = np.concatenate(([0], np.cumsum(forest.sizes[cells])))
+    return Columns(cells, np.arange(len(cells) + 1), start)
+
+
 def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
     """Cut the cells, largest first, into blocks of `width` lanes.
 

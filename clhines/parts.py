@@ -13,6 +13,7 @@ from clhines.forest import Forest, ranges
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
+COARSE = 256  # values of an array in local memory below which a few more do no harm
 MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
 
 
@@ -48,7 +49,7 @@ class Part:
 
     Attributes
     ----------
-    spec : CellSpec, FineSpec, FineVectorSpec, LevelSpec, ContractionSpec or SerialSpec
+    spec : CellSpec, FineSpec, FineVectorSpec, LevelSpec, DhsSpec, ContractionSpec or SerialSpec
         Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
         Index arrays of the kernel, in the order of its arguments; and room of its own.
@@ -156,8 +157,10 @@ class Part:
             if name in tables:
                 tables[name] = tables[name].copy()
                 tables[name][:: 8 if name == "blocks" else 1] += np.int32(first_place)
-        if "node_rank" in tables and not self.source:  # places before its own are not read
-            tables["node_rank"] = np.pad(tables["node_rank"], (first_place, 0))
+        in_order = getattr(self.spec, "codes_in_order", False)
+        for name in ("node_rank", *(["codes"] if in_order else [])) if not self.source else ():
+            if name in tables:  # places before its own are not read
+                tables[name] = np.pad(tables[name], (first_place, 0))
         number = tables["cell_number"]
         tables["cell_number"] = np.where(number < 0, -1, cells[number]).astype(np.int32)
         source, target = (k + scratch if k else 0 for k in (self.source, self.target))
@@ -258,6 +261,16 @@ def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> in
 def coarse(needed: int, room: int) -> int:
     """Size of an array in local memory: few different ones, as each is a kernel to build."""
     return max(needed, min(1 << (needed - 1).bit_length(), room))
+
+
+def local_size(needed: int, room: int, is_cpu: bool) -> int:
+    """Values of an array in local memory: `needed`, aligned, and so above `room` perhaps.
+
+    On a GPU, where a work-group's share decides how many run at once, no more than needed.
+    """
+    aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
+    size = coarse(aligned, room)
+    return size if is_cpu or size <= COARSE else aligned
 
 
 def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:

@@ -17,8 +17,9 @@ from clhines.choice import Candidate
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.parts import Limits, Plan, real_name
-from clhines.plan_cells import plan_cells
+from clhines.plan_cells import plan_block_local, plan_cells
 from clhines.plan_contraction import plan_contraction
+from clhines.plan_dhs import plan_dhs
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
 from clhines.plan_levels import plan_levels
 from clhines.plan_serial import plan_serial
@@ -149,6 +150,8 @@ def find_method(name: str) -> Method:
 
 
 CHOICES: dict[str, tuple[Any, ...]] = {
+    "k": (1, 2, 4, 8, 16, 32),
+    "local": (False, True),
     "vector_width": (1, 2, 4, 8, 16),
     "padding": ("compute", "skip"),
 }  # options with few values; all others are whole numbers
@@ -194,6 +197,12 @@ METHODS: dict[str, Method] = {
         plan_cells,
         {"work_group": None, "block_size": None, "vector_width": None},
     ),
+    "block_local": Method(
+        "one work-item a cell, interleaved in blocks, right-hand sides in local memory",
+        "Valero-Lara 2018, Block-Shared",
+        plan_block_local,
+        {"block_size": None},
+    ),
     "levels": Method(
         "a launch a branch level of the whole batch, one work-item a branch",
         "Valero-Lara 2018, multi-morphology approach; cuThomasVBatch on chains",
@@ -205,6 +214,12 @@ METHODS: dict[str, Method] = {
         "Huber 2018, sections 3 to 5",
         plan_fine,
         FINE_OPTIONS,
+    ),
+    "dhs": Method(
+        "k work-items a cell, the deepest nodes that are ready first, a barrier a step",
+        "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
+        plan_dhs,
+        {"k": None, "work_group": None, "local": False},
     ),
     "contraction": Method(
         "one work-group a block of cells, one work-item a segment, O(log n) rounds",

@@ -1,8 +1,8 @@
-"""Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
+"""Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`, `block_local`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, ClassVar
 
@@ -11,7 +11,16 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.parts import Limits, Part, Plan, as_int32, work_group_size
+from clhines.parts import (
+    MAX_RHS,
+    Limits,
+    Part,
+    Plan,
+    as_int32,
+    combine,
+    local_size,
+    work_group_size,
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,9 @@ class CellSpec:
         Step codes lie in device order (all shapes different), not shape after shape.
     work_group : int
         Work-items of a work-group.
+    rhs_local : int
+        Values of a right-hand side that a work-group, which is a block, has in local memory;
+        0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "cell"
@@ -49,6 +61,7 @@ class CellSpec:
     same_shape: bool
     codes_in_order: bool
     work_group: int
+    rhs_local: int
 
 
 def plan_cells(
@@ -56,6 +69,75 @@ def plan_cells(
 ) -> Plan:
     """Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
+    work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
+    return _plan_columns(forest, method, real, vector, block, work_group)
+
+
+def plan_block_local(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
+
+    Cells that are too large for local memory even alone are left to `block_interleaved`.
+    """
+    itemsize = 8 if real == "double" else 4
+    room = limits.local_bytes // itemsize
+    fits = forest.sizes <= room
+    plans = []
+    for local in (True, False):
+        cells = np.flatnonzero(fits == local)
+        if not len(cells):
+            continue
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        if local:
+            block = _local_block(part, real, limits, options["block_size"])
+            values = block * int(part.sizes.max())
+            values = min(local_size(values, room, limits.is_cpu), room)
+            most = min(MAX_RHS, room // values)
+            plan = _plan_columns(part, method, real, 1, block, block, values, most)
+        else:
+            rest = {"work_group": None, "block_size": None, "vector_width": None}
+            plan = plan_cells(part, "block_interleaved", real, limits, rest)
+        plans.append((cells, plan))
+    plan = combine(forest, method, plans)
+    parts = [
+        replace(p, statistics={**p.statistics, "local_bytes": p.spec.rhs_local * itemsize})
+        for p in plan.parts
+    ]
+    return replace(plan, parts=tuple(parts))
+
+
+def _local_block(forest: Forest, real: str, limits: Limits, asked: int | None) -> int:
+    """Cells a block whose right-hand sides local memory holds, whatever the cells."""
+    itemsize = 8 if real == "double" else 4
+    largest = int(forest.sizes.max())
+    fits = limits.local_bytes // itemsize // largest
+    if asked is None:
+        wide = limits.vector_bytes // itemsize if limits.is_cpu else 64
+        return 1 << min(wide, fits, limits.max_work_group, forest.num_cells).bit_length() - 1
+    if asked > limits.max_work_group:
+        raise InputError(
+            f"block_size={asked} is above the device's limit of {limits.max_work_group} work-items"
+        )
+    if asked > fits:
+        raise InputError(
+            f"block_size={asked} needs {asked * largest * itemsize} bytes of local memory for "
+            f"cells of {largest} nodes; the device has {limits.local_bytes}, enough for {fits}"
+        )
+    return int(asked)
+
+
+def _plan_columns(
+    forest: Forest,
+    method: str,
+    real: str,
+    vector: int,
+    block: int,
+    work_group: int,
+    rhs_local: int = 0,
+    max_rhs: int = MAX_RHS,
+) -> Plan:
+    """Cells in blocks of `block` lanes, `vector` lanes a work-item."""
     whole = vector > 1
     columns = packing.columns(forest, block, whole_shapes=whole)
     if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
@@ -73,7 +155,8 @@ def plan_cells(
         vector_width=vector,
         same_shape=whole or vector == 1,
         codes_in_order=not per_shape,
-        work_group=work_group_size(options, limits, 1 if limits.is_cpu else 64),
+        work_group=work_group,
+        rhs_local=rhs_local,
     )
     items = len(lanes) // vector
     gather = layout.column_gather(forest, columns)
@@ -94,6 +177,7 @@ def plan_cells(
             "dependent_steps": int(forest.sizes.max()) * 2,
             "idle_lanes": 1 - forest.num_nodes / max(1, columns.size),
         },
+        max_rhs=max_rhs,
     )
     return Plan(forest, method, gather, (part,))
 

@@ -10,13 +10,12 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees, ranges
-from clhines.parts import Limits, Part, Plan, as_int32, coarse, combine
+from clhines.parts import Limits, Part, Plan, as_int32, combine, local_size
 from clhines.pieces import Pieces, split_cells
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
 from clhines.schedule import KEPT_VALUES, NO_LANE
 
 USUAL_LANES = 128  # of a work-group of `contraction`
-COARSE = 256  # values of an array in local memory below which a few more do no harm
 USUAL_PLACES = 1056  # values of each of its arrays in local memory
 
 
@@ -397,7 +396,7 @@ class _Contraction:
             symmetric=True,
             rhs=1,
             work_group=work_group,
-            capacity=_capacity(
+            capacity=local_size(
                 int(np.maximum(places.template_size, leaves + KEPT_VALUES * lanes.inner).max()),
                 int(_local_capacity(self.real, self.limits, work_group)),
                 self.limits.is_cpu,
@@ -434,13 +433,3 @@ def _tree_nodes(forest: Forest) -> np.ndarray:
     """(num_nodes,) int64: index in `forest.trees` of each node."""
     shape = forest.shape_of_cell
     return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])
-
-
-def _capacity(needed: int, room: int, is_cpu: bool) -> int:
-    """Values of each array in local memory.
-
-    On a GPU, where a work-group's share decides how many run at once, no more than needed.
-    """
-    aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
-    size = coarse(aligned, room)
-    return size if is_cpu or size <= COARSE else aligned

@@ -5,6 +5,12 @@
     value = spec.real + (str(vector) if vector > 1 else "")
     mask = ("long" if spec.real == "double" else "int") + (str(vector) if vector > 1 else "")
     code = "codes[place]" if spec.codes_in_order else "codes[code_start[cell] + i]"
+
+    def rhs(node, place):   # where node `node` of this cell keeps its right-hand side
+        return f"KEPT({node})" if spec.rhs_local else f"load(x, {place} + shift)"
+
+    def put_rhs(node, place, v):
+        return f"KEPT({node}) = {v};" if spec.rhs_local else f"store(x, {place} + shift, {v});"
 %>\
 // Hines solver, one work-item a cell (Valero-Lara et al. 2018, pseudocode 1).
 // spec: ${spec}
@@ -18,6 +24,11 @@
 //   parent  == i - 1: the contribution to the parent stays in registers;
 //   waiting: children that are not node i + 1 have left their sum in factor[i] and x[i];
 //   first:   this node is the first to leave a sum for its parent.
+% if spec.rhs_local:
+//
+// A work-group is a block and keeps its x in local memory, to be read there by the children (section
+// 3.1, Block-Shared). A work-item touches no column but its own: there are no barriers.
+% endif
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -31,6 +42,10 @@ typedef value __attribute__((aligned(sizeof(real)))) loose_value;   // vload is 
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define LANES ${lanes}   // cells that a work-item takes one after another within each step
+% if spec.rhs_local:
+#define ROOM ${spec.rhs_local}
+#define KEPT(i) kept[r * ROOM + (i) * ${spec.work_group} + (int)get_local_id(0)]
+% endif
 
 % if vector > 1:
 static value load(__global const real *a, long place)
@@ -58,6 +73,9 @@ void solve(const int num_lanes, const int num_values, const int first_row,
            __global const real *b, __global real *factor, __global real *x,
            __global int *restrict status)
 {
+% if spec.rhs_local:
+    __local real kept[RHS * ROOM];
+% endif
     b += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
     x += (long)first_row * num_values;
     const int item = (int)get_global_id(0) * ${spec.vector_width};
@@ -99,9 +117,13 @@ void solve(const int num_lanes, const int num_values, const int first_row,
             sum_d[lane] = coupling * f;
             for (int r = 0; r < RHS; ++r) {
                 const long shift = (long)r * num_values;
-                const value g =
-                    (load(waiting ? x : b, place + shift) - sum_b[lane][r]) * inverse;
-                store(x, place + shift, g);
+% if spec.rhs_local:
+                const value right = waiting ? ${rhs("i", "place")} : load(b, place + shift);
+% else:
+                const value right = load(waiting ? x : b, place + shift);
+% endif
+                const value g = (right - sum_b[lane][r]) * inverse;
+                ${put_rhs("i", "place", "g")}
                 sum_b[lane][r] = coupling * g;
             }
 % if vector > 1:
@@ -117,7 +139,12 @@ void solve(const int num_lanes, const int num_values, const int first_row,
                 sum_d[lane] = 0;
                 for (int r = 0; r < RHS; ++r) {
                     const long shift = (long)r * num_values;
-                    store(x, up + shift, load(first ? b : x, up + shift) - sum_b[lane][r]);
+% if spec.rhs_local:
+                    const value right = first ? load(b, up + shift) : ${rhs("parent", "up")};
+% else:
+                    const value right = load(first ? b : x, up + shift);
+% endif
+                    ${put_rhs("parent", "up", "right - sum_b[lane][r]")}
                     sum_b[lane][r] = 0;
                 }
             }
@@ -138,8 +165,11 @@ void solve(const int num_lanes, const int num_values, const int first_row,
             const value f = load(factor, place);
             for (int r = 0; r < RHS; ++r) {
                 const long shift = (long)r * num_values;
-                if (parent != i - 1) above[lane][r] = load(x, up + shift);
-                above[lane][r] = load(x, place + shift) - f * above[lane][r];
+                if (parent != i - 1) above[lane][r] = ${rhs("parent", "up")};
+                above[lane][r] = ${rhs("i", "place")} - f * above[lane][r];
+% if spec.rhs_local:
+                ${put_rhs("i", "place", "above[lane][r]")}
+% endif
                 store(x, place + shift, above[lane][r]);
             }
         }

@@ -36,12 +36,15 @@ CONFIGS = {
     "interleaved": ("interleaved", {"work_group": 4}),
     "block": ("block_interleaved", {"block_size": 3, "vector_width": 1, "work_group": 2}),
     "vector": ("block_interleaved", {"block_size": 8, "vector_width": 4}),
+    "block_local": ("block_local", {"block_size": 3}),
     "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
     "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
     "levels": ("levels", {"work_group": 4, "padding": "skip"}),
     "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
+    "dhs": ("dhs", {"k": 4, "work_group": 8}),
+    "dhs, local": ("dhs", {"k": 4, "work_group": 8, "local": True}),
 }
 KNOWN = {method for method, _ in CONFIGS.values()} | {"serial"}  # which has no kernel
 CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
@@ -249,6 +252,24 @@ FAULTS = {
         "uninitialised",
     ),
     "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
+    "block_local: cells overlap": ("block_local", "(i) * 3", "(i) * 2", "race"),
+    "block_local: x is not kept": ("block_local", "KEPT(i) = g;", "", "uninitialised"),
+    "dhs: factor is not stored": ("dhs", "f[place] =", "if (place < 0) f[0] =", "uninitialised"),
+    "dhs: x is not stored": ("dhs", "g[place + r * row] = (", "sum_b[r] = (", "uninitialised"),
+    "dhs: the parent of another step": ("dhs", "g[parent + r", "g[place + 1 + r", "race"),
+    "dhs: cells share local memory": (
+        "dhs, local",
+        "kept + (start -",
+        "kept + 0 * (start -",
+        "race",
+    ),
+    "dhs: local memory too far": ("dhs, local", "* g[parent", "* g[CAPACITY + parent", "read"),
+    "dhs: a barrier that some pass by": (
+        "dhs",
+        "    // backward sweep",
+        "    if (lane) return;\n    // backward sweep",
+        "divergence",
+    ),
     "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
     "levels: factor is not stored": ("levels", "factor[place] = f;", "", "uninitialised"),
     "levels: branches overlap": ("levels", "level_offset[level] + k;", "k / 2;", "race"),
@@ -398,15 +419,17 @@ def test_planted_faults_are_reported():
     assert {"fine: no barriers at all", "fine, many passes: no barriers at all"} <= with_barriers
     assert set(FAULTS) - set(found) == {
         f"{c}: no barriers at all"
-        for c in (
-            "flat",
-            "interleaved",
-            "block",
-            "vector",
-            "fine, vectors",
-            "fine, narrow",
-            "levels",
-            "levels, padded",
+        for c in CONFIGS
+        if c.startswith(
+            (
+                "flat",
+                "interleaved",
+                "block",
+                "vector",
+                "fine, vectors",
+                "fine, narrow",
+                "levels",
+            )
         )
     }
 

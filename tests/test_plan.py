@@ -34,8 +34,12 @@ OPTIONS = [
     ("fine", {"vector_width": 16, "max_cells": 2}),
     ("levels", {"padding": "compute"}),
     ("levels", {"padding": "skip", "work_group": 3}),
+    ("block_local", {"block_size": 3}),
+    ("dhs", {"k": 1}),
+    ("dhs", {"local": True}),
+    ("dhs", {"k": 4, "work_group": 12}),
 ]
-OPTIONS += [(method, {}) for method in METHODS if method not in dict(OPTIONS)]
+OPTIONS += [(method, {}) for method in METHODS if (method, {}) not in OPTIONS]
 
 
 def next_fit(forest, lanes, max_cells):
@@ -332,6 +336,125 @@ def test_rounds_list_every_child_in_the_order_of_its_tree():
     assert (child > 0).sum() == (v.parent >= 0).sum()
 
 
+@pytest.mark.parametrize("k", [1, 2, 4, 32])
+@pytest.mark.parametrize("name", families())
+def test_the_deepest_ready_nodes_share_a_step(name, k):
+    trees = Forest.from_cells(families()[name]).trees
+    steps = schedule.k_lane_steps(trees, k)
+    assert steps.width.sum() == len(steps.order) == len(trees.parent)
+    at = 0
+    for s in range(trees.num_trees):
+        left = {*range(*trees.offsets[s : s + 2])}
+        for width in steps.width[steps.offsets[s] : steps.offsets[s + 1]]:
+            taken = steps.order[at : at + width]
+            at += width
+            ready = left - {trees.parent[v] for v in left}
+            deepest = sorted((trees.depth[v] for v in ready), reverse=True)[:k]
+            assert set(taken) <= ready
+            assert sorted(trees.depth[taken], reverse=True) == deepest
+            left -= set(taken)
+        assert not left
+
+
+def test_lane_steps_of_extremes():
+    trees = Forest.from_cells([chain(50), star(50), chain(1), complete_binary(5)]).trees
+    assert schedule.k_lane_steps(trees, 8).counts.tolist() == [50, 8, 1, 6]
+    assert schedule.k_lane_steps(trees, 1).counts.tolist() == trees.sizes.tolist()
+    large = Forest.from_cells([random_binary_tree(10**5, 10_001, 3), chain(10**5)]).trees
+    assert large.depth.max() == 10**5 - 1
+    begin = time.process_time()
+    schedule.k_lane_steps(large, 16)
+    assert time.process_time() - begin < 2
+
+
+def test_steps_example_by_hand():
+    # cell 0: 0 - 1 -+- 2            cell 1: one node
+    #                +- 3 - 4
+    forest = Forest(np.array([-1, 0, 1, 1, 3, -1]), np.array([0, 5, 6]))
+    part = make_plan(forest, "dhs", k=2, work_group=8).parts[0]
+    # steps: 4 and 2, the tips; 3; 1; 0
+    tables = {name: table.tolist() for name, table in part.tables.items()}
+    assert make_plan(forest, "dhs", k=2).gather.tolist() == [4, 2, 3, 1, 0, 5]
+    assert tables["cell_number"] == [0, 1, -1, -1]
+    assert tables["cell_start"] == [0, 5, 5, 5]
+    assert tables["cell_node"] == [0, 5, 0, 0]
+    assert tables["cell_step"] == [0, 5, 0, 0]
+    assert tables["cell_steps"] == [4, 1, 0, 0]
+    assert tables["group_steps"] == [4]
+    assert tables["step_first"] == [0, 2, 3, 4, 5, 0, 1]
+    assert tables["node_parent"] == [2, 3, 3, 4, -1, -1]
+    assert tables["node_order"] == [forest.trees.rank[v] for v in (4, 2, 3, 1, 0)] + [0]
+    assert tables["node_children"] == [0, 0, 0, 1, 3, 4, 4]
+    assert tables["node_child"] == [0, 1, 2, 3, 0]
+    assert part.statistics["steps"] == 4
+    assert part.statistics["dependent_steps"] == part.statistics["barriers"] == 8
+    assert part.statistics["idle_lanes"] == pytest.approx(1 - 6 / (4 * 8))
+    assert part.statistics["cells_per_block"] == 2
+
+
+def test_blocks_fit_local_memory():
+    cells = [chain(n) for n in (30, 20, 100, 64, 5)]
+    forest = Forest.from_cells(cells)
+    small = Limits(local_bytes=64 * 8)  # 64 values of float64: one cell is too large
+    plan = make_plan(forest, "block_local", limits=small)
+    local, plain = plan.parts
+    assert plan.method == "block_local"
+    assert (local.spec.rhs_local, local.spec.work_group, local.max_rhs) == (64, 1, 1)
+    assert (plain.spec.rhs_local, plain.spec.template) == (0, "cell")
+    assert sorted(local.tables["cell_number"].tolist()) == [0, 1, 3, 4]
+    assert set(plain.tables["cell_number"].tolist()) == {2}
+    assert np.array_equal(np.sort(plan.gather[plan.gather >= 0]), np.arange(forest.num_nodes))
+    text = plan.describe()
+    assert "local bytes     512" in text
+    assert "local bytes     0" in text
+    two = make_plan(forest, "block_local", np.float32, small, block_size=1)
+    assert [part.spec.rhs_local > 0 for part in two.parts] == [True]
+    with pytest.raises(InputError, match="block_size=2 needs 1024 bytes .* 64 nodes; .* has 512, "):
+        make_plan(forest, "block_local", limits=small, block_size=2)
+    assert make_plan(Forest(chain(65)), "block_local", limits=small).method == "block_local"
+
+
+@pytest.mark.parametrize(
+    ("limits", "options", "block", "max_rhs"),
+    [
+        (GPU, {}, 64, 4),
+        (CPU, {}, 4, 4),
+        (GPU, {"block_size": 5}, 5, 4),
+        (Limits(max_work_group=16), {}, 16, 4),
+        (Limits(local_bytes=20 * 8 * 11), {}, 8, 1),
+        (Limits(local_bytes=20 * 8 * 40), {"block_size": 8}, 8, 3),
+    ],
+)
+def test_a_block_is_a_work_group_of_block_local(limits, options, block, max_rhs):
+    forest = Forest.from_cells([chain(20)] * 100)
+    plan = make_plan(forest, "block_local", limits=limits, **options)
+    (part,) = plan.parts
+    assert (part.spec.work_group, part.spec.stride, part.spec.vector_width) == (block, block, 1)
+    assert part.num_units == part.num_groups * block
+    assert part.max_rhs == max_rhs
+    assert part.spec.rhs_local >= 20 * block
+    assert part.spec.rhs_local * part.max_rhs * 8 <= limits.local_bytes
+    same = make_plan(forest, "block_interleaved", block_size=block, vector_width=1)
+    assert np.array_equal(plan.gather, same.gather)
+
+
+def test_lanes_and_work_groups_of_dhs():
+    forest = Forest.from_cells(dissimilar(9))
+    for limits, options, expected in [
+        (GPU, {}, (16, 64)),
+        (CPU, {}, (16, 16)),
+        (Limits(max_work_group=9), {}, (8, 8)),
+        (GPU, {"k": 32}, (32, 64)),
+        (GPU, {"k": 1}, (1, 8)),
+        (GPU, {"work_group": 24}, (8, 24)),
+        (CPU, {"k": 4}, (4, 4)),
+    ]:
+        spec = make_plan(forest, "dhs", limits=limits, **options).parts[0].spec
+        assert (spec.lanes, spec.work_group) == expected
+    with pytest.raises(InputError, match="k=32 is above the device's limit of 16 work-items"):
+        make_plan(forest, "dhs", limits=Limits(max_work_group=16), k=32)
+
+
 def test_vector_rows_example_by_hand():
     # branches 0 1 | 2 | 3 4 5 and, in the second cell, 6 7 8: two leaves and a chain of three
     forest = Forest.from_cells([np.array([-1, 0, 1, 1, 3, 4]), chain(3)])
@@ -390,6 +513,26 @@ def test_vectors_leave_large_cells_in_global_memory_and_stars_to_lanes():
         assert (1 + part.max_rhs) * spec.slots * 8 <= limits.local_bytes
 
 
+def test_dhs_leaves_large_cells_in_global_memory():
+    forest = Forest.from_cells([chain(30), star(20), chain(100), star(30), chain(5), chain(101)])
+    small = Limits(local_bytes=2 * 100 * 8 + 4 * 64)
+    plan = make_plan(forest, "dhs", limits=small, local=True)
+    local, rest = plan.parts
+    assert sorted(local.tables["cell_number"].tolist()) == [0, 1, 2, 3, 4]
+    assert (local.spec.capacity, local.spec.work_group, local.max_rhs) == (100, 16, 1)
+    assert local.statistics["local_bytes"] == 1600
+    assert (rest.spec.capacity, rest.spec.template) == (0, "dhs")
+    assert set(rest.tables["cell_number"].tolist()) == {5, -1}
+    assert "local bytes     1600" in plan.describe()
+    assert "local bytes     0" in plan.describe()
+    with pytest.raises(InputError, match="work_group=32 puts 2 cells .* 1856 bytes are enough for"):
+        make_plan(forest, "dhs", limits=small, local=True, work_group=32)
+    large = make_plan(forest, "dhs", np.float32, limits=GPU, local=True)
+    (part,) = large.parts
+    assert (part.spec.capacity, part.spec.work_group, part.max_rhs) == (256, 64, 4)
+    assert make_plan(forest, "dhs").parts[0].spec.capacity == 0
+
+
 # --------------------------------------------------------------------------- options, numbers
 
 
@@ -424,6 +567,15 @@ def test_vectors_leave_large_cells_in_global_memory_and_stars_to_lanes():
             {"block_size": 6, "vector_width": 4},
             "block_size=6 is not a multiple of vector_width=4",
         ),
+        ("block_local", {"block_size": 257}, "block_size=257 is above the device's limit of 256 w"),
+        ("block_local", {"block_size": 1.5}, "block_size=1.5 is not valid; expected a whole"),
+        ("block_local", {"vector_width": 1}, "'vector_width' is not one of method 'block_local'"),
+        ("dhs", {"k": 3}, "k=3 is not valid; expected 1, 2, 4, 8, 16 or 32"),
+        ("dhs", {"local": 1}, "local=1 is not valid; expected False or True"),
+        ("dhs", {"k": 64}, "k=64 is not valid; expected 1, 2, 4, 8, 16 or 32"),
+        ("dhs", {"k": True}, "k=True is not valid"),
+        ("dhs", {"k": 8, "work_group": 12}, "work_group=12 is not a multiple of k=8"),
+        ("dhs", {"k": 8, "work_group": 264}, "work_group=264 is above the device's limit of 256"),
     ],
 )
 def test_bad_options_name_option_value_and_limit(method, options, words):
@@ -521,8 +673,8 @@ def test_bytes_needed_by_hand():
 # ----------------------------------------------------------------------------------- imports
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
-    choice parts plan_cells plan_fine plan_levels plan_serial plan_contraction plan figures device
-    render pocl program tune mixed solver tridiagonal channels synapses spikes simulation
+    choice parts plan_cells plan_fine plan_levels plan_serial plan_contraction plan_dhs plan figures
+    device render pocl program tune mixed solver tridiagonal channels synapses spikes simulation
     cli""".split()
 FOLDER = Path(clhines.__file__).parent
 

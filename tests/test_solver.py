@@ -32,6 +32,8 @@ CONFIGS = {
     "vector_2": ("block_interleaved", {"vector_width": 2, "block_size": 2}),
     "vector_4": ("block_interleaved", {"vector_width": 4, "block_size": 8, "work_group": 2}),
     "vector_8": ("block_interleaved", {"vector_width": 8, "block_size": 8}),
+    "block_local": ("block_local", {}),
+    "local_2": ("block_local", {"block_size": 2}),
     "fine": ("fine", {}),
     "fine_1": ("fine", {"work_group": 1, "max_cells": 3}),  # a pass for every branch
     "fine_5": ("fine", {"work_group": 5, "max_cells": 4}),
@@ -41,6 +43,9 @@ CONFIGS = {
     "fine_vector_16": ("fine", {"vector_width": 16}),
     "levels": ("levels", {"padding": "skip"}),
     "levels_padded": ("levels", {"padding": "compute", "work_group": 5}),
+    "dhs": ("dhs", {}),
+    "dhs_4": ("dhs", {"k": 4, "work_group": 12}),
+    "dhs_local": ("dhs", {"k": 8, "work_group": 16, "local": True}),
     "contraction": ("contraction", {}),
     "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
@@ -49,9 +54,11 @@ ONE_EACH = [
     "interleaved",
     "block_3",
     "vector_4",
+    "local_2",
     "fine_5",
     "fine_vector_4",
     "levels_padded",
+    "dhs_4",
     "contraction_6",
 ]
 OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
@@ -94,7 +101,18 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize(
     "config",
-    ["flat", "interleaved", "vector_4", "vector_8", "fine_5", "fine_vector_4", "fine_scalar"],
+    [
+        "flat",
+        "interleaved",
+        "vector_4",
+        "vector_8",
+        "local_2",
+        "fine_5",
+        "fine_vector_4",
+        "fine_scalar",
+        "dhs_4",
+        "dhs_local",
+    ],
 )
 def test_several_right_hand_sides(queue, needs, config, symmetric, rows):
     needs(queue, np.float64)
@@ -250,7 +268,7 @@ def test_couplings_at_the_roots_do_not_matter(queue, config, value):
 
 
 @pytest.mark.parametrize(
-    "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4"]
+    "config", ["flat", "interleaved", "vector_4", "fine", "fine_1", "fine_vector_4", "dhs_4"]
 )
 def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     needs(fast_queue, np.float64)
@@ -259,7 +277,7 @@ def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     system.assert_solved(make_solver(fast_queue, forest, config).solve(**system.arrays))
 
 
-@pytest.mark.parametrize("config", ["flat", "fine", "fine_5"])
+@pytest.mark.parametrize("config", ["flat", "fine", "fine_5", "dhs_4"])
 @pytest.mark.parametrize("shape", [chain, caterpillar, None])
 def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
     """Judged by a right-hand side made from a known solution: the reference takes too long."""
@@ -881,6 +899,38 @@ def test_a_tree_of_pieces_larger_than_local_memory(fast_queue, needs, dtype, mon
     with pytest.raises(PivotError) as caught:
         solver.solve(d, system.u, system.b)
     assert (caught.value.cell, caught.value.node) == (0, 12_345)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("block_local", {}), ("dhs", {"k": 4, "local": True})]
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_cells_beside_those_in_local_memory(
+    queue, needs, dtype, method, options, monkeypatch
+):
+    needs(queue, dtype)
+    real = devices.limits
+    monkeypatch.setattr(
+        devices, "limits", lambda device: replace(real(device), local_bytes=1 << 10)
+    )
+    cells = [*dissimilar(9), random_binary_tree(300, 40, 1), chain(400), *dissimilar(9)]
+    forest = Forest.from_cells(cells)
+    solver = Solver(forest, method, dtype, queue=queue, **options)
+    local, rest = solver.plan.parts
+    assert local.statistics["local_bytes"] > rest.statistics["local_bytes"] == 0
+    for symmetric, rows in ((True, None), (False, 3)):
+        system = make_system(forest, dtype, symmetric, rows)
+        system.assert_solved(solver.solve(**system.arrays))
+    factors = solver.factor(system.d, system.u, system.l)
+    system.assert_solved(factors.solve(system.b))
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
+    system.assert_solved(solver.unpack(packed["b"]).get())
+    bad = [int(forest.cell_offsets[c]) + 1 for c in (4, 9, 10)]
+    system.d[bad] = -1e9
+    solver.solve(**system.arrays, check=False)
+    assert solver.status()[[4, 9, 10]].tolist() == bad
+    assert (np.delete(solver.status(), [4, 9, 10]) == -1).all()
 
 
 def test_more_lanes_than_contraction_can_name_are_refused(queue):
