@@ -48,7 +48,7 @@ class Part:
 
     Attributes
     ----------
-    spec : CellSpec, FineSpec, FineVectorSpec or ContractionSpec
+    spec : CellSpec, FineSpec, FineVectorSpec, ContractionSpec or ReductionSpec
         Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
         Index arrays of the kernel, in the order of its arguments.
@@ -58,7 +58,7 @@ class Part:
         Work-groups of the launch.
     source, target : int
         Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
-        that it reduces to or expands from.
+        that it reduces to or expands from, or, where it solves, takes as scratch.
     statistics : dict
         What judges the plan without a device: `dependent_steps`, eliminations and substitutions
         one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
@@ -99,8 +99,8 @@ class Part:
     @property
     def keeps_factors(self) -> bool:
         """Whether the launch can work out the inverse pivots once and solve with them."""
-        whole = not self.spec.needs_factor and self.phase == "solve"
-        return whole and self.source == 0
+        able = getattr(self.spec, "keeps_factors", not self.spec.needs_factor)
+        return able and self.phase == "solve" and self.source == 0
 
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
@@ -169,7 +169,8 @@ class Plan:
     parts : tuple of Part
         Launches, in order; each works on its own cells, in its own stretch of its arrays.
     scratch : tuple of int
-        Lengths of further sets of arrays, of systems that stand for larger ones.
+        Lengths of further sets of arrays, of systems that stand for larger ones or for what
+        a launch leaves in between.
     summary : str
         Of the method, in a few words.
     """

@@ -20,6 +20,7 @@ from clhines.parts import Limits, Plan, real_name
 from clhines.plan_cells import plan_cells
 from clhines.plan_contraction import plan_contraction
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
+from clhines.plan_reduction import plan_reduction
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,15 @@ class Method:
         ``build(forest, real, limits, options) -> Plan``.
     options : dict of name -> default
         What the row understands besides dtype and device; None is chosen from the limits.
+    chains_only : bool
+        Refuses cells in which a node has several children.
     """
 
     summary: str
     source: str
     build: Callable[[Forest, str, str, Limits, dict[str, Any]], Plan]
     options: dict[str, Any]
+    chains_only: bool = False
 
 
 def make_plan(
@@ -188,6 +192,27 @@ METHODS: dict[str, Method] = {
         "Huber 2018, sections 3 to 5",
         plan_fine,
         FINE_OPTIONS,
+    ),
+    "cr": Method(
+        "one work-group a chain, cyclic reduction in local memory",
+        "Hockney 1965; Valero-Lara 2018, section 4.1",
+        plan_reduction,
+        {"work_group": None},
+        chains_only=True,
+    ),
+    "pcr": Method(
+        "one work-group a chain, parallel cyclic reduction in local memory",
+        "Hockney and Jesshope 1981; Valero-Lara 2018, section 4.1",
+        plan_reduction,
+        {"work_group": None},
+        chains_only=True,
+    ),
+    "cr_pcr": Method(
+        "one work-group a chain, cyclic reduction and then the parallel one, in local memory",
+        "Zhang, Cohen and Owens 2010; Valero-Lara 2018, gtsvStridedBatch",
+        plan_reduction,
+        {"work_group": None, "switch": None},
+        chains_only=True,
     ),
     "contraction": Method(
         "one work-group a block of cells, one work-item a segment, O(log n) rounds",

@@ -149,8 +149,11 @@ class _Resident:
             for launch in self.launches:
                 part = launch.part
                 (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
+                between = [factor] if part.needs_factor else []
+                if part.target:
+                    between += [*rest[:3], rest_x]
                 arrays = {
-                    "solve": [*given, *([factor] if part.needs_factor else []), out],
+                    "solve": [*given, *between, out],
                     "reduce": [*given, *rest],
                     "expand": [*given, rest_x, out],
                 }[part.phase]
