@@ -14,6 +14,9 @@
 // where s is the distance between the unknowns that are left. A step of CR frees the even ones of
 // these from the odd ones; a step of PCR frees each from its neighbours, so that two systems of
 // half the size are left.
+//
+// Loops with a barrier run at least once, if need be without work: a barrier that some paths
+// leave out makes PoCL compile all that follows it twice, and there are up to five such loops.
 % if far:
 //
 // Chains above local memory: steps of CR in scratch arrays of the even nodes, until what is left
@@ -146,15 +149,16 @@ void solve(const int num_chains, const int num_values, const int first_row,
     barrier(CLK_GLOBAL_MEM_FENCE);
 <%  scratch = lambda i: "far_low[%s], far_mid[%s], far_up[%s], far_right[%s]" % (i, i, i, i) %>\
     int apart = 1, n = evens;   // unknowns left in scratch: 0, apart, 2 * apart, ...
-    while (n > CAPACITY) {
-        for (int k = lane; 2 * k < n; k += WORK_GROUP) {
+    do {
+        const int count = n > CAPACITY ? n : 0;
+        for (int k = lane; 2 * k < count; k += WORK_GROUP) {
             const int i = 2 * k * apart;
             row before = nothing(), after = nothing();
             if (k) {
                 const row r = {${scratch("i - apart")}};
                 before = r;
             }
-            if (2 * k + 1 < n) {
+            if (2 * k + 1 < count) {
                 const row r = {${scratch("i + apart")}};
                 after = r;
             }
@@ -166,10 +170,12 @@ void solve(const int num_chains, const int num_values, const int first_row,
             far_up[i] = r.up;
             far_right[i] = r.right;
         }
-        n = (n + 1) / 2;
-        apart *= 2;
+        if (count) {
+            n = (n + 1) / 2;
+            apart *= 2;
+        }
         barrier(CLK_GLOBAL_MEM_FENCE);
-    }
+    } while (n > CAPACITY);
     const int scale = 2 * apart;   // nodes between the unknowns that are left
     for (int k = lane; k < n; k += WORK_GROUP) {
         const row r = {${scratch("k * apart")}};
@@ -184,23 +190,27 @@ void solve(const int num_chains, const int num_values, const int first_row,
 
     // CR, the reduction: unknowns left 0, s, 2 * s, ...
     int s = 1, left = n;
-    while (left > SWITCH) {
-        for (int k = lane; 2 * k < left; k += WORK_GROUP) {
+    do {
+        const int count = left > SWITCH ? left : 0;
+        for (int k = lane; 2 * k < count; k += WORK_GROUP) {
             const int i = 2 * k * s;
             const row before = k ? local_row(rows, AT(i - s)) : nothing();
-            const row after = 2 * k + 1 < left ? local_row(rows, AT(i + s)) : nothing();
+            const row after = 2 * k + 1 < count ? local_row(rows, AT(i + s)) : nothing();
             if (!good(after.mid)) bad = max(bad, (i + s) * scale + 1);
             keep_local(rows, AT(i), freed(local_row(rows, AT(i)), before, after));
         }
-        left = (left + 1) / 2;
-        s *= 2;
+        if (count) {
+            left = (left + 1) / 2;
+            s *= 2;
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    } while (left > SWITCH);
 
 % if hybrid:
     // PCR: from one set of rows to another, so that a step needs one barrier
     int from = 0, gap = s, to = OTHER, next_gap = 1;   // places and the distance between unknowns
-    for (int t = 1; t < left; t *= 2) {
+    int t = 1;
+    do {
         for (int k = lane; k < left; k += WORK_GROUP) {
             const row me = local_row(rows, from + AT(k * gap));
             const row before = k >= t ? local_row(rows, from + AT((k - t) * gap)) : nothing();
@@ -213,8 +223,9 @@ void solve(const int num_chains, const int num_values, const int first_row,
         gap = next_gap;
         to = place;
         next_gap = distance;
+        t *= 2;
         barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    } while (t < left);
     for (int k = lane; k < left; k += WORK_GROUP) {
         const row me = local_row(rows, from + AT(k * gap));
         if (!good(me.mid)) bad = max(bad, k * s * scale + 1);
@@ -229,32 +240,32 @@ void solve(const int num_chains, const int num_values, const int first_row,
     barrier(CLK_LOCAL_MEM_FENCE);
 
     // CR, the substitution
-    while (s > 1) {
+    do {
         s /= 2;
-        left = (n - 1) / s + 1;
-        for (int k = lane; 2 * k + 1 < left; k += WORK_GROUP) {
+        const int count = s ? (n - 1) / s + 1 : 0;
+        for (int k = lane; 2 * k + 1 < count; k += WORK_GROUP) {
             const int i = (2 * k + 1) * s;
             const row me = local_row(rows, AT(i));
             real right = me.right - me.low * solution[AT(i - s)];
-            if (2 * k + 2 < left) right -= me.up * solution[AT(i + s)];
+            if (2 * k + 2 < count) right -= me.up * solution[AT(i + s)];
             solution[AT(i)] = right / me.mid;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
-    }
+    } while (s > 1);
 % if far:
     for (int k = lane; k < n; k += WORK_GROUP) far_right[k * apart] = solution[AT(k)];
     barrier(CLK_GLOBAL_MEM_FENCE);
-    while (apart > 1) {
+    do {
         apart /= 2;
-        left = (evens - 1) / apart + 1;
-        for (int k = lane; 2 * k + 1 < left; k += WORK_GROUP) {
+        const int count = apart ? (evens - 1) / apart + 1 : 0;
+        for (int k = lane; 2 * k + 1 < count; k += WORK_GROUP) {
             const int i = (2 * k + 1) * apart;
             real right = far_right[i] - far_low[i] * far_right[i - apart];
-            if (2 * k + 2 < left) right -= far_up[i] * far_right[i + apart];
+            if (2 * k + 2 < count) right -= far_up[i] * far_right[i + apart];
             far_right[i] = right / far_mid[i];
         }
         barrier(CLK_GLOBAL_MEM_FENCE);
-    }
+    } while (apart > 1);
     for (int k = lane; k < evens; k += WORK_GROUP) {
         const int j = 2 * k + 1;
         x[2 * k] = far_right[k];
