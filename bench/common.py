@@ -25,6 +25,7 @@ from clhines.morphology import chain, random_binary_tree
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018
+TREE_METHODS = [name for name, row in clhines.METHODS.items() if not row.chains_only]
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
 
 
@@ -45,6 +46,12 @@ def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -
 def chains(num_cells: int, num_nodes: int) -> clhines.Forest:
     """Equal cells without a branch: a batch of tridiagonal systems."""
     return clhines.Forest.repeated([chain(num_nodes)], num_cells)
+
+
+def methods_for(forest: clhines.Forest) -> list[str]:
+    """Names of the methods that take these cells."""
+    branched = bool((forest.trees.num_children > 1).any())
+    return TREE_METHODS if branched else list(clhines.METHODS)
 
 
 def system(forest: clhines.Forest, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -148,7 +148,8 @@ def _plan_chains(
     cells = columns.cells
     sizes = forest.sizes[cells]
     largest = int(sizes.max())
-    capacity = most if storage == "global" else coarse(largest, most)
+    least = min(most, 256 if limits.is_cpu else 64)  # few different kernels
+    capacity = most if storage == "global" else coarse(max(largest, least), most)
     usual = 16 if limits.is_cpu else min(WIDEST, max(32, coarse(-(-largest // 2), WIDEST)))
     spec = ReductionSpec(
         real=real,
@@ -179,7 +180,7 @@ def _plan_chains(
 
 
 def _statistics(sizes: np.ndarray, spec: ReductionSpec) -> dict[str, int | float]:
-    """Steps and idle lanes over all chains; a step is one unknown of every lane."""
+    """Count steps and idle lanes over all chains; a step is one unknown of every lane."""
     sizes, counts = np.unique(sizes, return_counts=True)
     left, group = sizes.copy(), spec.work_group
     rounds, steps, busy = (np.zeros(len(sizes), np.int64) for _ in range(3))

@@ -27,7 +27,7 @@
 % endif
 
 typedef ${spec.real} real;
-typedef struct { real low, mid, up, right; } row;
+typedef ${spec.real}4 row;   // low, mid, up, right
 
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // unknowns in local memory
@@ -46,39 +46,35 @@ static bool good(real pivot)
 
 static row nothing(void)   // stands for a neighbour beyond the ends
 {
-    const row r = {0, 1, 0, 0};
-    return r;
+    return (row)(0, 1, 0, 0);
 }
 
 // `me` freed from its neighbours, by multiples of their rows.
 static row freed(row me, row before, row after)
 {
-    const real f = me.low / before.mid, h = me.up / after.mid;
-    const row r = {-f * before.low, me.mid - f * before.up - h * after.low, -h * after.up,
-                   me.right - f * before.right - h * after.right};
-    return r;
+    const real f = me.x / before.y, h = me.z / after.y;
+    return (row)(-f * before.x, me.y - f * before.z - h * after.x, -h * after.z,
+                 me.w - f * before.w - h * after.w);
 }
 
 static row local_row(__local const real *rows, int place)
 {
-    const row r = {rows[place], rows[place + ROOM], rows[place + 2 * ROOM], rows[place + 3 * ROOM]};
-    return r;
+    return (row)(rows[place], rows[place + ROOM], rows[place + 2 * ROOM], rows[place + 3 * ROOM]);
 }
 
 static void keep_local(__local real *rows, int place, row r)
 {
-    rows[place] = r.low;
-    rows[place + ROOM] = r.mid;
-    rows[place + 2 * ROOM] = r.up;
-    rows[place + 3 * ROOM] = r.right;
+    rows[place] = r.x;
+    rows[place + ROOM] = r.y;
+    rows[place + 2 * ROOM] = r.z;
+    rows[place + 3 * ROOM] = r.w;
 }
 
 // Row j of a chain of n nodes: with u[j] = A[parent, j] and l[j] = A[j, parent].
 static row given_row(__global const real *d, __global const real *u, __global const real *l,
                      __global const real *b, int j, int n)
 {
-    const row r = {j ? l[j] : (real)0, d[j], j + 1 < n ? u[j + 1] : (real)0, b[j]};
-    return r;
+    return (row)(j ? l[j] : (real)0, d[j], j + 1 < n ? u[j + 1] : (real)0, b[j]);
 }
 
 // 1 + the first bad node of the elimination from the tip, as every method names it; 0 for none.
@@ -139,36 +135,29 @@ void solve(const int num_chains, const int num_values, const int first_row,
         const int j = 2 * k;
         const row before = j ? given_row(d, u, l, b, j - 1, nodes) : nothing();
         const row after = j + 1 < nodes ? given_row(d, u, l, b, j + 1, nodes) : nothing();
-        if (!good(after.mid)) bad = max(bad, j + 2);
+        if (!good(after.y)) bad = max(bad, j + 2);
         const row r = freed(given_row(d, u, l, b, j, nodes), before, after);
-        far_low[k] = r.low;
-        far_mid[k] = r.mid;
-        far_up[k] = r.up;
-        far_right[k] = r.right;
+        far_low[k] = r.x;
+        far_mid[k] = r.y;
+        far_up[k] = r.z;
+        far_right[k] = r.w;
     }
     barrier(CLK_GLOBAL_MEM_FENCE);
-<%  scratch = lambda i: "far_low[%s], far_mid[%s], far_up[%s], far_right[%s]" % (i, i, i, i) %>\
+<%  scratch = lambda i: f"(row)(far_low[{i}], far_mid[{i}], far_up[{i}], far_right[{i}])" %>\
     int apart = 1, n = evens;   // unknowns left in scratch: 0, apart, 2 * apart, ...
     do {
         const int count = n > CAPACITY ? n : 0;
         for (int k = lane; 2 * k < count; k += WORK_GROUP) {
             const int i = 2 * k * apart;
             row before = nothing(), after = nothing();
-            if (k) {
-                const row r = {${scratch("i - apart")}};
-                before = r;
-            }
-            if (2 * k + 1 < count) {
-                const row r = {${scratch("i + apart")}};
-                after = r;
-            }
-            if (!good(after.mid)) bad = max(bad, 2 * (i + apart) + 1);
-            const row me = {${scratch("i")}};
-            const row r = freed(me, before, after);
-            far_low[i] = r.low;
-            far_mid[i] = r.mid;
-            far_up[i] = r.up;
-            far_right[i] = r.right;
+            if (k) before = ${scratch("i - apart")};
+            if (2 * k + 1 < count) after = ${scratch("i + apart")};
+            if (!good(after.y)) bad = max(bad, 2 * (i + apart) + 1);
+            const row r = freed(${scratch("i")}, before, after);
+            far_low[i] = r.x;
+            far_mid[i] = r.y;
+            far_up[i] = r.z;
+            far_right[i] = r.w;
         }
         if (count) {
             n = (n + 1) / 2;
@@ -177,10 +166,7 @@ void solve(const int num_chains, const int num_values, const int first_row,
         barrier(CLK_GLOBAL_MEM_FENCE);
     } while (n > CAPACITY);
     const int scale = 2 * apart;   // nodes between the unknowns that are left
-    for (int k = lane; k < n; k += WORK_GROUP) {
-        const row r = {${scratch("k * apart")}};
-        keep_local(rows, AT(k), r);
-    }
+    for (int k = lane; k < n; k += WORK_GROUP) keep_local(rows, AT(k), ${scratch("k * apart")});
 % else:
     const int n = nodes, scale = 1;
     for (int j = lane; j < n; j += WORK_GROUP)
@@ -196,7 +182,7 @@ void solve(const int num_chains, const int num_values, const int first_row,
             const int i = 2 * k * s;
             const row before = k ? local_row(rows, AT(i - s)) : nothing();
             const row after = 2 * k + 1 < count ? local_row(rows, AT(i + s)) : nothing();
-            if (!good(after.mid)) bad = max(bad, (i + s) * scale + 1);
+            if (!good(after.y)) bad = max(bad, (i + s) * scale + 1);
             keep_local(rows, AT(i), freed(local_row(rows, AT(i)), before, after));
         }
         if (count) {
@@ -215,7 +201,7 @@ void solve(const int num_chains, const int num_values, const int first_row,
             const row me = local_row(rows, from + AT(k * gap));
             const row before = k >= t ? local_row(rows, from + AT((k - t) * gap)) : nothing();
             const row after = k + t < left ? local_row(rows, from + AT((k + t) * gap)) : nothing();
-            if (!good(me.mid)) bad = max(bad, k * s * scale + 1);
+            if (!good(me.y)) bad = max(bad, k * s * scale + 1);
             keep_local(rows, to + AT(k * next_gap), freed(me, before, after));
         }
         const int place = from, distance = gap;
@@ -228,8 +214,8 @@ void solve(const int num_chains, const int num_values, const int first_row,
     } while (t < left);
     for (int k = lane; k < left; k += WORK_GROUP) {
         const row me = local_row(rows, from + AT(k * gap));
-        if (!good(me.mid)) bad = max(bad, k * s * scale + 1);
-        solution[AT(k * s)] = me.right / me.mid;
+        if (!good(me.y)) bad = max(bad, k * s * scale + 1);
+        solution[AT(k * s)] = me.w / me.y;
     }
 % else:
     if (lane == 0) {   // the root
@@ -246,9 +232,9 @@ void solve(const int num_chains, const int num_values, const int first_row,
         for (int k = lane; 2 * k + 1 < count; k += WORK_GROUP) {
             const int i = (2 * k + 1) * s;
             const row me = local_row(rows, AT(i));
-            real right = me.right - me.low * solution[AT(i - s)];
-            if (2 * k + 2 < count) right -= me.up * solution[AT(i + s)];
-            solution[AT(i)] = right / me.mid;
+            real right = me.w - me.x * solution[AT(i - s)];
+            if (2 * k + 2 < count) right -= me.z * solution[AT(i + s)];
+            solution[AT(i)] = right / me.y;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     } while (s > 1);
@@ -271,9 +257,9 @@ void solve(const int num_chains, const int num_values, const int first_row,
         x[2 * k] = far_right[k];
         if (j < nodes) {
             const row me = given_row(d, u, l, b, j, nodes);
-            real right = me.right - me.low * far_right[k];
-            if (k + 1 < evens) right -= me.up * far_right[k + 1];
-            x[j] = right / me.mid;
+            real right = me.w - me.x * far_right[k];
+            if (k + 1 < evens) right -= me.z * far_right[k + 1];
+            x[j] = right / me.y;
         }
     }
 % else:

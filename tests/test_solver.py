@@ -6,7 +6,17 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from systems import System, children_first, dissimilar, families, make_system, renumbered
+from systems import (
+    System,
+    cells_for,
+    children_first,
+    dissimilar,
+    families,
+    forest_for,
+    make_system,
+    renumbered,
+    straightened,
+)
 from tolerances import assert_close, residual_bound
 
 from clhines import (
@@ -39,6 +49,9 @@ CONFIGS = {
     "fine_scalar": ("fine", {"vector_width": 1}),
     "fine_vector_4": ("fine", {"vector_width": 4, "max_cells": 3}),
     "fine_vector_16": ("fine", {"vector_width": 16}),
+    "cr": ("cr", {}),
+    "pcr_5": ("pcr", {"work_group": 5}),  # several unknowns a lane
+    "cr_pcr": ("cr_pcr", {"switch": 7, "work_group": 8}),
     "contraction": ("contraction", {}),
     "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
@@ -49,6 +62,9 @@ ONE_EACH = [
     "vector_4",
     "fine_5",
     "fine_vector_4",
+    "cr",
+    "pcr_5",
+    "cr_pcr",
     "contraction_6",
 ]
 OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
@@ -59,6 +75,11 @@ ONE_EACH += OTHERS
 def make_solver(queue, forest, config="fine_5", dtype=np.float64, **more):
     method, options = CONFIGS[config]
     return Solver(forest, method, dtype, queue=queue, **options, **more)
+
+
+def forest_of(config, cells):
+    """The cells, as chains where the method takes nothing else."""
+    return forest_for(CONFIGS[config][0], cells)
 
 
 def on_device(queue, system):
@@ -75,7 +96,7 @@ def on_device(queue, system):
 def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
     needs(queue, dtype)
     for name, cells in families().items():
-        forest = Forest.from_cells(cells)
+        forest = forest_of(config, cells)
         system = make_system(forest, dtype, symmetric)
         kept = system.copy()
         x = make_solver(queue, forest, config, dtype).solve(**system.arrays)
@@ -91,12 +112,21 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
 @pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
 @pytest.mark.parametrize(
     "config",
-    ["flat", "interleaved", "vector_4", "vector_8", "fine_5", "fine_vector_4", "fine_scalar"],
+    [
+        "flat",
+        "interleaved",
+        "vector_4",
+        "vector_8",
+        "fine_5",
+        "fine_vector_4",
+        "fine_scalar",
+        "cr_pcr",
+    ],
 )
 def test_several_right_hand_sides(queue, needs, config, symmetric, rows):
     needs(queue, np.float64)
     cells = families()["few_shapes"] + families()["caterpillar"]
-    forest = Forest.from_cells(cells)
+    forest = forest_of(config, cells)
     system = make_system(forest, symmetric=symmetric, rows=rows)
     solver = make_solver(queue, forest, config)
     x = solver.solve(**system.arrays)
@@ -148,9 +178,14 @@ def test_counts_around_the_work_group(queue, config, change):
 
 def test_methods_agree_with_each_other(queue, needs):
     needs(queue, np.float64)
-    forest = Forest.from_cells(dissimilar(11))
+    trees = [c for c, (method, _) in CONFIGS.items() if not METHODS[method].chains_only]
+    assert_agreement(queue, Forest.from_cells(dissimilar(11)), trees)
+    assert_agreement(queue, Forest.from_cells(map(straightened, dissimilar(11))), CONFIGS)
+
+
+def assert_agreement(queue, forest, configs):
     system = make_system(forest, symmetric=False, rows=2)
-    solutions = {c: make_solver(queue, forest, c).solve(**system.arrays) for c in CONFIGS}
+    solutions = {c: make_solver(queue, forest, c).solve(**system.arrays) for c in configs}
     assert len(solutions) >= 11
     for config, x in solutions.items():
         system.assert_solved(x)
@@ -202,12 +237,11 @@ def test_solutions_past_the_caches(queue, monkeypatch):
 
 def test_numbering_does_not_matter(queue, needs):
     needs(queue, np.float64)
-    tree = random_binary_tree(65, 13, 2)
-    system = make_system(Forest(tree), symmetric=False)
-    reverse = make_system(Forest(children_first(tree)))
-    values = {k: a[::-1].copy() for k, a in system.arrays.items()}
-    mirrored = System(reverse.forest, **values)
     for config in ONE_EACH:
+        (tree,) = cells_for(CONFIGS[config][0], [random_binary_tree(65, 13, 2)])
+        system = make_system(Forest(tree), symmetric=False)
+        values = {k: a[::-1].copy() for k, a in system.arrays.items()}
+        mirrored = System(Forest(children_first(tree)), **values)
         x = make_solver(queue, system.forest, config).solve(**system.arrays)
         y = make_solver(queue, mirrored.forest, config).solve(**mirrored.arrays)
         system.assert_solved(x)
@@ -216,7 +250,7 @@ def test_numbering_does_not_matter(queue, needs):
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_bitwise_the_same_from_run_to_run(queue, config):
-    forest = Forest.from_cells([*dissimilar(9), star(70), caterpillar(70)])
+    forest = forest_of(config, [*dissimilar(9), star(70), caterpillar(70)])
     system = make_system(forest, np.float32, rows=2)
     solver = make_solver(queue, forest, config, np.float32)
     first = solver.solve(**system.arrays)
@@ -229,7 +263,7 @@ def test_bitwise_the_same_from_run_to_run(queue, config):
 @pytest.mark.parametrize("config", ONE_EACH)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
 def test_couplings_at_the_roots_do_not_matter(queue, config, value):
-    forest = Forest.from_cells([*dissimilar(7), chain(1), children_first(star(5))])
+    forest = forest_of(config, [*dissimilar(7), chain(1), children_first(star(5))])
     for symmetric in (True, False):
         system = make_system(forest, np.float32, symmetric)
         roots = forest.parent < 0
@@ -278,7 +312,7 @@ def test_a_cell_of_many_nodes(fast_queue, needs, shape, config):
 @pytest.mark.parametrize("rows", [None, 1, 6])
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_device_arrays_in_device_arrays_out(queue, config, rows):
-    forest = Forest.from_cells(dissimilar(6))
+    forest = forest_of(config, dissimilar(6))
     system = make_system(forest, np.float32, symmetric=False, rows=rows)
     solver = make_solver(queue, forest, config, np.float32)
     arrays = on_device(queue, system)
@@ -351,7 +385,7 @@ def test_numbers_of_other_kinds_are_converted(queue):
 
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_enqueue_in_device_order(queue, config):
-    forest = Forest.from_cells(dissimilar(6))
+    forest = forest_of(config, dissimilar(6))
     solver = make_solver(queue, forest, config, np.float32)
     for rows, symmetric in ((None, True), (2, False), (7, True)):
         system = make_system(forest, np.float32, symmetric, rows)
@@ -376,7 +410,7 @@ def test_enqueue_in_device_order(queue, config):
 
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_pack_and_unpack(queue, config):
-    forest = Forest.from_cells(dissimilar(6))
+    forest = forest_of(config, dissimilar(6))
     solver = make_solver(queue, forest, config, np.float32)
     gather = solver.plan.gather
     for shape in ((forest.num_nodes,), (3, forest.num_nodes)):
@@ -465,7 +499,7 @@ def test_bad_pivots_name_cell_and_node(queue, config, value):
     rng = np.random.default_rng(8)
     cells = [chain(9), star(9), *dissimilar(5, least=20, most=40), *[caterpillar(8)] * 5]
     cells = [renumbered(p, rng) for p in cells]
-    forest = Forest.from_cells(cells)
+    forest = forest_of(config, cells)
     system = make_system(forest, np.float32)
     solver = make_solver(queue, forest, config, np.float32)
     clean = solver.solve(**system.arrays)
@@ -500,7 +534,7 @@ def test_bad_pivots_name_cell_and_node(queue, config, value):
 @pytest.mark.parametrize("config", CONFIGS)
 def test_the_deepest_of_several_bad_pivots_wins_in_each_cell(queue, config):
     tree = [-1, 0, 1, 2, 2, 4, 1, 6]  # 0 1 | 2 | 3, 4 5 | 6 7
-    forest = Forest.from_cells([tree] * 6)
+    forest = forest_of(config, [tree] * 6)
     system = make_system(forest, np.float32)
     for cell, nodes in ((1, [0, 2, 4, 5]), (4, [1, 7])):
         for node in nodes:
@@ -520,7 +554,7 @@ def test_the_deepest_of_several_bad_pivots_wins_in_each_cell(queue, config):
 
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_nan_couplings_are_never_silent(queue, config):
-    forest = Forest.from_cells([*dissimilar(6, least=9), chain(4)])
+    forest = forest_of(config, [*dissimilar(6, least=9), chain(4)])
     for symmetric in (True, False):
         system = make_system(forest, np.float32, symmetric)
         node = int(np.flatnonzero(forest.parent[: forest.cell_offsets[3]] >= 0)[-1])
@@ -537,7 +571,7 @@ def test_nan_couplings_are_never_silent(queue, config):
 @pytest.mark.parametrize("config", ONE_EACH)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_right_hand_sides_that_are_not_finite(queue, config, value):
-    forest = Forest.from_cells(dissimilar(6, least=9))
+    forest = forest_of(config, dissimilar(6, least=9))
     solver = make_solver(queue, forest, config, np.float32)
     system = make_system(forest, np.float32, rows=2)
     clean = solver.solve(**system.arrays)
@@ -560,7 +594,7 @@ def test_right_hand_sides_that_are_not_finite(queue, config, value):
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_slices_give_what_the_whole_batch_gives(queue, config):
     cells = dissimilar(60, least=5)
-    forest = Forest.from_cells(cells)
+    forest = forest_of(config, cells)
     for rows, symmetric in ((None, True), (6, False)):
         system = make_system(forest, np.float32, symmetric, rows)
         whole = make_solver(queue, forest, config, np.float32)
