@@ -269,7 +269,7 @@ FAULTS |= {
     "cr: one coupling too many": (
         "cr",
         "j + 1 < n ? u[j + 1]",
-        "j < n ? u[j + num_values]",
+        "j < n ? u[j + 1000]",
         "read",
     ),
 }
