@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tolerances import assert_close, residual_bound
+from tolerances import REDUCTION_UPDATES, assert_close, residual_bound
 
 from clhines import METHODS, Forest, reference
 from clhines.morphology import (
@@ -113,6 +113,11 @@ def cells_for(method, cells):
 def forest_for(method, cells):
     """Forest of `cells_for`."""
     return Forest.from_cells(cells_for(method, cells))
+
+
+def updates_for(method):
+    """Updates of a row that the bound of the residual counts with, see `tolerances`."""
+    return REDUCTION_UPDATES if METHODS[method].chains_only else 1
 
 
 def dissimilar(count, seed=5, least=1, most=70):

@@ -23,7 +23,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from systems import forest_for, make_system
+from systems import forest_for, make_system, updates_for
 
 from clhines import METHODS, Forest, PivotError, Solver, make_plan, plan_fine, program
 from clhines import device as devices
@@ -74,7 +74,7 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     method, options = CONFIGS[config]
     solver = Solver(forest, method, dtype, queue=queue, **options)
     system = make_system(forest, dtype, symmetric, rows)
-    system.assert_solved(solver.solve(**system.arrays))
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
     return solver, system
 
 
@@ -100,7 +100,7 @@ def in_place_case(queue, config, forest):
     solver, system = solve_case(queue, config, forest, np.float32, True, 6)
     packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
-    system.assert_solved(solver.unpack(packed["b"]).get())
+    system.assert_solved(solver.unpack(packed["b"]).get(), updates_for(CONFIGS[config][0]))
     system.d[[2, 3, -1]] = -1
     try:
         solver.solve(**system.arrays)
@@ -143,7 +143,7 @@ def long_chains_case(queue, method, dtype, symmetric):
         devices.limits = real
     assert [p.spec.storage for p in solver.plan.parts] == ["local", "global"]
     system = make_system(forest, dtype, symmetric, 2)
-    system.assert_solved(solver.solve(**system.arrays))
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
     system.d[[20, 140]] = -1
     try:
         solver.solve(**system.arrays)

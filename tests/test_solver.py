@@ -16,6 +16,7 @@ from systems import (
     make_system,
     renumbered,
     straightened,
+    updates_for,
 )
 from tolerances import assert_close, residual_bound
 
@@ -82,6 +83,10 @@ def forest_of(config, cells):
     return forest_for(CONFIGS[config][0], cells)
 
 
+def assert_solved(config, system, x):
+    system.assert_solved(x, updates_for(CONFIGS[config][0]))
+
+
 def on_device(queue, system):
     return {k: None if a is None else cla.to_device(queue, a) for k, a in system.arrays.items()}
 
@@ -101,7 +106,7 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
         kept = system.copy()
         x = make_solver(queue, forest, config, dtype).solve(**system.arrays)
         try:
-            kept.assert_solved(x)
+            assert_solved(config, kept, x)
         except AssertionError as error:
             raise AssertionError(f"{name}: {error}") from error
         for key, array in kept.arrays.items():
@@ -130,10 +135,10 @@ def test_several_right_hand_sides(queue, needs, config, symmetric, rows):
     system = make_system(forest, symmetric=symmetric, rows=rows)
     solver = make_solver(queue, forest, config)
     x = solver.solve(**system.arrays)
-    system.assert_solved(x)
+    assert_solved(config, system, x)
     one = solver.solve(system.d, system.u, system.b[-1], system.l)
     assert one.shape == (forest.num_nodes,)
-    System(forest, system.d, system.u, system.b[-1], system.l).assert_solved(one)
+    assert_solved(config, System(forest, system.d, system.u, system.b[-1], system.l), one)
 
 
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
@@ -173,7 +178,7 @@ def test_counts_around_the_work_group(queue, config, change):
         forest = Forest.from_cells(cells)
         system = make_system(forest, np.float32)
         x = make_solver(queue, forest, config, np.float32).solve(**system.arrays)
-        system.assert_solved(x)
+        assert_solved(config, system, x)
 
 
 def test_methods_agree_with_each_other(queue, needs):
@@ -188,7 +193,7 @@ def assert_agreement(queue, forest, configs):
     solutions = {c: make_solver(queue, forest, c).solve(**system.arrays) for c in configs}
     assert len(solutions) >= 11
     for config, x in solutions.items():
-        system.assert_solved(x)
+        assert_solved(config, system, x)
         # packing and vectors change who computes, not what; rounding may differ by contraction
         # into fused operations, which compilers choose by the code around
         first = solutions["fine_5" if config.startswith("fine") else "flat"]
@@ -244,8 +249,8 @@ def test_numbering_does_not_matter(queue, needs):
         mirrored = System(Forest(children_first(tree)), **values)
         x = make_solver(queue, system.forest, config).solve(**system.arrays)
         y = make_solver(queue, mirrored.forest, config).solve(**mirrored.arrays)
-        system.assert_solved(x)
-        mirrored.assert_solved(y)
+        assert_solved(config, system, x)
+        assert_solved(config, mirrored, y)
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -274,7 +279,7 @@ def test_couplings_at_the_roots_do_not_matter(queue, config, value):
                 array[roots] = value
         assert np.array_equal(solver.solve(**system.arrays), expected)
         assert (solver.status() == -1).all()
-        system.assert_solved(expected)
+        assert_solved(config, system, expected)
 
 
 # -------------------------------------------------------------------------------------- large
@@ -287,7 +292,7 @@ def test_a_star_of_ten_thousand_children(fast_queue, needs, config):
     needs(fast_queue, np.float64)
     forest = Forest.from_cells([star(10_001), chain(3), star(10_001)])
     system = make_system(forest)
-    system.assert_solved(make_solver(fast_queue, forest, config).solve(**system.arrays))
+    assert_solved(config, system, make_solver(fast_queue, forest, config).solve(**system.arrays))
 
 
 @pytest.mark.parametrize("config", ["flat", "fine", "fine_5"])
@@ -321,7 +326,7 @@ def test_device_arrays_in_device_arrays_out(queue, config, rows):
     assert x.queue == queue == solver.queue
     assert x.events
     assert np.array_equal(x.get(), solver.solve(**system.arrays))
-    system.assert_solved(x.get())
+    assert_solved(config, system, x.get())
     for key, array in arrays.items():
         assert np.array_equal(array.get(), system.arrays[key])
 
@@ -405,7 +410,7 @@ def test_enqueue_in_device_order(queue, config):
         # in place: d and b may go
         solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
         assert np.array_equal(solver.unpack(packed["b"]).get(), expected)
-        system.assert_solved(expected)
+        assert_solved(config, system, expected)
 
 
 @pytest.mark.parametrize("config", ONE_EACH)
@@ -527,7 +532,7 @@ def test_bad_pivots_name_cell_and_node(queue, config, value):
             others = np.ones(forest.num_nodes, bool)
             others[here] = False
             assert np.array_equal(x[others], clean[others])
-    system.assert_solved(solver.solve(**system.arrays))
+    assert_solved(config, system, solver.solve(**system.arrays))
     assert (solver.status() == -1).all()
 
 
@@ -605,7 +610,7 @@ def test_slices_give_what_the_whole_batch_gives(queue, config):
         x = sliced.solve(**system.arrays)
         if rows is None:  # several rows are grouped as memory allows, in other kernels
             assert np.array_equal(x, whole.solve(**system.arrays))
-        kept.assert_solved(x)
+        assert_solved(config, kept, x)
         assert (sliced.status() == -1).all()
         assert sliced.solve(**system.arrays, overwrite=True) is system.b
         assert np.array_equal(system.b, x)
@@ -653,7 +658,7 @@ def test_a_large_cell_that_fits_only_alone(queue, config):
     solver = make_solver(queue, forest, config, np.float32, max_memory=limit)
     assert solver.num_slices >= 3
     system = make_system(forest, np.float32)
-    system.assert_solved(solver.solve(**system.arrays))
+    assert_solved(config, system, solver.solve(**system.arrays))
 
 
 # ------------------------------------------------------------------------------- wrong arguments
