@@ -60,6 +60,15 @@ def plan_reduction(
 
     Chains above local memory begin with steps of CR in global memory in all three rows, until
     what is left fits: there PCR would move all of the chain in every step.
+
+    The pivots looked at are those of this order of elimination. Of a symmetric matrix one of them
+    is bad exactly where one of any other order is; the node named is then the one that elimination
+    from the tip names. An unsymmetric matrix may have good pivots in one order only.
+
+    Raises
+    ------
+    InputError
+        A node has several children; `switch` unknowns do not fit into local memory.
     """
     _refuse_branches(forest, method)
     room = (limits.local_bytes - SPARE_BYTES) // (8 if real == "double" else 4) // 4
