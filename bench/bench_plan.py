@@ -32,7 +32,7 @@ def main() -> None:
     rows = []
     for name, (cells, shapes) in CASES.items():
         made = common.batch(cells, 512, 50, shapes)
-        for method in clhines.METHODS:
+        for method in common.methods_for(made):
             begin = time.perf_counter()
             forest = clhines.Forest(made.parent, made.cell_offsets)
             middle = time.perf_counter()

@@ -104,7 +104,7 @@ def main() -> None:
     args = parser.parse_args()
     queue = devices.make_queue(devices.choose(args.device, np.float32))
     rows = []
-    cases = [(c, t, m) for c in args.cells for t in args.dtype for m in common.METHODS]
+    cases = [(c, t, m) for c in args.cells for t in args.dtype for m in common.TREE_METHODS]
     floors: dict[tuple[int, str], float] = {}
     forest = None
     for cells, dtype, method in tqdm(cases, disable=None):

@@ -26,6 +26,7 @@ from clhines.morphology import chain, random_binary_tree
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018
 METHODS = [name for name in clhines.METHODS if name != "serial"]  # the host, not the device
+TREE_METHODS = [name for name in METHODS if not clhines.METHODS[name].chains_only]
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
 
 
@@ -56,6 +57,12 @@ def real_mix(folder: str | None, num_nodes: float) -> clhines.Forest:
 def chains(num_cells: int, num_nodes: int) -> clhines.Forest:
     """Equal cells without a branch: a batch of tridiagonal systems."""
     return clhines.Forest.repeated([chain(num_nodes)], num_cells)
+
+
+def methods_for(forest: clhines.Forest) -> list[str]:
+    """Names of the methods that take these cells."""
+    branched = bool((forest.trees.num_children > 1).any())
+    return TREE_METHODS if branched else METHODS
 
 
 def system(forest: clhines.Forest, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -90,7 +90,8 @@ def own(case: Case, method: str) -> Candidate:
 def candidates(case: Case, methods: list[str], missing: list[dict]) -> Iterator[Candidate]:
     """Give every solver that can run here; the others become entries of `missing`."""
     yield floor(case)
-    for method in methods:
+    refused = set(clhines.METHODS) - set(common.methods_for(case.forest))
+    for method in (m for m in methods if m not in refused):
         try:
             yield own(case, method)
         except DeviceMemoryError as error:

@@ -49,8 +49,9 @@ class Part:
 
     Attributes
     ----------
-    spec : CellSpec, FineSpec, FineVectorSpec, LevelSpec, DhsSpec, ContractionSpec or SerialSpec
-        Becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
+    spec : frozen dataclass
+        One of the planning modules' specs, such as `CellSpec` or `ContractionSpec`;
+        becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
         Index arrays of the kernel, in the order of its arguments; and room of its own.
     num_units : int
@@ -59,7 +60,7 @@ class Part:
         Work-groups of the launch, or of all launches.
     source, target : int
         Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
-        that it reduces to or expands from.
+        that it reduces to or expands from, or, where it solves, takes as scratch.
     statistics : dict
         What judges the plan without a device: `dependent_steps`, eliminations and substitutions
         one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
@@ -113,8 +114,8 @@ class Part:
     @property
     def keeps_factors(self) -> bool:
         """Whether the launch can work out the inverse pivots once and solve with them."""
-        whole = not self.spec.needs_factor and self.phase == "solve"
-        return whole and self.source == 0
+        able = getattr(self.spec, "keeps_factors", not self.spec.needs_factor)
+        return able and self.phase == "solve" and self.source == 0
 
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
@@ -186,7 +187,8 @@ class Plan:
     parts : tuple of Part
         Launches, in order; each works on its own cells, in its own stretch of its arrays.
     scratch : tuple of int
-        Lengths of further sets of arrays, of systems that stand for larger ones.
+        Lengths of further sets of arrays, of systems that stand for larger ones or for what
+        a launch leaves in between.
     summary : str
         Of the method, in a few words.
     """

@@ -22,6 +22,7 @@ from clhines.plan_contraction import plan_contraction
 from clhines.plan_dhs import plan_dhs
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
 from clhines.plan_levels import plan_levels
+from clhines.plan_reduction import plan_reduction
 from clhines.plan_serial import plan_serial
 
 
@@ -39,12 +40,15 @@ class Method:
         ``build(forest, real, limits, options) -> Plan``.
     options : dict of name -> default
         What the row understands besides dtype and device; None is chosen from the limits.
+    chains_only : bool
+        Refuses cells in which a node has several children.
     """
 
     summary: str
     source: str
     build: Callable[[Forest, str, str, Limits, dict[str, Any]], Plan]
     options: dict[str, Any]
+    chains_only: bool = False
 
 
 def make_plan(
@@ -220,6 +224,27 @@ METHODS: dict[str, Method] = {
         "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
         plan_dhs,
         {"k": None, "work_group": None, "local": False},
+    ),
+    "cr": Method(
+        "one work-group a chain, cyclic reduction in local memory",
+        "Hockney 1965; Valero-Lara 2018, section 4.1",
+        plan_reduction,
+        {"work_group": None},
+        chains_only=True,
+    ),
+    "pcr": Method(
+        "one work-group a chain, parallel cyclic reduction in local memory",
+        "Hockney and Jesshope 1981; Valero-Lara 2018, section 4.1",
+        plan_reduction,
+        {"work_group": None},
+        chains_only=True,
+    ),
+    "cr_pcr": Method(
+        "one work-group a chain, cyclic reduction and then the parallel one, in local memory",
+        "Zhang, Cohen and Owens 2010; Valero-Lara 2018, gtsvStridedBatch",
+        plan_reduction,
+        {"work_group": None, "switch": None},
+        chains_only=True,
     ),
     "contraction": Method(
         "one work-group a block of cells, one work-item a segment, O(log n) rounds",

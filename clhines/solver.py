@@ -156,8 +156,9 @@ class _Resident:
                 part = launch.part
                 (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
                 factors = [factor] if part.needs_factor else []
+                room = [*rest[:3], rest_x] if part.target else []  # of a launch that solves
                 arrays = {
-                    "solve": [*given, *factors, out, status],
+                    "solve": [*given, *factors, *room, out, status],
                     "reduce": [*given, *rest, status],
                     "expand": [*given, rest_x, out, status],
                     "backward": [*given, *factors, out, status],

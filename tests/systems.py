@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tolerances import assert_close, residual_bound
+from tolerances import REDUCTION_UPDATES, assert_close, residual_bound
 
-from clhines import Forest, reference
+from clhines import METHODS, Forest, reference
 from clhines.morphology import (
     caterpillar,
     chain,
@@ -95,6 +95,29 @@ def children_first(parent):
     """Return the same tree with its nodes in reverse order: the root is last."""
     n = len(parent)
     return np.where(parent < 0, -1, n - 1 - parent)[::-1].copy()
+
+
+def straightened(parent):
+    """Return a chain of as many nodes, numbered in the same way: in the order of elimination."""
+    order = Forest(parent).trees.order
+    out = np.full(len(order), -1)
+    out[order[1:]] = order[:-1]
+    return out
+
+
+def cells_for(method, cells):
+    """`cells`, or, for a method that takes chains only, chains of the same sizes."""
+    return [straightened(p) for p in cells] if METHODS[method].chains_only else list(cells)
+
+
+def forest_for(method, cells):
+    """Forest of `cells_for`."""
+    return Forest.from_cells(cells_for(method, cells))
+
+
+def updates_for(method):
+    """Updates of a row that the bound of the residual counts with, see `tolerances`."""
+    return REDUCTION_UPDATES if METHODS[method].chains_only else 1
 
 
 def dissimilar(count, seed=5, least=1, most=70):

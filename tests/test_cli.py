@@ -35,6 +35,7 @@ SWC = """# a ball and three sticks
 """
 OTHER = "1 1 0 0 0 6 -1\n2 2 6 0 0 0.7 1\n3 2 200 0 0 0.7 2\n"
 TWO_ROOTS = SWC + "6 3 500 0 0 1 -1\n7 3 600 0 0 1 6\n"
+TREE_METHODS = [name for name, row in METHODS.items() if not row.chains_only]
 SAMPLE_NODES = sum(discretise(cell).num_nodes for cell in sample_cells())
 
 
@@ -144,7 +145,7 @@ def backward_euler(cables, num_cells, steps, dt, current):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("method", ["auto", *METHODS])
+@pytest.mark.parametrize("method", ["auto", *TREE_METHODS])
 def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
     needs(fast_queue, dtype)
     where = ["--device", index_of(fast_queue)]
@@ -579,7 +580,14 @@ def test_devices(cli):
         assert (row[0] == "*") == (found == default)
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+def test_methods_for_chains_refuse_cells_with_branches(cli):
+    for command in ("plan", "solve"):
+        result = cli(command, "--method", "cr_pcr")
+        assert result.code == 2
+        assert_one_line(result.err, "cell 0 branches: node", "'cr_pcr' solves chains only")
+
+
+@pytest.mark.parametrize("method", TREE_METHODS)
 def test_plan(cli, swc, method):
     result = cli("plan", swc(), "--cells", 9, "--method", method, "--max-length", 20)
     assert (result.code, result.err) == (0, "")

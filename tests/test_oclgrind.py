@@ -24,7 +24,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from systems import make_system
+from systems import forest_for, make_system, updates_for
 
 from clhines import METHODS, Forest, PivotError, Solver, make_plan, mixed, plan_fine, program
 from clhines import device as devices
@@ -45,6 +45,9 @@ CONFIGS = {
     "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
     "dhs": ("dhs", {"k": 4, "work_group": 8}),
     "dhs, local": ("dhs", {"k": 4, "work_group": 8, "local": True}),
+    "cr": ("cr", {"work_group": 5}),
+    "pcr": ("pcr", {"work_group": 16}),
+    "cr_pcr": ("cr_pcr", {"work_group": 4, "switch": 5}),
 }
 KNOWN = {method for method, _ in CONFIGS.values()} | {"serial"}  # which has no kernel
 CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
@@ -57,13 +60,13 @@ REPORTS = {
 }
 
 
-def mixed_forest():
+def mixed_forest(method="flat"):
     tree = random_binary_tree(17, 5, 1)
-    return Forest.from_cells([tree, star(9), caterpillar(8), tree, chain(3), tree, chain(1)])
+    return forest_for(method, [tree, star(9), caterpillar(8), tree, chain(3), tree, chain(1)])
 
 
-def equal_forest():
-    return Forest.from_cells([random_binary_tree(14, 5, 2)] * 8)
+def equal_forest(method="flat"):
+    return forest_for(method, [random_binary_tree(14, 5, 2)] * 8)
 
 
 def open_queue():
@@ -78,7 +81,7 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     method, options = CONFIGS[config]
     solver = Solver(forest, method, dtype, queue=queue, **options)
     system = make_system(forest, dtype, symmetric, rows)
-    system.assert_solved(solver.solve(**system.arrays))
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
     return solver, system
 
 
@@ -104,7 +107,7 @@ def in_place_case(queue, config, forest):
     solver, system = solve_case(queue, config, forest, np.float32, True, 6)
     packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
-    system.assert_solved(solver.unpack(packed["b"]).get())
+    system.assert_solved(solver.unpack(packed["b"]).get(), updates_for(CONFIGS[config][0]))
     system.d[[2, 3, -1]] = -1
     try:
         solver.solve(**system.arrays)
@@ -155,6 +158,28 @@ def mixed_case(queue, method, symmetric):
         raise AssertionError("no PivotError")
 
 
+def long_chains_case(queue, method, dtype, symmetric):
+    """Chains above local memory beside others, of which one has a bad pivot."""
+    real = devices.limits
+    devices.limits = lambda device: replace(real(device), local_bytes=700)
+    try:
+        forest = Forest.from_cells([chain(130), chain(4), chain(45), chain(1)])
+        solver = Solver(forest, method, dtype, queue=queue, work_group=8)
+    finally:
+        devices.limits = real
+    assert [p.spec.storage for p in solver.plan.parts] == ["local", "global"]
+    system = make_system(forest, dtype, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
+    system.d[[20, 140]] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (0, 20)
+    else:
+        raise AssertionError("no PivotError")
+    assert solver.status().tolist() == [20, -1, 140, -1]
+
+
 def floor_case(queue, real, width):
     n = 35
     dtype = np.float64 if real == "double" else np.float32
@@ -181,8 +206,8 @@ def passive_case(queue, real):
 
 def clean_cases():
     """Yield name and function of every case that must run without a report."""
-    for config in CONFIGS:
-        for name, forest in (("mixed", mixed_forest()), ("equal", equal_forest())):
+    for config, (method, _) in CONFIGS.items():
+        for name, forest in (("mixed", mixed_forest(method)), ("equal", equal_forest(method))):
             for dtype in (np.float64, np.float32):
                 for symmetric in (True, False):
                     for rows in (1, 2):
@@ -197,6 +222,11 @@ def clean_cases():
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"
             arguments = dtype, symmetric
             yield label, lambda queue, a=arguments: pieces_case(queue, *a)
+    for method in ("cr", "pcr", "cr_pcr"):
+        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+            label = f"long chains: {method}, {np.dtype(dtype).name}, {symmetric}"
+            arguments = method, dtype, symmetric
+            yield label, lambda queue, a=arguments: long_chains_case(queue, *a)
     for name, forest in (("mixed", mixed_forest()), ("equal", equal_forest())):
         for dtype, symmetric in ((np.float64, True), (np.float32, False)):
             label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
@@ -282,6 +312,22 @@ FAULTS = {
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
 FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
+FAULTS |= {
+    "cr: no barrier in the substitution": (
+        "cr",
+        "        barrier(CLK_LOCAL_MEM_FENCE);\n    } while (s > 1);",
+        "    } while (s > 1);",
+        "race",
+    ),
+    "cr_pcr: steps of PCR in place": ("cr_pcr", "to = OTHER", "to = 0", "race"),
+    "pcr: one node too far": ("pcr", "x[j] = solution", "x[num_values] = solution", "write"),
+    "cr: one coupling too many": (
+        "cr",
+        "j + 1 < n ? u[j + 1]",
+        "j < n ? u[j + 1000]",
+        "read",
+    ),
+}
 # Without any barrier every kernel that has some must race.
 for _config in CONFIGS:
     FAULTS[f"{_config}: no barriers at all"] = (_config, "barrier(", "(void)(", "race")
@@ -303,7 +349,7 @@ def fault_case(config, old, new):
     program.render = changed
     try:
         method, options = ("flat", {}) if mixed else CONFIGS[config]
-        forest = mixed_forest()
+        forest = mixed_forest(method)
         system = make_system(forest, np.float32)
         system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
         dtype = "mixed" if mixed else np.float32
@@ -343,7 +389,8 @@ def planted_faults():
     has_barriers = {}
     for config, (method, options) in CONFIGS.items():
         queue = open_queue()
-        source = Solver(equal_forest(), method, np.float32, queue=queue, **options).source
+        forest = equal_forest(method)
+        source = Solver(forest, method, np.float32, queue=queue, **options).source
         has_barriers[config] = "barrier(" in source
     return {
         name: fault
@@ -401,7 +448,7 @@ def test_every_template_is_covered():
     """A new template needs a case above; `cell` and the others with a method come with it."""
     templates = {f.name[:-5] for f in files("clhines.kernels").iterdir() if f.suffix == ".mako"}
     planned = {
-        make_plan(mixed_forest(), method, **options).parts[0].spec.template
+        make_plan(mixed_forest(method), method, **options).parts[0].spec.template
         for method, options in CONFIGS.values()
     }
     assert templates == planned | {"permute", "floor", "passive", "residual"}

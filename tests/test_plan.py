@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from systems import dissimilar, families
+from systems import dissimilar, families, forest_for
 
 import clhines
 from clhines import METHODS, Forest, InputError, layout, make_plan, packing, schedule
@@ -53,7 +53,7 @@ def next_fit(forest, lanes, max_cells):
 @pytest.mark.parametrize(("method", "options"), OPTIONS)
 @pytest.mark.parametrize("name", families())
 def test_gather_is_a_permutation_plus_padding(name, method, options, limits):
-    forest = Forest.from_cells(families()[name])
+    forest = forest_for(method, families()[name])
     plan = make_plan(forest, method, limits=limits, **options)
     gather = plan.gather
     assert gather.dtype == np.int32
@@ -605,8 +605,8 @@ def test_other_dtypes_are_refused(dtype):
 
 
 def test_none_takes_the_default_of_an_option():
-    forest = Forest.from_cells(dissimilar(5))
     for method, row in METHODS.items():
+        forest = forest_for(method, dissimilar(5))
         with_none = make_plan(forest, method, **dict.fromkeys(row.options))
         assert with_none.parts[0].spec == make_plan(forest, method).parts[0].spec
 
@@ -653,14 +653,15 @@ def test_statistics_by_hand():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_describe_counts(method):
-    forest = Forest.from_cells([star(5), chain(3), star(5)])
+    forest = forest_for(method, [star(5), chain(3), star(5)])
     text = make_plan(forest, method).describe()
     rows = {line[:18].strip(): line[18:] for line in text.splitlines()}
     assert rows["method"] == method
     assert rows["cells"] == "3 (2 distinct shapes)"
     assert rows["nodes"] == "13"
-    assert rows["branches"] == "11"
-    assert rows["height"] == "3 nodes at most"
+    chains = METHODS[method].chains_only
+    assert rows["branches"] == ("3" if chains else "11")
+    assert rows["height"] == f"{5 if chains else 3} nodes at most"
     assert rows["padding"].endswith("% of the nodes")
 
 
@@ -673,9 +674,9 @@ def test_bytes_needed_by_hand():
 # ----------------------------------------------------------------------------------- imports
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
-    choice parts plan_cells plan_fine plan_levels plan_serial plan_contraction plan_dhs plan figures
-    device render pocl program tune mixed solver tridiagonal channels synapses spikes simulation
-    cli""".split()
+    choice parts plan_cells plan_fine plan_levels plan_serial plan_reduction plan_contraction
+    plan_dhs plan figures device render pocl program tune mixed solver tridiagonal channels synapses spikes
+    simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 
@@ -733,12 +734,12 @@ def test_everything_down_to_plan_works_without_pyopencl():
         sys.meta_path.insert(0, Block())
         import importlib, pkgutil
         import clhines
-        from clhines.morphology import star
+        from clhines.morphology import chain
         order = sys.argv[1].split()
         found = {m.name for m in pkgutil.iter_modules(clhines.__path__)}
         loaded = [importlib.import_module("clhines." + m) for m in order if m in found]
         assert len(loaded) >= 8, found
-        forest = clhines.Forest.from_cells([star(4)] * 3)
+        forest = clhines.Forest.from_cells([chain(4)] * 3)
         for method in clhines.METHODS:
             print(clhines.make_plan(forest, method).packed_size)
         try:

@@ -22,11 +22,18 @@ all its children together. Where a row is updated several times, as by the neigh
 `contraction` eliminates in successive rounds, the roundings of these random-walk: a factor
 ``sqrt(updates)``. It is given only where it is needed, for cells in pieces (two to three times as
 many rounds): measured at 2.0, once at 4.8 in 350,000 rows.
+
+Cyclic reduction has no such bound. A row that is left after k steps is made of ``2**k`` rows, and
+its roundings are relative to the largest of these, not to the one row in which the residual is
+looked at; where `b` and `x` happen to be small there, the residual is large. Measured over 200,000
+rows of chains of 8 to 200 nodes: 4.4 for `cr`, 10 for `pcr`, however long the chains, while the
+forward error stays at 1.2, well within its bound. They are given `REDUCTION_UPDATES`: 32 eps.
 """
 
 import numpy as np
 
 C = 4.0
+REDUCTION_UPDATES = 64
 
 
 def forward_bound(forest, dtype):

@@ -1,0 +1,276 @@
+<%page args="spec"/>\
+<%
+    far = spec.storage == "global"   # chains above local memory
+    hybrid = spec.switch > 1         # otherwise one unknown is left, and no step of PCR
+    def skewed(size): return size + (size >> 5)
+%>\
+// Cyclic reduction (Hockney 1965), parallel cyclic reduction (Hockney and Jesshope 1981), or the
+// first until few unknowns are left and then the second (Zhang, Cohen and Owens 2010): one
+// work-group a chain. Valero-Lara et al. 2018, section 4.1, describe all three.
+// spec: ${spec}
+// layout: flat, node j of a chain directly after node j - 1, the root first.
+//
+// Row j of the system:  low[j] * x[j - s] + mid[j] * x[j] + up[j] * x[j + s] = right[j]
+// where s is the distance between the unknowns that are left. A step of CR frees the even ones of
+// these from the odd ones; a step of PCR frees each from its neighbours, so that two systems of
+// half the size are left.
+//
+// Loops with a barrier run at least once, if need be without work: a barrier that some paths
+// leave out makes PoCL compile all that follows it twice, and there are up to five such loops.
+% if far:
+//
+// Chains above local memory: steps of CR in scratch arrays of the even nodes, until what is left
+// fits into local memory, and back.
+% endif
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+typedef ${spec.real}4 row;   // low, mid, up, right
+
+#define WORK_GROUP ${spec.work_group}
+#define CAPACITY ${spec.capacity}   // unknowns in local memory
+#define SWITCH ${spec.switch}   // unknowns left for PCR, at most; 1: no PCR
+#define AT(k) ((k) + ((k) >> 5))   // place of unknown k: steps of 2, 4, ... would share banks
+#define ROOM ${skewed(spec.capacity) + (skewed(spec.switch) if hybrid else 0)}
+% if hybrid:
+#define OTHER ${skewed(spec.capacity)}   // where every second step of PCR writes
+% endif
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
+
+static bool good(real pivot)
+{
+    return pivot > (real)SMALLEST && pivot < (real)INFINITY;
+}
+
+static row nothing(void)   // stands for a neighbour beyond the ends
+{
+    return (row)(0, 1, 0, 0);
+}
+
+// `me` freed from its neighbours, by multiples of their rows.
+static row freed(row me, row before, row after)
+{
+    const real f = me.x / before.y, h = me.z / after.y;
+    return (row)(-f * before.x, me.y - f * before.z - h * after.x, -h * after.z,
+                 me.w - f * before.w - h * after.w);
+}
+
+static row local_row(__local const real *rows, int place)
+{
+    return (row)(rows[place], rows[place + ROOM], rows[place + 2 * ROOM], rows[place + 3 * ROOM]);
+}
+
+static void keep_local(__local real *rows, int place, row r)
+{
+    rows[place] = r.x;
+    rows[place + ROOM] = r.y;
+    rows[place + 2 * ROOM] = r.z;
+    rows[place + 3 * ROOM] = r.w;
+}
+
+// Row j of a chain of n nodes: with u[j] = A[parent, j] and l[j] = A[j, parent].
+static row given_row(__global const real *d, __global const real *u, __global const real *l,
+                     __global const real *b, int j, int n)
+{
+    return (row)(j ? l[j] : (real)0, d[j], j + 1 < n ? u[j + 1] : (real)0, b[j]);
+}
+
+// 1 + the first bad node of the elimination from the tip, as every method names it; 0 for none.
+static int first_bad(__global const real *d, __global const real *u, __global const real *l, int n)
+{
+    real pivot = d[n - 1];
+    for (int j = n - 1; j > 0; --j) {
+        if (!good(pivot)) return j + 1;
+        pivot = d[j - 1] - l[j] * (u[j] / pivot);
+    }
+    return good(pivot) ? 0 : 1;
+}
+
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+void solve(const int num_chains, const int num_values, const int first_row,
+           __global const int *restrict cell_start, __global const int *restrict cell_size,
+           __global const int *restrict cell_number,
+% if far:
+           __global const int *restrict scratch_start,
+% endif
+           __global const real *d, __global const real *u,
+% if not spec.symmetric:
+           __global const real *l,
+% endif
+           __global const real *b,
+% if far:
+           __global real *far_low, __global real *far_mid, __global real *far_up,
+           __global real *far_right,
+% endif
+           __global real *x,
+           __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
+{
+    const int lane = get_local_id(0), chain = get_group_id(0);
+    const int nodes = cell_size[chain];
+    d += cell_start[chain];
+    u += cell_start[chain];
+% if spec.symmetric:
+    __global const real *l = u;
+% else:
+    l += cell_start[chain];
+% endif
+    b += (long)first_row * num_values + cell_start[chain];
+    x += (long)first_row * num_values + cell_start[chain];
+    __local real rows[4 * ROOM];
+    __local real *solution = rows + 3 * ROOM;   // takes the place of `right`
+    __local int found;
+    int bad = 0;   // 1 + the last node whose pivot is bad in this order of elimination
+    if (lane == 0) found = 0;
+
+% if far:
+    // the even nodes, freed from the odd ones, to scratch: node 2 k at place k
+    far_low += scratch_start[chain];
+    far_mid += scratch_start[chain];
+    far_up += scratch_start[chain];
+    far_right += scratch_start[chain];
+    const int evens = (nodes + 1) / 2;
+    for (int k = lane; k < evens; k += WORK_GROUP) {
+        const int j = 2 * k;
+        const row before = j ? given_row(d, u, l, b, j - 1, nodes) : nothing();
+        const row after = j + 1 < nodes ? given_row(d, u, l, b, j + 1, nodes) : nothing();
+        if (!good(after.y)) bad = max(bad, j + 2);
+        const row r = freed(given_row(d, u, l, b, j, nodes), before, after);
+        far_low[k] = r.x;
+        far_mid[k] = r.y;
+        far_up[k] = r.z;
+        far_right[k] = r.w;
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE);
+<%  scratch = lambda i: f"(row)(far_low[{i}], far_mid[{i}], far_up[{i}], far_right[{i}])" %>\
+    int apart = 1, n = evens;   // unknowns left in scratch: 0, apart, 2 * apart, ...
+    do {
+        const int count = n > CAPACITY ? n : 0;
+        for (int k = lane; 2 * k < count; k += WORK_GROUP) {
+            const int i = 2 * k * apart;
+            row before = nothing(), after = nothing();
+            if (k) before = ${scratch("i - apart")};
+            if (2 * k + 1 < count) after = ${scratch("i + apart")};
+            if (!good(after.y)) bad = max(bad, 2 * (i + apart) + 1);
+            const row r = freed(${scratch("i")}, before, after);
+            far_low[i] = r.x;
+            far_mid[i] = r.y;
+            far_up[i] = r.z;
+            far_right[i] = r.w;
+        }
+        if (count) {
+            n = (n + 1) / 2;
+            apart *= 2;
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    } while (n > CAPACITY);
+    const int scale = 2 * apart;   // nodes between the unknowns that are left
+    for (int k = lane; k < n; k += WORK_GROUP) keep_local(rows, AT(k), ${scratch("k * apart")});
+% else:
+    const int n = nodes, scale = 1;
+    for (int j = lane; j < n; j += WORK_GROUP)
+        keep_local(rows, AT(j), given_row(d, u, l, b, j, n));
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // CR, the reduction: unknowns left 0, s, 2 * s, ...
+    int s = 1, left = n;
+    do {
+        const int count = left > SWITCH ? left : 0;
+        for (int k = lane; 2 * k < count; k += WORK_GROUP) {
+            const int i = 2 * k * s;
+            const row before = k ? local_row(rows, AT(i - s)) : nothing();
+            const row after = 2 * k + 1 < count ? local_row(rows, AT(i + s)) : nothing();
+            if (!good(after.y)) bad = max(bad, (i + s) * scale + 1);
+            keep_local(rows, AT(i), freed(local_row(rows, AT(i)), before, after));
+        }
+        if (count) {
+            left = (left + 1) / 2;
+            s *= 2;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    } while (left > SWITCH);
+
+% if hybrid:
+    // PCR: from one set of rows to another, so that a step needs one barrier
+    int from = 0, gap = s, to = OTHER, next_gap = 1;   // places and the distance between unknowns
+    int t = 1;
+    do {
+        for (int k = lane; k < left; k += WORK_GROUP) {
+            const row me = local_row(rows, from + AT(k * gap));
+            const row before = k >= t ? local_row(rows, from + AT((k - t) * gap)) : nothing();
+            const row after = k + t < left ? local_row(rows, from + AT((k + t) * gap)) : nothing();
+            if (!good(me.y)) bad = max(bad, k * s * scale + 1);
+            keep_local(rows, to + AT(k * next_gap), freed(me, before, after));
+        }
+        const int place = from, distance = gap;
+        from = to;
+        gap = next_gap;
+        to = place;
+        next_gap = distance;
+        t *= 2;
+        barrier(CLK_LOCAL_MEM_FENCE);
+    } while (t < left);
+    for (int k = lane; k < left; k += WORK_GROUP) {
+        const row me = local_row(rows, from + AT(k * gap));
+        if (!good(me.y)) bad = max(bad, k * s * scale + 1);
+        solution[AT(k * s)] = me.w / me.y;
+    }
+% else:
+    if (lane == 0) {   // the root
+        if (!good(rows[ROOM])) bad = max(bad, 1);
+        solution[0] /= rows[ROOM];
+    }
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // CR, the substitution
+    do {
+        s /= 2;
+        const int count = s ? (n - 1) / s + 1 : 0;
+        for (int k = lane; 2 * k + 1 < count; k += WORK_GROUP) {
+            const int i = (2 * k + 1) * s;
+            const row me = local_row(rows, AT(i));
+            real right = me.w - me.x * solution[AT(i - s)];
+            if (2 * k + 2 < count) right -= me.z * solution[AT(i + s)];
+            solution[AT(i)] = right / me.y;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    } while (s > 1);
+% if far:
+    for (int k = lane; k < n; k += WORK_GROUP) far_right[k * apart] = solution[AT(k)];
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    do {
+        apart /= 2;
+        const int count = apart ? (evens - 1) / apart + 1 : 0;
+        for (int k = lane; 2 * k + 1 < count; k += WORK_GROUP) {
+            const int i = (2 * k + 1) * apart;
+            real right = far_right[i] - far_low[i] * far_right[i - apart];
+            if (2 * k + 2 < count) right -= far_up[i] * far_right[i + apart];
+            far_right[i] = right / far_mid[i];
+        }
+        barrier(CLK_GLOBAL_MEM_FENCE);
+    } while (apart > 1);
+    for (int k = lane; k < evens; k += WORK_GROUP) {
+        const int j = 2 * k + 1;
+        x[2 * k] = far_right[k];
+        if (j < nodes) {
+            const row me = given_row(d, u, l, b, j, nodes);
+            real right = me.w - me.x * far_right[k];
+            if (k + 1 < evens) right -= me.z * far_right[k + 1];
+            x[j] = right / me.y;
+        }
+    }
+% else:
+    for (int j = lane; j < n; j += WORK_GROUP) x[j] = solution[AT(j)];
+% endif
+
+    // a bad pivot is rare: one lane then finds the node that the elimination from the tip names
+    if (bad) atomic_max(&found, bad);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (lane == 0) {
+        const int named = found ? first_bad(d, u, l, nodes) : 0;
+        status[cell_number[chain]] = named ? named : found;
+    }
+}
