@@ -163,6 +163,8 @@ class Plan:
     Attributes
     ----------
     forest : Forest
+        As it is solved: the caller's, or one with other roots or more branches and the same
+        nodes.
     method : str
     gather : (packed_size,) int32
         ``packed[i] = natural[gather[i]]``, -1 in the padding.
@@ -172,6 +174,11 @@ class Plan:
         Lengths of further sets of arrays, of systems that stand for larger ones.
     summary : str
         Of the method, in a few words.
+    edges : (packed_size,) int32, optional
+        Where some roots are not the caller's: like `gather`, of the entries between nodes. Where
+        it differs from `gather`, the edge was turned round, and `u` and `l` change places.
+    changes : dict of name -> text
+        What options did to the forest, for reading.
     """
 
     forest: Forest
@@ -180,6 +187,8 @@ class Plan:
     parts: tuple[Part, ...]
     scratch: tuple[int, ...] = ()
     summary: str = ""
+    edges: np.ndarray | None = None
+    changes: dict[str, str] = field(default_factory=dict)
 
     @property
     def packed_size(self) -> int:
@@ -195,11 +204,12 @@ class Plan:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""
         tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
         values = self.packed_size + sum(self.scratch)
-        return values * itemsize * arrays + self.gather.nbytes + tables
+        maps = self.gather.nbytes * (1 if self.edges is None else 2)
+        return values * itemsize * arrays + maps + tables
 
     def describe(self) -> str:
         """Return a short table of what the plan does, for reading."""
-        forest = self.forest
+        forest, itemsize = self.forest, 8 if self.parts[0].spec.real == "double" else 4
         lines = [
             f"method            {self.method}",
             f"                  {self.summary}",
@@ -208,7 +218,9 @@ class Plan:
             f"branches          {forest.num_branches}",
             f"height            {int(forest.heights.max())} nodes at most",
             f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
+            f"memory            {self.bytes_needed(itemsize) / 2**20:.3g} MiB with d, u, b, x",
         ]
+        lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
         for part in self.parts:
             lines.append(f"kernel            {part.spec.template}")
             lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")

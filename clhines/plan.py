@@ -140,6 +140,7 @@ def find_method(name: str) -> Method:
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "vector_width": (1, 2, 4, 8, 16),
+    "reroot": (True, False),
 }  # options with few values; all others are whole numbers
 
 

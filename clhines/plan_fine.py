@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from clhines import layout, packing, schedule
+from clhines import layout, packing, schedule, transforms
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, coarse, combine, work_group_size
 
 CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
-FINE_OPTIONS: dict[str, int | None] = {
+FINE_OPTIONS: dict[str, Any] = {
     "work_group": None,
     "max_cells": None,
     "vector_width": None,
+    "reroot": False,
 }
 STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
 
@@ -84,13 +85,30 @@ class FineVectorSpec:
 def plan_fine(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level."""
-    width, group = options.get("vector_width"), options["work_group"]
+    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level.
+
+    With ``reroot=True`` each tree is solved from the root that makes it least high
+    (`transforms.reroot`); pivots are then looked at in the order of that elimination.
+    """
+    width, group = options["vector_width"], options["work_group"]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
-    if width or (limits.is_cpu and (group or 1) == 1):
-        return _plan_vectors(forest, method, real, limits, options)
-    return _plan_lanes(forest, method, real, limits, options)
+    rerooted = transforms.reroot(forest) if options["reroot"] else None
+    plan_rows = _plan_vectors if width or limits.is_cpu and (group or 1) == 1 else _plan_lanes
+    solved = rerooted.forest if rerooted else forest
+    plan = plan_rows(solved, method, real, limits, options)
+    return _with_edges(plan, forest, rerooted) if rerooted else plan
+
+
+def _with_edges(plan: Plan, forest: Forest, rerooted: transforms.Rerooted) -> Plan:
+    """Add to a plan of rerooted trees where the entries between nodes are found."""
+    moved, before, after = rerooted.moved, forest.heights.max(), plan.forest.heights.max()
+    shapes = f"{moved.sum()} of {len(moved)} shapes"
+    changes = {"reroot": f"{shapes}; height was {before}, is {after} nodes at most"}
+    edges = None
+    if moved.any():
+        edges = np.where(plan.gather < 0, -1, rerooted.edge[plan.gather]).astype(np.int32)
+    return replace(plan, edges=edges, changes=changes)
 
 
 def _plan_lanes(

@@ -39,6 +39,7 @@ CONFIGS = {
     "fine_scalar": ("fine", {"vector_width": 1}),
     "fine_vector_4": ("fine", {"vector_width": 4, "max_cells": 3}),
     "fine_vector_16": ("fine", {"vector_width": 16}),
+    "fine_reroot": ("fine", {"reroot": True}),
     "contraction": ("contraction", {}),
     "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
