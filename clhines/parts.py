@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines import layout
+from clhines import draw, layout
 from clhines.errors import InputError
 from clhines.forest import Forest, ranges
 
@@ -125,6 +125,13 @@ class Part:
         )
         return as_int32(tables, len(gather))
 
+    def shown_statistics(self) -> dict[str, str]:
+        """Return `statistics` as texts, for reading."""
+        return {
+            name.replace("_", " "): f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
+            for name, value in self.statistics.items()
+        }
+
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
         """Return the same launch as a part of a larger plan.
 
@@ -224,10 +231,41 @@ class Plan:
         for part in self.parts:
             lines.append(f"kernel            {part.spec.template}")
             lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
-            for name, value in part.statistics.items():
-                shown = f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
-                lines.append(f"  {name.replace('_', ' '):<16}{shown}")
+            for name, text in part.shown_statistics().items():
+                lines.append(f"  {name:<16}{text}")
         return "\n".join(lines)
+
+    def plot(self, path: Any = None) -> Any:
+        """Draw the first block of the first launch, and the numbers that judge it.
+
+        Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
+        of a work-item: the steps at which it takes the next one).
+
+        Parameters
+        ----------
+        path : str or path, optional
+            Ends in .png, .svg or .pdf; written where it is given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            matplotlib is missing, `path` has another ending, or the method is not drawn.
+        """
+        part, itemsize = self.parts[0], 8 if self.parts[0].spec.real == "double" else 4
+        bars = draw.first_block(part.spec, part.tables)
+        numbers = {
+            "padding": f"{self.packed_size / self.forest.num_nodes - 1:.1%} of the nodes",
+            "memory": f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB with d, u, b, x",
+        }
+        title = f"{self.method}: block 1 of {part.num_groups}, {len(bars.lane)} {bars.what}"
+        title += "es" if bars.what == "branch" else "s"
+        notes = ["numbers are those of all blocks"]
+        notes += [f"{name}: {text}" for name, text in self.changes.items()]
+        return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
 
 
 def real_name(dtype: Any) -> str:

@@ -16,6 +16,7 @@ from clhines import choice, schedule
 from clhines.choice import Candidate
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.packing import PACKINGS
 from clhines.parts import Limits, Plan, real_name
 from clhines.plan_cells import plan_cells
 from clhines.plan_contraction import plan_contraction
@@ -141,6 +142,10 @@ def find_method(name: str) -> Method:
 CHOICES: dict[str, tuple[Any, ...]] = {
     "vector_width": (1, 2, 4, 8, 16),
     "reroot": (True, False),
+    "split": ("mean", "block"),
+    "packing": PACKINGS,
+    "level_shift": (True, False),
+    "local": (True, False),
 }  # options with few values; all others are whole numbers
 
 
@@ -186,7 +191,7 @@ METHODS: dict[str, Method] = {
     ),
     "fine": Method(
         "one work-group a block of cells, one work-item or lane of a vector a branch",
-        "Huber 2018, sections 3 to 5",
+        "Huber 2018, sections 3 to 6 and 8",
         plan_fine,
         FINE_OPTIONS,
     ),

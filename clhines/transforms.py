@@ -1,16 +1,21 @@
 """Transforms: forests changed so that they are solved in fewer or in more equal steps.
 
 Each returns a new `Forest` whose nodes have the numbers of the old one, so that values at nodes
-need no map; what becomes of the entries *between* nodes, `Rerooted.edge` tells.
+need no map; what becomes of the entries *between* nodes, `Rerooted.edge` tells, and `Split.tree`
+what becomes of shapes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clhines.forest import Forest, Trees, climb, ranges
+
+if TYPE_CHECKING:
+    from clhines.packing import Blocks
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,3 +110,106 @@ def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndar
     past = np.maximum.reduceat(away - end[meets], trees.branch_offsets[:-1])
     longest = deepest + np.maximum(past, 0)  # 0: up to the root
     return on_path, before, deepest - (longest + 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A forest whose long branches are cut into chains of shorter ones; the matrix is the same.
+
+    Attributes
+    ----------
+    forest : Forest
+        Its elimination order differs, so that pivots are still numbered by that of the old one.
+    tree : (num_trees,) int64
+        Shape in the old forest of each shape of the new one.
+    old : Forest
+    """
+
+    forest: Forest
+    tree: np.ndarray
+    old: Forest
+
+    def rank(self, branch: np.ndarray) -> np.ndarray:
+        """Place of the first node of branches in the elimination order of their old trees.
+
+        Parameters
+        ----------
+        branch : (m,) integer
+            Of the new forest.
+        """
+        new, old = self.forest.trees, self.old.trees
+        number = new.branch_tree[branch]
+        node = new.branch_first[branch] - new.offsets[number]
+        begin = old.offsets[self.tree[number]]
+        return old.rank[begin + node] - begin
+
+
+def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
+    """Cut branches that are longer than the mean of their level (2018 report, section 6).
+
+    From the roots on: of every branch longer than the mean, rounded up, only so many nodes stay on
+    a level. The rest is a branch of the next level, where it counts and may be cut again; what
+    hangs from it moves with it.
+
+    Parameters
+    ----------
+    forest : Forest
+    blocks : Blocks, optional
+        The mean is that of a block (the report's outlook, section 8), and cells of one shape are
+        cut alike within blocks of the same template only. Default: of all cells.
+    """
+    trees = forest.trees
+    if blocks is None:
+        weight = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
+        which, shape = np.arange(trees.num_trees), forest.shape_of_cell
+        group = np.zeros(trees.num_trees, np.int64)
+    else:
+        keys = blocks.slot_template * trees.num_trees + blocks.slot_tree
+        found, number, weight = np.unique(keys, return_inverse=True, return_counts=True)
+        group, which = np.divmod(found, trees.num_trees)
+        slots = np.diff(blocks.slot_start)[blocks.template]
+        shape = np.empty(forest.num_cells, np.int64)
+        shape[blocks.cells] = number.reshape(-1)[ranges(blocks.slot_start[blocks.template], slots)]
+        sizes = trees.sizes[which]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        parent = trees.parent[ranges(trees.offsets[which], sizes)]
+        shift = np.repeat(offsets[:-1] - trees.offsets[which], sizes)
+        trees = Trees(offsets, np.where(parent < 0, -1, parent + shift))
+    cut = Trees(trees.offsets, trees.parent, _cuts(trees, weight, group))
+    return Split(Forest.of_trees(cut, shape), which, forest)
+
+
+def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """(num_nodes,) bool: where branches are cut, level by level.
+
+    Parameters
+    ----------
+    weight : (num_trees,) integer
+        How often each tree counts.
+    group : (num_trees,) integer
+        Trees that have their mean in common.
+    """
+    inner = np.flatnonzero(trees.branch_parent >= 0)
+    child = inner[np.argsort(trees.branch_parent[inner], kind="stable")]
+    counts = np.bincount(trees.branch_parent[inner], minlength=len(trees.branch_parent))
+    first_child = np.cumsum(counts) - counts
+    cuts = np.zeros(len(trees.parent), bool)
+    branch = np.flatnonzero(trees.branch_parent < 0)
+    begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before
+    while len(branch):
+        length = trees.branch_length[branch] - begin
+        tree = trees.branch_tree[branch]
+        _, of = np.unique(group[tree], return_inverse=True)
+        of, times = of.reshape(-1), weight[tree]
+        total, number = np.zeros((2, int(of.max()) + 1), np.int64)
+        np.add.at(total, of, times * length)
+        np.add.at(number, of, times)
+        mean = -(-total // number)[of]
+        longer = length > mean
+        rest, begin_rest = branch[longer], (begin + mean)[longer]
+        cuts[trees.order[trees.branch_start[rest] + begin_rest]] = True
+        done = branch[~longer]
+        below = child[ranges(first_child[done], counts[done])]
+        branch = np.concatenate((rest, below))
+        begin = np.concatenate((begin_rest, np.zeros(len(below), np.int64)))
+    return cuts

@@ -512,7 +512,8 @@ def test_bytes_needed_by_hand():
 # ----------------------------------------------------------------------------------- imports
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
-    choice parts plan_cells plan_fine plan_contraction plan device render pocl program tune solver
+    choice draw parts plan_cells plan_fine plan_contraction plan device render pocl program tune
+    solver
     channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 

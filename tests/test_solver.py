@@ -40,6 +40,18 @@ CONFIGS = {
     "fine_vector_4": ("fine", {"vector_width": 4, "max_cells": 3}),
     "fine_vector_16": ("fine", {"vector_width": 16}),
     "fine_reroot": ("fine", {"reroot": True}),
+    "fine_shaped": (
+        "fine",
+        {
+            "work_group": 6,
+            "max_cells": 5,
+            "reroot": True,
+            "split": "mean",
+            "packing": "sorted",
+            "level_shift": True,
+            "local": True,
+        },
+    ),
     "contraction": ("contraction", {}),
     "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
