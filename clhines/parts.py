@@ -216,7 +216,7 @@ class Plan:
 
     def describe(self) -> str:
         """Return a short table of what the plan does, for reading."""
-        forest, itemsize = self.forest, 8 if self.parts[0].spec.real == "double" else 4
+        forest = self.forest
         lines = [
             f"method            {self.method}",
             f"                  {self.summary}",
@@ -225,7 +225,7 @@ class Plan:
             f"branches          {forest.num_branches}",
             f"height            {int(forest.heights.max())} nodes at most",
             f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
-            f"memory            {self.bytes_needed(itemsize) / 2**20:.3g} MiB with d, u, b, x",
+            f"memory            {self._memory()}",
         ]
         lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
         for part in self.parts:
@@ -234,6 +234,10 @@ class Plan:
             for name, text in part.shown_statistics().items():
                 lines.append(f"  {name:<16}{text}")
         return "\n".join(lines)
+
+    def _memory(self) -> str:
+        itemsize = 8 if self.parts[0].spec.real == "double" else 4
+        return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
 
     def plot(self, path: Any = None) -> Any:
         """Draw the first block of the first launch, and the numbers that judge it.
@@ -255,11 +259,11 @@ class Plan:
         InputError
             matplotlib is missing, `path` has another ending, or the method is not drawn.
         """
-        part, itemsize = self.parts[0], 8 if self.parts[0].spec.real == "double" else 4
+        part = self.parts[0]
         bars = draw.first_block(part.spec, part.tables)
         numbers = {
             "padding": f"{self.packed_size / self.forest.num_nodes - 1:.1%} of the nodes",
-            "memory": f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB with d, u, b, x",
+            "memory": self._memory(),
         }
         title = f"{self.method}: block 1 of {part.num_groups}, {len(bars.lane)} {bars.what}"
         title += "es" if bars.what == "branch" else "s"

@@ -222,7 +222,7 @@ FAULTS = {
         "    if (lane) return;\n    // backward sweep",
         "divergence",
     ),
-    "local: factor is not kept": ("fine, shaped", "FACTOR(place) = f;", "", "uninitialised"),
+    "local: solution is not kept": ("fine, shaped", "SOLUTION(place, r) = g;", "", "uninitialised"),
     "local: no barrier between levels": (
         "fine, shaped",
         "barrier(CLK_LOCAL_MEM_FENCE);",
