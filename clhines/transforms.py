@@ -196,20 +196,21 @@ def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
     cuts = np.zeros(len(trees.parent), bool)
     branch = np.flatnonzero(trees.branch_parent < 0)
     begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before
+    of = group[trees.branch_tree[branch]]
     while len(branch):
+        if 4 * len(of) < int(of.max()) + 1:  # most groups have no branch left
+            of = np.unique(of, return_inverse=True)[1].reshape(-1)
         length = trees.branch_length[branch] - begin
-        tree = trees.branch_tree[branch]
-        _, of = np.unique(group[tree], return_inverse=True)
-        of, times = of.reshape(-1), weight[tree]
-        total, number = np.zeros((2, int(of.max()) + 1), np.int64)
-        np.add.at(total, of, times * length)
-        np.add.at(number, of, times)
-        mean = -(-total // number)[of]
+        times = weight[trees.branch_tree[branch]]
+        mean = np.ceil(np.bincount(of, times * length)[of] / np.bincount(of, times)[of])
         longer = length > mean
-        rest, begin_rest = branch[longer], (begin + mean)[longer]
-        cuts[trees.order[trees.branch_start[rest] + begin_rest]] = True
-        done = branch[~longer]
-        below = child[ranges(first_child[done], counts[done])]
-        branch = np.concatenate((rest, below))
-        begin = np.concatenate((begin_rest, np.zeros(len(below), np.int64)))
+        done = ~longer
+        below = child[ranges(first_child[branch[done]], counts[branch[done]])]
+        group_below = np.repeat(of[done], counts[branch[done]])
+        branch, of = branch[longer], of[longer]
+        begin = begin[longer] + mean[longer].astype(np.int64)
+        cuts[trees.order[trees.branch_start[branch] + begin]] = True
+        branch = np.concatenate((branch, below))
+        begin = np.concatenate((begin, np.zeros(len(below), np.int64)))
+        of = np.concatenate((of, group_below))
     return cuts
