@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
     plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
     _add_cells(plan)
+    plan.add_argument("--plot", metavar="FILE", help="draw the first block: .png, .svg or .pdf")
     plan.set_defaults(run=_plan)
 
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
@@ -245,7 +246,10 @@ def _plan(arguments: argparse.Namespace) -> int:
         found = device.choose(arguments.device, dtype)
         limits, name = device.limits(found), device.label(found)
     print(f"device            {name}"[:100])
-    print(clhines.make_plan(forest, arguments.method, dtype, limits).describe())
+    made = clhines.make_plan(forest, arguments.method, dtype, limits)
+    print(made.describe())
+    if arguments.plot is not None:
+        made.plot(arguments.plot)
     return 0
 
 

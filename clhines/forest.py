@@ -73,10 +73,14 @@ class Trees:
         Nodes of tree s are ``offsets[s]:offsets[s + 1]``.
     parent : (num_nodes,) int64
         Index of the parent in these arrays, -1 at each root.
+    cuts : (num_nodes,) bool, optional
+        Nodes that begin a branch although they are an only child: long branches become chains
+        of shorter ones.
     """
 
     offsets: np.ndarray
     parent: np.ndarray
+    cuts: np.ndarray | None = None
 
     @property
     def num_trees(self) -> int:
@@ -101,6 +105,8 @@ class Trees:
         inner = self.parent >= 0
         is_first = ~inner
         is_first[inner] = self.num_children[self.parent[inner]] != 1
+        if self.cuts is not None:
+            is_first |= self.cuts
         anchor = np.where(is_first, nodes, self.parent)
         return climb(anchor, (~is_first).astype(np.int64))
 

@@ -91,6 +91,11 @@ def column_gather(forest: Forest, columns: Columns, order: np.ndarray | None = N
     return gather
 
 
+def aligned(values: np.ndarray) -> np.ndarray:
+    """Places of blocks of so many values: each begins on a whole memory transaction."""
+    return -(-values // ALIGNMENT) * ALIGNMENT
+
+
 def _aligned(values: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, np.ndarray, int]:
     """Size of each template's blocks, begin of each block, and length of the device order.
 
@@ -99,7 +104,7 @@ def _aligned(values: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, np.ndarray
     values : (num_templates,) int64
         Of a block of each template, without the alignment.
     """
-    template_size = -(-values // ALIGNMENT) * ALIGNMENT
+    template_size = aligned(values)
     ends = np.cumsum(template_size[blocks.template])
     return template_size, ends - template_size[blocks.template], int(ends[-1])
 

@@ -8,7 +8,10 @@ import numpy as np
 
 from clhines.forest import Forest, ranges
 
+PACKINGS = ("next_fit", "sorted", "best_fit")
 _LOOK_AHEAD = 2000  # shapes that `best_fit` chooses from
+_CHOOSE_FROM = 8000  # and widths of these, if they have many
+_MOST_SENSES = 64  # of the widths that `best_fit` looks at
 
 
 def cells_by_shape(forest: Forest) -> np.ndarray:
@@ -58,7 +61,47 @@ def one_block(forest: Forest) -> Blocks:
     return Blocks(cells, ends, one, ends, forest.shape_of_cell)
 
 
-def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int) -> Blocks:
+def pack_cells(
+    how: str, forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int, shift: bool
+) -> Blocks:
+    """Group cells into blocks by the rule called `how`.
+
+    Parameters
+    ----------
+    how : str
+        ``next_fit``; ``sorted``, the same with the shapes of most branches first; or
+        ``best_fit``.
+    widths, lanes, max_cells, shift
+        As in `next_fit`; `best_fit` knows no `shift`.
+    """
+    if how == "best_fit":
+        narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell has a block of its own
+        return best_fit(forest.shape_of_cell, narrow, lanes, max_cells)
+    order = np.arange(forest.trees.num_trees)
+    if how == "sorted":
+        order = np.argsort(-np.diff(forest.trees.branch_offsets), kind="stable")
+    return next_fit(forest, widths, lanes, max_cells, order, shift)
+
+
+def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
+    """(num_shapes, k) int64: widths of all levels, or the largest of each few levels."""
+    counts = np.array([len(w) for w in widths])
+    step = -(-int(counts.max()) // _MOST_SENSES)
+    out = np.zeros((len(widths), -(-int(counts.max()) // step)), np.int64)
+    shape = np.repeat(np.arange(len(widths)), counts)
+    level = ranges(np.zeros(len(widths), np.int64), counts)
+    np.maximum.at(out, (shape, level // step), np.concatenate(widths))
+    return out
+
+
+def next_fit(
+    forest: Forest,
+    widths: list[np.ndarray],
+    lanes: int,
+    max_cells: int,
+    order: np.ndarray | None = None,
+    shift: bool = False,
+) -> Blocks:
     """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
 
     A cell fits when no level of the block comes to hold more than `lanes` lanes. A single
@@ -73,10 +116,18 @@ def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: in
         Lanes that a level of a block may hold: the size of the work-group.
     max_cells : int
         Most cells a block may hold, so that small batches still occupy the device.
+    order : (num_shapes,) integer, optional
+        Shapes in the order in which they are taken.
+    shift : bool
+        Branches may move to deeper levels of the block (`schedule.shifted_levels`): `widths`
+        are then those of `reach_widths`, and have room as `_room` says.
     """
     shape = forest.shape_of_cell
-    cells = np.argsort(shape, kind="stable")
-    counts = np.bincount(shape)
+    order = np.arange(forest.trees.num_trees) if order is None else order
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    cells = np.argsort(place[shape], kind="stable")
+    counts = np.bincount(shape, minlength=len(order))
     found: dict[tuple[tuple[int, int], ...], int] = {}  # template -> blocks of it
     members: dict[tuple[tuple[int, int], ...], list[np.ndarray]] = {}
     open_block: list[tuple[int, int]] = []
@@ -90,14 +141,15 @@ def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: in
             members.setdefault(key, []).append(cells[begin:at])
         open_block, used, held, begin = [], np.zeros(0, np.int64), 0, at
 
-    for s, count in enumerate(counts.tolist()):
-        w, left = widths[s], count
-        alone = min(max(1, int((lanes // w).min())), max_cells)
+    for s in order.tolist():
+        w, left = widths[s], int(counts[s])
+        alone = min(max(1, int((_room(len(w), lanes, shift) // w).min())), max_cells)
         while left:
             room = max_cells - held
             if open_block:
-                free = lanes - (used[: len(w)] if len(used) >= len(w) else _widen(used, len(w)))
-                room = min(room, int((free[: len(w)] // w).min()))
+                free = _room(max(len(used), len(w)), lanes, shift)[: len(w)]
+                free = free - (used[: len(w)] if len(used) >= len(w) else _widen(used, len(w)))
+                room = min(room, int((free // w).min()))
             take = min(left, room if open_block else alone)
             if take < 1:
                 close()
@@ -120,7 +172,21 @@ def next_fit(forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: in
     )
 
 
-def best_fit(shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int) -> Blocks:
+def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
+    """Lanes that a block of so many levels has for each entry of its cells' widths.
+
+    Where branches may move to deeper levels, those of level v and below fit if, for every v, they
+    are no more than the lanes of these levels together (Hu 1961: a tree that is worked off from
+    its root on, as seen from the end). The roots stay on level 0.
+    """
+    if not shift:
+        return np.full(levels, lanes)
+    return lanes * np.concatenate(([1], np.arange(levels - 1, 0, -1)))
+
+
+def best_fit(
+    shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int, max_cells: int | None = None
+) -> Blocks:
     """Fill each block with the largest cell left, then with those that suit what is free.
 
     A cell suits when its widths point where the block has most room (the dot product rule of
@@ -134,7 +200,11 @@ def best_fit(shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int) -> Block
         Lanes that each shape takes, in `k` senses, each at most `lanes`.
     lanes : int
         Lanes of a block.
+    max_cells : int, optional
+        Most cells of a block.
     """
+    look = min(_LOOK_AHEAD, max(_LOOK_AHEAD // 40, _CHOOSE_FROM // widths.shape[1]))
+    most = len(shape_of_cell) if max_cells is None else max_cells
     by_shape = np.argsort(shape_of_cell, kind="stable")
     left = np.bincount(shape_of_cell, minlength=len(widths))
     taken = np.cumsum(left) - left  # cells of each shape before this place are in blocks
@@ -144,7 +214,7 @@ def best_fit(shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int) -> Block
     repeats: list[int] = []
     for first in range(len(order)):
         while left[order[first]]:
-            members = _fill(order[first : first + _LOOK_AHEAD], left, widths, lanes)
+            members = _fill(order[first : first + look], left, widths, lanes, most)
             times = min(int(left[s]) // n for s, n in members.items())
             columns = []
             for shape, count in members.items():
@@ -158,8 +228,10 @@ def best_fit(shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int) -> Block
     return _blocks(slots, repeats, cells)
 
 
-def _fill(shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int) -> dict[int, int]:
-    """One block: number of cells of each shape, the first of `shapes` among them."""
+def _fill(
+    shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int, most: int
+) -> dict[int, int]:
+    """One block of at most `most` cells: number of each shape, the first of `shapes` among them."""
     able = shapes[left[shapes] > 0]
     w, room = widths[able], left[able].copy()
     free = np.full(widths.shape[1], lanes)
@@ -168,6 +240,9 @@ def _fill(shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int) 
     while True:
         shape = int(able[k])
         members[shape] = members.get(shape, 0) + 1
+        most -= 1
+        if not most:
+            return members
         free = free - w[k]
         room[k] -= 1
         score = np.where((room > 0) & (w <= free).all(axis=1), w @ free, -1)
@@ -182,6 +257,12 @@ def level_widths(forest: Forest) -> list[np.ndarray]:
     start = np.cumsum(trees.num_levels) - trees.num_levels
     flat = np.bincount(start[trees.branch_tree] + trees.branch_level)
     return np.split(flat, start[1:])
+
+
+def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
+    """Branches on each level and below of each distinct tree, of `level_widths`; 1 for the root."""
+    below = [np.cumsum(w[::-1])[::-1] for w in widths]
+    return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]
 
 
 def _widen(used: np.ndarray, levels: int) -> np.ndarray:
@@ -199,6 +280,30 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
         slot_start=np.concatenate(([0], np.cumsum(per_template))),
         slot_tree=np.concatenate(slots),
     )
+
+
+def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
+    """Cut the blocks of some templates into two blocks of half as many cells.
+
+    Parameters
+    ----------
+    which : (num_templates,) bool
+        Templates with at least two slots.
+    """
+    repeats = np.bincount(blocks.template)
+    first_block = np.cumsum(repeats) - repeats
+    slots, times, cells = [], [], []
+    for t, many in enumerate(repeats.tolist()):
+        trees = blocks.slot_tree[blocks.slot_start[t] : blocks.slot_start[t + 1]]
+        begin = int(blocks.cell_start[first_block[t]])
+        rows = blocks.cells[begin : begin + many * len(trees)].reshape(many, -1)
+        middle = (len(trees) + 1) // 2 if which[t] else len(trees)
+        for some in (slice(0, middle), slice(middle, None)):
+            if len(trees[some]):
+                slots.append(trees[some])
+                times.append(many)
+                cells.append(rows[:, some].reshape(-1))
+    return _blocks(slots, times, cells)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines import layout
+from clhines import draw, layout
 from clhines.errors import InputError
 from clhines.forest import Forest, ranges
 
@@ -141,6 +141,13 @@ class Part:
         )
         return as_int32(tables, len(gather))
 
+    def shown_statistics(self) -> dict[str, str]:
+        """Return `statistics` as texts, for reading."""
+        return {
+            name.replace("_", " "): f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
+            for name, value in self.statistics.items()
+        }
+
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
         """Return the same launch as a part of a larger plan.
 
@@ -181,6 +188,8 @@ class Plan:
     Attributes
     ----------
     forest : Forest
+        As it is solved: the caller's, or one with other roots or more branches and the same
+        nodes.
     method : str
     gather : (packed_size,) int32
         ``packed[i] = natural[gather[i]]``, -1 in the padding.
@@ -191,6 +200,11 @@ class Plan:
         a launch leaves in between.
     summary : str
         Of the method, in a few words.
+    edges : (packed_size,) int32, optional
+        Where some roots are not the caller's: like `gather`, of the entries between nodes. Where
+        it differs from `gather`, the edge was turned round, and `u` and `l` change places.
+    changes : dict of name -> text
+        What options did to the forest, for reading.
     """
 
     forest: Forest
@@ -199,6 +213,8 @@ class Plan:
     parts: tuple[Part, ...]
     scratch: tuple[int, ...] = ()
     summary: str = ""
+    edges: np.ndarray | None = None
+    changes: dict[str, str] = field(default_factory=dict)
 
     @property
     def packed_size(self) -> int:
@@ -214,7 +230,8 @@ class Plan:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""
         tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
         values = self.packed_size + sum(self.scratch)
-        return values * itemsize * arrays + self.gather.nbytes + tables
+        maps = self.gather.nbytes * (1 if self.edges is None else 2)
+        return values * itemsize * arrays + maps + tables
 
     def describe(self) -> str:
         """Return a short table of what the plan does, for reading."""
@@ -227,17 +244,54 @@ class Plan:
             f"branches          {forest.num_branches}",
             f"height            {int(forest.heights.max())} nodes at most",
             f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
+            f"memory            {self._memory()}",
         ]
+        lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
         for part in self.parts:
             if part.on_host:
                 lines.append("kernel            none: clhines.reference, in float64")
             else:
                 lines.append(f"kernel            {part.spec.template}")
                 lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
-            for name, value in part.statistics.items():
-                shown = f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
-                lines.append(f"  {name.replace('_', ' '):<16}{shown}")
+            for name, text in part.shown_statistics().items():
+                lines.append(f"  {name:<16}{text}")
         return "\n".join(lines)
+
+    def _memory(self) -> str:
+        itemsize = 8 if self.parts[0].spec.real == "double" else 4
+        return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
+
+    def plot(self, path: Any = None) -> Any:
+        """Draw the first block of the first launch, and the numbers that judge it.
+
+        Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
+        of a work-item: the steps at which it takes the next one).
+
+        Parameters
+        ----------
+        path : str or path, optional
+            Ends in .png, .svg or .pdf; written where it is given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            matplotlib is missing, `path` has another ending, or the method is not drawn.
+        """
+        part = self.parts[0]
+        bars = draw.first_block(part.spec, part.tables)
+        numbers = {
+            "padding": f"{self.packed_size / self.forest.num_nodes - 1:.1%} of the nodes",
+            "memory": self._memory(),
+        }
+        title = f"{self.method}: block 1 of {part.num_groups}, {len(bars.lane)} {bars.what}"
+        title += "es" if bars.what == "branch" else "s"
+        notes = ["numbers are those of all blocks"]
+        notes += [f"{name}: {text}" for name, text in self.changes.items()]
+        return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
 
 
 def real_name(dtype: Any) -> str:

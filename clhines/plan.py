@@ -16,6 +16,7 @@ from clhines import choice, schedule
 from clhines.choice import Candidate
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.packing import PACKINGS
 from clhines.parts import Limits, Plan, real_name
 from clhines.plan_cells import plan_block_local, plan_cells
 from clhines.plan_contraction import plan_contraction
@@ -158,6 +159,10 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "local": (False, True),
     "vector_width": (1, 2, 4, 8, 16),
     "padding": ("compute", "skip"),
+    "reroot": (True, False),
+    "split": ("mean", "block"),
+    "packing": PACKINGS,
+    "level_shift": (True, False),
 }  # options with few values; all others are whole numbers
 
 
@@ -215,7 +220,7 @@ METHODS: dict[str, Method] = {
     ),
     "fine": Method(
         "one work-group a block of cells, one work-item or lane of a vector a branch",
-        "Huber 2018, sections 3 to 5",
+        "Huber 2018, sections 3 to 6 and 8",
         plan_fine,
         FINE_OPTIONS,
     ),

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from clhines import layout, packing, schedule
+from clhines import layout, packing, schedule, transforms
 from clhines.errors import InputError
-from clhines.forest import Forest
+from clhines.forest import Forest, Trees
+from clhines.packing import PACKINGS
 from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, coarse, combine, work_group_size
 
 CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
-FINE_OPTIONS: dict[str, int | None] = {
+FINE_OPTIONS: dict[str, Any] = {
     "work_group": None,
     "max_cells": None,
     "vector_width": None,
+    "reroot": False,
+    "split": None,
+    "packing": "next_fit",
+    "level_shift": False,
+    "local": None,
 }
 STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
 
@@ -31,6 +37,9 @@ class FineSpec:
         As in `CellSpec`.
     levels : int
         Branch levels of every block; 0 reads each block's count from the table.
+    capacity : int
+        Values of the largest block, for which local memory holds the factors and the
+        intermediate solution; 0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "fine"
@@ -41,6 +50,7 @@ class FineSpec:
     rhs: int
     work_group: int
     levels: int
+    capacity: int
 
 
 @dataclass(frozen=True)
@@ -84,28 +94,188 @@ class FineVectorSpec:
 def plan_fine(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level."""
-    width, group = options.get("vector_width"), options["work_group"]
+    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level.
+
+    On CPUs it is one work-item a block and one branch a lane of a vector, unless a work-group, or
+    one of the options that shape levels (split, level_shift), is asked for. Options:
+
+    reroot : bool
+        Solve each tree from the root that makes it least high (`transforms.reroot`); pivots are
+        then looked at in the order of that elimination.
+    split : ``mean``, ``block`` or None
+        Cut branches longer than the mean of their level: of all cells, or of their block in a
+        first packing (`transforms.split_branches`).
+    packing : ``next_fit``, ``sorted`` or ``best_fit``
+        How cells share blocks (`packing.pack_cells`).
+    level_shift : bool
+        Fill a block as long as its branches can be moved to levels with lanes left
+        (`schedule.shifted_levels`).
+    local : bool or None
+        Keep factors and intermediate solution in local memory, where a block's fit; cells that do
+        not fit alone are solved in global memory. Default: only one work-item a block does so.
+    """
+    width, group = options["vector_width"], options["work_group"]
+    shaping = [name for name in ("split", "level_shift") if options[name]]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
-    if width or (limits.is_cpu and (group or 1) == 1):
-        return _plan_vectors(forest, method, real, limits, options)
-    return _plan_lanes(forest, method, real, limits, options)
+    if width and shaping:
+        got = f"{shaping[0]}={options[shaping[0]]!r}"
+        raise InputError(
+            f"{got} shapes levels, which vectors do not have; got vector_width={width}"
+        )
+    if options["level_shift"] and options["packing"] == "best_fit":
+        raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
+    rerooted = transforms.reroot(forest) if options["reroot"] else None
+    vectors = width or (limits.is_cpu and (group or 1) == 1 and not shaping)
+    plan_rows = _plan_vectors if vectors else _plan_lanes
+    solved = rerooted.forest if rerooted else forest
+    plan = plan_rows(solved, method, real, limits, options)
+    asked = [f"{k}={v}" for k, v in options.items() if v not in (None, FINE_OPTIONS[k])]
+    plan = replace(plan, changes={"options": " ".join(asked)} if asked else {})
+    return _with_edges(plan, forest, rerooted) if rerooted else plan
+
+
+def _with_edges(plan: Plan, forest: Forest, rerooted: transforms.Rerooted) -> Plan:
+    """Add to a plan of rerooted trees where the entries between nodes are found."""
+    moved, before, after = rerooted.moved, forest.heights.max(), plan.forest.heights.max()
+    shapes = f"{moved.sum()} of {len(moved)} shapes"
+    text = f"{shapes}; height was {before}, is {after} nodes at most"
+    changes = {**plan.changes, "reroot": text}
+    edges = None
+    if moved.any():
+        edges = np.where(plan.gather < 0, -1, rerooted.edge[plan.gather]).astype(np.int32)
+    return replace(plan, edges=edges, changes=changes)
 
 
 def _plan_lanes(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
     """`fine` with one work-item a branch."""
+    room = limits.local_bytes // (8 if real == "double" else 4)  # values
+    if not options["local"]:
+        return _plan_levels(forest, method, real, limits, options, 0)
+    alone = layout.aligned(_values_alone(forest.trees))[forest.shape_of_cell]
+    if (2 * alone <= room).all():
+        return _plan_levels(forest, method, real, limits, options, room)
+    small = np.flatnonzero(2 * alone <= room)
+    if not len(small):
+        raise InputError(
+            f"local=True needs {2 * int(alone.min())} values in local memory for the smallest "
+            f"cell; it holds {room}"
+        )
+    plans = []
+    for cells, values in ((small, room), (np.flatnonzero(2 * alone > room), 0)):
+        part = forest.take(cells)
+        plans.append((cells, _plan_levels(part, method, real, limits, options, values)))
+    return combine(forest, method, plans)
+
+
+def _values_alone(trees: Trees) -> np.ndarray:
+    """(num_trees,) int64: places of each tree in a block of its own, level by level."""
+    starts = np.flatnonzero(np.diff(trees.branch_level, prepend=-1))
+    starts = np.union1d(starts, trees.branch_offsets[:-1])
+    width = np.diff(np.append(starts, len(trees.branch_level)))
+    values = width * np.maximum.reduceat(trees.branch_length, starts)
+    return np.add.reduceat(values, np.searchsorted(starts, trees.branch_offsets[:-1]))
+
+
+def _plan_levels(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any], room: int
+) -> Plan:
+    """`fine` with one work-item a branch, in blocks of `room` values in local memory if not 0."""
     work_group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
     enough_blocks = 4 * limits.compute_units
-    max_cells = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
-    blocks = packing.next_fit(forest, packing.level_widths(forest), work_group, max_cells)
-    levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
-    places = layout.LevelStrided(levels, blocks)
-    counts = np.diff(levels.level_start)
-    has_parent = levels.parent >= 0
-    tables = {
+    most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
+    shaped = _pack(forest, options, work_group, most)
+    levels, places = _levels(shaped, work_group)
+    while room and 2 * (needed := int(places.template_size.max())) > room:
+        large = 2 * places.template_size > room
+        if (large & (np.diff(shaped.blocks.slot_start) == 1)).any():
+            raise InputError(
+                f"local=True needs {2 * needed} values in local memory for a cell whose branches "
+                f"are split or shifted; it holds {room}"
+            )
+        shaped = replace(shaped, blocks=packing.halved(shaped.blocks, large))
+        levels, places = _levels(shaped, work_group)
+    blocks, counts = shaped.blocks, np.diff(levels.level_start)
+    capacity = int(places.template_size.max()) if room else 0
+    if limits.is_cpu and room:
+        capacity = coarse(capacity, room // 2)
+    spec = FineSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=work_group,
+        levels=int(counts[0]) if (counts == counts[0]).all() else 0,
+        capacity=capacity,
+    )
+    part = Part(
+        spec=spec,
+        tables=as_int32(_level_tables(shaped, levels, places), places.size),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_fine_statistics(levels, blocks, work_group)
+        | _shape_statistics(shaped, forest, levels),
+        max_rhs=min(MAX_RHS, room // capacity - 1) if room else MAX_RHS,
+    )
+    return Plan(forest, method, places.gather(shaped.forest), (part,))
+
+
+@dataclass(frozen=True, eq=False)
+class _Shaped:
+    """Cells in blocks, as the options of `fine` make them.
+
+    Attributes
+    ----------
+    forest : Forest
+        With the branches that are solved: those of `split`, if any.
+    split : transforms.Split or None
+    blocks : packing.Blocks
+    shift : bool
+        Branches may have to move to deeper levels.
+    """
+
+    forest: Forest
+    split: transforms.Split | None
+    blocks: packing.Blocks
+    shift: bool
+
+    def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
+        """Return what the schedules take."""
+        return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
+
+
+def _pack(forest: Forest, options: dict[str, Any], lanes: int, max_cells: int) -> _Shaped:
+    """Split branches and pack cells, as far as the options ask for it."""
+    shift, how = bool(options["level_shift"]), options["packing"] or PACKINGS[0]
+    split = None
+    if options["split"]:
+        first = None
+        if options["split"] == "block":
+            widths = packing.level_widths(forest)
+            first = packing.pack_cells(how, forest, widths, lanes, max_cells, False)
+        split = transforms.split_branches(forest, first)
+    solved = split.forest if split else forest
+    widths = packing.level_widths(solved)
+    if shift:
+        widths = packing.reach_widths(widths)
+    blocks = packing.pack_cells(how, solved, widths, lanes, max_cells, shift)
+    return _Shaped(solved, split, blocks, shift)
+
+
+def _levels(shaped: _Shaped, lanes: int) -> tuple[schedule.BranchLevels, layout.LevelStrided]:
+    """Levels of the blocks, and where their values lie."""
+    level = schedule.shifted_levels(*shaped.slots(), lanes) if shaped.shift else None
+    levels = schedule.branch_levels(*shaped.slots(), level)
+    return levels, layout.LevelStrided(levels, shaped.blocks)
+
+
+def _level_tables(
+    shaped: _Shaped, levels: schedule.BranchLevels, places: layout.LevelStrided
+) -> dict[str, np.ndarray]:
+    """Tables of ``fine.mako``, in the order of its arguments."""
+    blocks, split = shaped.blocks, shaped.split
+    return {
         "block_template": blocks.template,
         "block_start": places.block_start,
         "block_cells": blocks.cell_start,
@@ -114,27 +284,30 @@ def _plan_lanes(
         "level_branches": levels.branch_start,
         "level_offset": places.level_offset,
         "branch_length": levels.length,
-        "branch_parent": np.where(has_parent, places.last[levels.parent], -1),
+        "branch_parent": np.where(levels.parent >= 0, places.last[levels.parent], -1),
         "branch_children": levels.child_start,
         "child_first": places.first[levels.child],
         "branch_slot": levels.slot - blocks.slot_start[blocks.slot_template[levels.slot]],
-        "branch_rank": rank_in_tree(forest, levels),
+        "branch_rank": (
+            split.rank(levels.tree_branch) if split else rank_in_tree(shaped.forest, levels)
+        ),
     }
-    spec = FineSpec(
-        real=real,
-        symmetric=True,
-        rhs=1,
-        work_group=work_group,
-        levels=int(counts[0]) if (counts == counts[0]).all() else 0,
-    )
-    part = Part(
-        spec=spec,
-        tables=as_int32(tables, places.size),
-        num_units=blocks.num_blocks,
-        num_groups=blocks.num_blocks,
-        statistics=_fine_statistics(levels, blocks, work_group),
-    )
-    return Plan(forest, method, places.gather(forest), (part,))
+
+
+def _shape_statistics(
+    shaped: _Shaped, forest: Forest, levels: schedule.BranchLevels
+) -> dict[str, int | float]:
+    """Count what splitting and shifting did, over all blocks."""
+    found: dict[str, int | float] = {}
+    if shaped.split:
+        found["added_branches"] = shaped.forest.num_branches - forest.num_branches
+    if shaped.shift:
+        level = np.repeat(np.arange(len(levels.width)), levels.width)
+        template = shaped.blocks.slot_template[levels.slot]
+        moved = level - levels.level_start[template]
+        moved = moved != shaped.forest.trees.branch_level[levels.tree_branch]
+        found["moved_branches"] = int(np.bincount(shaped.blocks.template)[template[moved]].sum())
+    return found
 
 
 def _plan_vectors(
@@ -149,14 +322,15 @@ def _plan_vectors(
     budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)
     exchanged = 2 * (np.diff(forest.trees.branch_offsets) + 1)
     kept = 2 * forest.trees.sizes + exchanged  # without padding
-    kind = np.where(2 * kept <= budget, 0, np.where(2 * exchanged <= room, 1, 2))
+    at_best = 1 if options["local"] is False else 0
+    kind = np.where(2 * kept <= budget, at_best, np.where(2 * exchanged <= room, 1, 2))
     kind = kind[forest.shape_of_cell]
     plans = []
     for k in np.unique(kind).tolist():
         cells = np.flatnonzero(kind == k)
         part = forest if len(cells) == forest.num_cells else forest.take(cells)
         if k == 2:
-            lanes = {**FINE_OPTIONS, "max_cells": options["max_cells"]}
+            lanes = {**options, "work_group": None, "local": False}
             plan = _plan_lanes(part, method, real, limits, lanes)
         else:
             plan = _plan_blocks(part, method, real, limits, options, 0 if k else budget)
@@ -174,13 +348,16 @@ def _plan_blocks(
 ) -> Plan:
     """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""
     itemsize = 8 if real == "double" else 4
+    how = options["packing"] or PACKINGS[0]
     weight = 2 * (forest.trees.sizes + np.diff(forest.trees.branch_offsets) + 1)
     widest = int(options["vector_width"] or max(1, limits.vector_bytes // itemsize))
     max_cells = int(options["max_cells"] or _cells_a_block(forest, weight, limits, budget, widest))
     room = limits.local_bytes // itemsize
     found = []
     for width in [widest >> k for k in range(widest.bit_length())]:
-        fits, blocks, vectors, places = _fit_vectors(forest, weight, max_cells, budget, room, width)
+        fits, blocks, vectors, places = _fit_vectors(
+            forest, how, weight, max_cells, budget, room, width
+        )
         padded = places.size / forest.num_nodes
         cost = padded * (1 + 8 / width)  # a value counts, and so does every row
         found.append((not fits, cost, blocks, vectors, places))
@@ -215,7 +392,13 @@ def _plan_blocks(
 
 
 def _fit_vectors(
-    forest: Forest, weight: np.ndarray, max_cells: int, budget: int, room: int, width: int
+    forest: Forest,
+    how: str,
+    weight: np.ndarray,
+    max_cells: int,
+    budget: int,
+    room: int,
+    width: int,
 ) -> tuple[bool, packing.Blocks, schedule.BranchVectors, layout.VectorRows]:
     """Vectors of `width` branches, in blocks made smaller until `room` values hold each.
 
@@ -227,7 +410,8 @@ def _fit_vectors(
     """
     most = budget or int(weight.max()) * max_cells
     for share in (1, 2, 4, 8, 16):
-        blocks = packing.next_fit(forest, list(weight[:, None]), most // share, max_cells)
+        widths = list(weight[:, None])
+        blocks = packing.pack_cells(how, forest, widths, most // share, max_cells, False)
         vectors = schedule.branch_vectors(
             forest.trees, blocks.slot_template, blocks.slot_tree, width
         )

@@ -168,18 +168,27 @@ class BranchLevels:
         return self.length[self.branch_start[:-1]]
 
 
-def branch_levels(trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray) -> BranchLevels:
+def branch_levels(
+    trees: Trees,
+    slot_template: np.ndarray,
+    slot_tree: np.ndarray,
+    level: np.ndarray | None = None,
+) -> BranchLevels:
     """Order the branches of every template by level, longest first (2018 report, section 4).
 
     Parameters
     ----------
     slot_template : (num_slots,) integer, non-decreasing
     slot_tree : (num_slots,) integer
+    level : (num_branches,) integer, optional
+        Other levels than those of `trees`, of the branches of one slot after another, see
+        `shifted_levels`.
     """
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
-    template, level = slot_template[slot], trees.branch_level[tree_branch]
+    template = slot_template[slot]
+    level = trees.branch_level[tree_branch] if level is None else level
     length = trees.branch_length[tree_branch]
     rank = np.lexsort((-length, level, template))
     new = np.empty_like(rank)
@@ -208,6 +217,63 @@ def branch_levels(trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray
         child_start=np.concatenate(([0], np.cumsum(child_counts))),
         child=child,
     )
+
+
+def shifted_levels(
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
+) -> np.ndarray:
+    """Move subtrees to deeper levels where a template has more branches than lanes on a level.
+
+    The last proposal of the 2018 report (section 8). From the roots on, every level takes the
+    branches with the most levels below them, up to `lanes`; the others wait, and with them all
+    that hangs from them. Taking the highest first needs the fewest levels (Hu 1961). Where
+    even these are more than the template had, every level takes more, so that none is added.
+
+    Returns
+    -------
+    (num_branches,) int64
+        Level of every branch of one slot after another, as `branch_levels` takes them.
+    """
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    starts = np.cumsum(counts) - counts
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
+    most = np.maximum.reduceat(level, starts)
+    most = np.maximum.reduceat(most, np.flatnonzero(np.diff(slot_template, prepend=-1))) + 1
+    first = np.cumsum(most) - most
+    width = np.bincount(first[template] + level, minlength=int(most.sum()))
+    full = np.flatnonzero(np.maximum.reduceat(width, first) > lanes)
+    edges = np.searchsorted(template, [full, full + 1])
+    above = trees.branch_parent[tree_branch]
+    parent = np.where(above < 0, -1, above + (starts - trees.branch_offsets[slot_tree])[slot])
+    rank = branch_ranks(trees)[tree_branch]
+    for t, lo, hi in zip(full.tolist(), *edges.tolist(), strict=True):
+        here = np.where(parent[lo:hi] < 0, -1, parent[lo:hi] - lo)
+        below = np.cumsum(width[first[t] + 1 : first[t] + most[t]][::-1])
+        needed = -(-below // np.arange(1, len(below) + 1))
+        enough = max(lanes, int(needed.max(initial=1)))
+        level[lo:hi] = _highest_first(here, rank[lo:hi], -(-enough // lanes) * lanes)
+    return level
+
+
+def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int]:
+    """Level of each branch if a level takes `lanes` branches, those of the highest rank first."""
+    children: list[list[int]] = [[] for _ in parent]
+    for k, p in enumerate(parent.tolist()):
+        if p >= 0:
+            children[p].append(k)
+    height, level = (-rank).tolist(), [0] * len(parent)
+    taken, now = np.flatnonzero(parent < 0).tolist(), 0
+    waiting: list[tuple[int, int]] = []
+    while taken:
+        for k in taken:
+            level[k] = now
+            for child in children[k]:
+                heappush(waiting, (height[child], child))
+        taken = [heappop(waiting)[1] for _ in range(min(lanes, len(waiting)))]
+        now += 1
+    return level
 
 
 @dataclass(frozen=True, eq=False)

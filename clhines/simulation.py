@@ -73,8 +73,10 @@ class PassiveCells:
         v = np.full(self.forest.num_nodes, v_init, dtype)
         self._on_device = self.solver.takes_device_order
         if self._on_device:
-            self._values: dict[str, Any] = {k: self.solver.pack(a) for k, a in values.items()}
-            self._v: Any = self.solver.pack(v)
+            self._values: dict[str, Any] = {
+                k: self.solver.pack(a, of="u" if k == "u" else "b") for k, a in values.items()
+            }
+            self._v: Any = self.solver.pack(v, of="x")
             self._before: Any = cla.zeros(self._queue, self._v.shape, dtype)
             self._b: Any = cla.zeros(self._queue, self._v.shape, dtype)
             built = program.build(self._queue.context, PassiveSpec(real_name(dtype)))

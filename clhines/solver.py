@@ -25,6 +25,7 @@ from clhines.render import PermuteSpec, render
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
+_ORDERED = ("d", "u", "l", "b", "x")  # what `pack` may be told that it packs
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
 
 
@@ -115,6 +116,8 @@ class _Resident:
         self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
         self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
+        self._pack_edges = cl.Kernel(permute, "pack_edges")
+        self.edges = None if plan.edges is None else cla.to_device(queue, plan.edges)
 
     @property
     def factor(self) -> cla.Array | None:
@@ -205,20 +208,33 @@ class _Resident:
             sets.append((arrays[1 : num_operands + 1], arrays[0]))
         return sets
 
-    def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
-        """Enqueue pack (natural to device order) or unpack."""
+    def permute(
+        self,
+        source: cla.Array,
+        target: cla.Array,
+        packing: bool,
+        turned: cla.Array | None = None,
+    ) -> cla.Array:
+        """Enqueue pack (natural to device order) or unpack.
+
+        With `turned`, `source` is u or l, and `turned` the other of them, for the edges that
+        the plan has turned round.
+        """
         rows = source.shape[0] if source.ndim == 2 else 1
         kernel = self._pack if packing else self._unpack
+        maps, sources = [self.gather], [source]
+        if turned is not None and self.edges is not None:
+            kernel, maps, sources = self._pack_edges, [self.gather, self.edges], [source, turned]
         event = kernel(
             self.queue,
             (-(-self.plan.packed_size // 64) * 64, rows),
             (64, 1),
             np.int32(self.plan.packed_size),
             np.int32(self.plan.forest.num_nodes),
-            self.gather.data,
-            source.base_data,
+            *(a.data for a in maps),
+            *(a.base_data for a in sources),
             target.base_data,
-            wait_for=source.events + target.events,
+            wait_for=[e for a in (*sources, target) for e in a.events],
         )
         _only_event(target, event)
         return target
@@ -488,7 +504,9 @@ class Solver:
 
     def _measure(self, options: dict[str, Any]) -> Tuning:
         """Time the candidates on the forest, or on its first slice."""
-        forest = self._plans[0].forest
+        forest = self.forest
+        if self.num_slices > 1:
+            forest = forest.take(np.arange(self._bounds[1]))
         plans = list(candidate_plans(forest, self.dtype, self._limits, **options))
         most = max(self._needed(plan) for _, plan in plans)
         sets = 2 if 2 * most <= self._memory else 1
@@ -504,7 +522,11 @@ class Solver:
         if not self._fits(plan):
             raise DeviceMemoryError(f"{plan.method} needs {self._needed(plan) / 2**20:.1f} MiB")
         resident = _Resident(plan, self.queue, self.dtype)
-        sets = [[self._upload(resident, a) for a in arrays] for arrays in systems]
+        names = ("d", "u", "b")
+        sets = [
+            list(self._upload(resident, dict(zip(names, arrays, strict=True))).values())
+            for arrays in systems
+        ]
         x = [cla.empty_like(arrays[-1]) for arrays in sets]
 
         def launch(k: int) -> list[cl.Event]:
@@ -539,13 +561,26 @@ class Solver:
     # -- device order --------------------------------------------------------------------------
 
     @_memory_errors
-    def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
+    def pack(
+        self,
+        a: np.ndarray | cla.Array,
+        of: str | None = None,
+        other: np.ndarray | cla.Array | None = None,
+    ) -> cla.Array:
         """Bring values from natural into device order.
 
         Parameters
         ----------
         a : (n,) or (k, n), NumPy or pyopencl array
             NumPy values are converted to the solver's dtype.
+        of : str, optional
+            What `a` is: ``d``, ``u``, ``l``, ``b`` or ``x`` (other values at nodes are packed
+            like these). Needed only where the plan has other roots than the forest
+            (``reroot=True``): it then solves for the same nodes, but an edge that was turned
+            round has its entries at its other end, with `u` and `l` in each other's place.
+        other : like `a`, optional
+            `l` where `a` is the `u` of an unsymmetric system, `u` where it is the `l`; read only
+            where the plan has other roots.
 
         Returns
         -------
@@ -554,12 +589,43 @@ class Solver:
         """
         resident = self._whole("pack()")
         source = self._to_device(self._checked("a", a, self.forest.num_nodes))
-        shape = (*source.shape[:-1], self.plan.packed_size)
-        return resident.permute(source, cla.empty(self.queue, shape, self.dtype), True)
+        if of is not None and of not in _ORDERED:
+            raise InputError(f"of={of!r} is not valid; expected {', '.join(_ORDERED)}")
+        if resident.edges is None:
+            return self._packed(resident, source)
+        if of is None:
+            raise InputError("the plan has other roots: pack() needs of='d', 'u', 'l', 'b' or 'x'")
+        if of not in ("u", "l"):
+            return self._packed(resident, source)
+        if of == "l" and other is None:
+            raise InputError("the plan has other roots: pack(l, of='l') needs other=u")
+        turned = source if other is None else other
+        turned = self._to_device(self._checked("other", turned, self.forest.num_nodes))
+        if turned.shape != source.shape:
+            raise InputError(f"other has shape {turned.shape}; expected that of a, {source.shape}")
+        return self._packed(resident, source, turned)
+
+    def _packed(
+        self, resident: _Resident, source: cla.Array, turned: cla.Array | None = None
+    ) -> cla.Array:
+        shape = (*source.shape[:-1], resident.plan.packed_size)
+        target = cla.empty(self.queue, shape, self.dtype)
+        return resident.permute(source, target, True, turned)
+
+    def _upload(self, resident: _Resident, arrays: dict[str, Any]) -> dict[str, cla.Array]:
+        """Bring arrays named d, u, l or b from natural into device order."""
+        edges = [name for name in ("u", "l") if name in arrays and resident.edges is not None]
+        kept = {name: self._to_device(arrays[name]) for name in edges}
+        packed = {}
+        for name, a in arrays.items():
+            source = kept[name] if name in kept else self._to_device(a)
+            turned = kept.get("l" if name == "u" else "u", source) if name in kept else None
+            packed[name] = self._packed(resident, source, turned)
+        return packed
 
     @_memory_errors
     def unpack(self, a: cla.Array, out: cla.Array | None = None) -> cla.Array:
-        """Bring (packed size,) or (k, packed size) values back into natural order.
+        """Bring (packed size,) or (k, packed size) values at nodes back into natural order.
 
         Returns
         -------
@@ -733,7 +799,7 @@ class Solver:
         if self._mixed is not None:
             return self._factor_mixed(arrays, check, keep=True)
         resident = self._whole("factor()")
-        matrix = [self.pack(a) for a in arrays.values()]
+        matrix = list(self._upload(resident, arrays).values())
         pivots, status = resident.make_factors(matrix)
         factors = Factors(self, pivots, matrix[1], matrix[2] if len(matrix) == 3 else None, status)
         if check:
@@ -789,7 +855,7 @@ class Solver:
             _only_event(target, self._events[-1])
             self._bad, self._solved = None, True
             return
-        packed = {name: self.pack(a) for name, a in arrays.items()}
+        packed = self._upload(resident, arrays)
         x = cla.empty_like(packed["b"])
         self.enqueue(packed["d"], packed["u"], packed["b"], x, l=packed.get("l"))
         resident.permute(x, target, False)
@@ -816,10 +882,11 @@ class Solver:
         first_cell, end_cell = self._bounds[k : k + 2]
         first_node, end_node = self.forest.cell_offsets[[first_cell, end_cell]]
         nodes = slice(first_node, end_node)
-        upload = (
-            self._to_device if resident.takes_natural else functools.partial(self._upload, resident)
-        )
-        matrix = [upload(a[nodes]) for name, a in arrays.items() if name != "b"]
+        given = {name: a[nodes] for name, a in arrays.items() if name != "b"}
+        if resident.takes_natural:
+            matrix = [self._to_device(a) for a in given.values()]
+        else:
+            matrix = list(self._upload(resident, given).values())
         rows, shown = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
         cells, bad = [], []
         for _ in self._solve_rows(resident, matrix, rows[:, nodes], shown[:, nodes]):
@@ -844,7 +911,8 @@ class Solver:
         natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
             some = np.ascontiguousarray(rows[r : r + step])
-            b = self._to_device(some) if natural else self._upload(resident, some)
+            b = self._to_device(some)
+            b = b if natural else self._packed(resident, b)
             x = cla.empty_like(b)
             events = [e for a in (*matrix, b) for e in a.events]
             run = resident.solve([*matrix, b], x, events, factored=factored, natural=natural)
@@ -885,7 +953,7 @@ class Solver:
         rows = self._natural({"b": b})["b"]
         target = self._target(b, rows, out, overwrite)
         if isinstance(rows, cla.Array):
-            packed = self.pack(rows)
+            packed = self._packed(resident, rows)
             self._enqueue_factored(factors, packed, packed, None, overwrite=True)
             return resident.permute(packed, target, False)
         if check:
@@ -906,11 +974,6 @@ class Solver:
         more = one * (most - 1)
         fits = self._needed(plan) + 4 * more <= self._memory and one * most <= self._largest
         return most if fits else 1
-
-    def _upload(self, resident: _Resident, natural: np.ndarray) -> cla.Array:
-        shape = (*natural.shape[:-1], resident.plan.packed_size)
-        packed = cla.empty(self.queue, shape, self.dtype)
-        return resident.permute(self._to_device(natural), packed, True)
 
     # -- arguments -----------------------------------------------------------------------------
 

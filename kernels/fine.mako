@@ -1,10 +1,18 @@
 <%page args="spec"/>\
+<%
+    local = spec.capacity > 0
+    fence = "CLK_LOCAL_MEM_FENCE" if local else "CLK_GLOBAL_MEM_FENCE"
+%>\
 // Fine-grained Hines solver (Huber 2018): one work-group a block of cells, one work-item a
 // branch, a barrier a level.
 // spec: ${spec}
 // layout: level-strided; element j of branch k on a level of w branches is at
 //         block_start + level_offset + j * w + k, longest branches first.
 //
+% if local:
+// Factors and intermediate solution stay in local memory between the sweeps.
+//
+% endif
 // A branch collects from its children in the order of the child list: no atomics, and the
 // same rounding in every run.
 % if spec.real == "double":
@@ -16,6 +24,14 @@ typedef ${spec.real} real;
 #define RHS ${spec.rhs}
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 #define WORK_GROUP ${spec.work_group}
+% if local:
+#define CAPACITY ${spec.capacity}   // values of the largest block
+#define FACTOR(place) kept[(place) - start]
+#define SOLUTION(place, r) solution[(r) * CAPACITY + (place) - start]
+% else:
+#define FACTOR(place) factor[place]
+#define SOLUTION(place, r) x[(place) + (long)(r) * num_values]
+% endif
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 void solve(const int num_blocks, const int num_values, const int first_row,
@@ -33,6 +49,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
            __global const real *b, __global real *factor, __global real *x,
            __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
 {
+% if local:
+    __local real kept[CAPACITY], solution[RHS * CAPACITY];
+% endif
     b += (long)first_row * num_values;   // of the right-hand sides, rows first_row onwards
     x += (long)first_row * num_values;
     const int block = get_group_id(0);
@@ -62,9 +81,8 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
                 const int child = start + child_first[c];
                 const real coupling = u[child];
-                sum_d += coupling * factor[child];
-                for (int r = 0; r < RHS; ++r)
-                    sum_b[r] += coupling * x[child + (long)r * num_values];
+                sum_d += coupling * FACTOR(child);
+                for (int r = 0; r < RHS; ++r) sum_b[r] += coupling * SOLUTION(child, r);
             }
             int bad = 0;
             for (int j = branch_length[branch] - 1; j >= 0; --j) {
@@ -77,12 +95,11 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % else:
                 const real f = (level + j ? l[place] : (real)0) * inverse;
 % endif
-                factor[place] = f;
+                FACTOR(place) = f;
                 sum_d = coupling * f;
                 for (int r = 0; r < RHS; ++r) {
-                    const long shift = (long)r * num_values;
-                    const real g = (b[place + shift] - sum_b[r]) * inverse;
-                    x[place + shift] = g;
+                    const real g = (b[place + (long)r * num_values] - sum_b[r]) * inverse;
+                    SOLUTION(place, r) = g;
                     sum_b[r] = coupling * g;
                 }
                 if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY) && bad == 0) bad = j + 1;
@@ -91,7 +108,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
                 atomic_max(status + cell_number[block_cells[block] + branch_slot[branch]],
                            branch_rank[branch] + bad);
         }
-        barrier(CLK_GLOBAL_MEM_FENCE);
+        barrier(${fence});
     }
 
     // forward sweep: from the root to the tips
@@ -103,15 +120,17 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             const int root = start + level_offset[top + level] + k;
             const int parent = branch_parent[branch];
             for (int r = 0; r < RHS; ++r) {
-                const long shift = (long)r * num_values;
-                real above = parent < 0 ? (real)0 : x[start + parent + shift];
+                real above = parent < 0 ? (real)0 : SOLUTION(start + parent, r);
                 for (int j = 0; j < branch_length[branch]; ++j) {
                     const int place = root + j * width;
-                    above = x[place + shift] - factor[place] * above;
-                    x[place + shift] = above;
+                    above = SOLUTION(place, r) - FACTOR(place) * above;
+                    SOLUTION(place, r) = above;
+% if local:
+                    x[place + (long)r * num_values] = above;
+% endif
                 }
             }
         }
-        barrier(CLK_GLOBAL_MEM_FENCE);
+        barrier(${fence});
     }
 }

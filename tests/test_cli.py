@@ -600,6 +600,14 @@ def test_plan(cli, swc, method):
     assert "kernel" in table
 
 
+def test_plan_is_drawn(cli, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = cli("plan", "--method", "fine", "--plot", tmp_path / "plan.svg")
+    assert result.code == 0
+    assert "<svg" in (tmp_path / "plan.svg").read_text("utf-8")
+    assert cli("plan", "--method", "fine", "--plot", "plan.bmp").code == 2
+
+
 def test_plan_for_a_device(cli, queue):
     result = cli("plan", "--device", index_of(queue), "--dtype", "float32")
     assert (result.code, result.err) == (0, "")

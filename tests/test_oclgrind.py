@@ -39,6 +39,18 @@ CONFIGS = {
     "block_local": ("block_local", {"block_size": 3}),
     "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
     "fine": ("fine", {"work_group": 16, "max_cells": 4}),
+    "fine, shaped": (
+        "fine",
+        {
+            "work_group": 5,
+            "max_cells": 4,
+            "reroot": True,
+            "split": "mean",
+            "packing": "sorted",
+            "level_shift": True,
+            "local": True,
+        },
+    ),
     "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
     "levels": ("levels", {"work_group": 4, "padding": "skip"}),
@@ -105,7 +117,7 @@ def factor_case(queue, forest, dtype, symmetric):
 def in_place_case(queue, config, forest):
     """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
     solver, system = solve_case(queue, config, forest, np.float32, True, 6)
-    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.pack(a, of=k) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
     system.assert_solved(solver.unpack(packed["b"]).get(), updates_for(CONFIGS[config][0]))
     system.d[[2, 3, -1]] = -1
@@ -258,15 +270,28 @@ FAULTS = {
         "race",
     ),
     "no barrier after the status is cleared": ("fine", CLEAR, "] = 0;", "race"),
-    "factor is not stored": ("fine", "factor[place] = f;", "", "uninitialised"),
-    "x is read before it is written": ("fine", "x[place + shift] = g;", "", "uninitialised"),
-    "one row too far": ("fine", "x[place + shift] = g;", "x[place + num_values] = g;", "write"),
+    "factor is not stored": ("fine", "FACTOR(place) = f;", "", "uninitialised"),
+    "x is read before it is written": ("fine", "SOLUTION(place, r) = g;", "", "uninitialised"),
+    "one row too far": ("fine", "SOLUTION(place, r) = g;", "x[place + num_values] = g;", "write"),
     "coupling of another array": ("fine", "u[place]", "u[place + num_values]", "read"),
     "a barrier that some pass by": (
         "fine",
         "    // backward sweep",
         "    if (lane) return;\n    // backward sweep",
         "divergence",
+    ),
+    "local: solution is not kept": ("fine, shaped", "SOLUTION(place, r) = g;", "", "uninitialised"),
+    "local: no barrier between levels": (
+        "fine, shaped",
+        "barrier(CLK_LOCAL_MEM_FENCE);",
+        "",
+        "race",
+    ),
+    "local: one value too far": (
+        "fine, shaped",
+        "x[place + (long)r * num_values] = above;",
+        "x[place + num_values] = above;",
+        "write",
     ),
     "vectors: blocks overlap": ("fine, vectors", "x += rows_start;", "", "race"),
     "vectors: a branch leaves nothing": (

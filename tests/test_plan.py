@@ -674,9 +674,9 @@ def test_bytes_needed_by_hand():
 # ----------------------------------------------------------------------------------- imports
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
-    choice parts plan_cells plan_fine plan_levels plan_serial plan_reduction plan_contraction
-    plan_dhs plan figures device render pocl program tune mixed solver tridiagonal channels synapses spikes
-    simulation cli""".split()
+    choice draw parts plan_cells plan_fine plan_levels plan_serial plan_reduction plan_contraction
+    plan_dhs plan figures device render pocl program tune mixed solver tridiagonal
+    channels synapses spikes simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 

@@ -1,0 +1,162 @@
+"""Pictures of plans: who works when in the first block. Needs matplotlib, and only here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clhines.errors import InputError
+
+FORMATS = (".png", ".svg", ".pdf")
+_BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Work of one block in the forward sweep, from the root outwards.
+
+    Attributes
+    ----------
+    start, lane, length : (num_bars,) int64
+        Step at which a piece of work begins, who does it, and how many steps it takes.
+    edges : (num_edges,) int64
+        Steps at which all lanes wait for each other.
+    lanes : int
+    steps : int
+    what : str
+        Name of a bar.
+    """
+
+    start: np.ndarray
+    lane: np.ndarray
+    length: np.ndarray
+    edges: np.ndarray
+    lanes: int
+    steps: int
+    what: str
+
+
+def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    """Work of the first block of a launch.
+
+    Parameters
+    ----------
+    spec : FineSpec, FineVectorSpec or CellSpec
+    tables : dict
+        Of the same `parts.Part`.
+
+    Raises
+    ------
+    InputError
+        Other templates are not drawn.
+    """
+    kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
+    if spec.template not in kinds:
+        raise InputError(
+            f"plot() draws plans with one work-item a cell or a branch; got {spec.template!r}"
+        )
+    return kinds[spec.template](spec, tables)
+
+
+def _level_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    template = int(tables["block_template"][0])
+    levels = range(*tables["template_levels"][template : template + 2].tolist())
+    begin, found, edges = 0, [], [0]
+    for level in levels:
+        length = tables["branch_length"][slice(*tables["level_branches"][level : level + 2])]
+        passes = -(-len(length) // spec.work_group)
+        rows = np.zeros(passes * spec.work_group, np.int64)
+        rows[: len(length)] = length
+        ends = np.cumsum(rows.reshape(passes, -1), axis=0)
+        start = (ends - rows.reshape(passes, -1)).reshape(-1)[: len(length)]
+        lane = np.arange(len(length)) % spec.work_group
+        found.append((start + begin, lane, length.astype(np.int64)))
+        begin += int(ends[-1].max())
+        edges.append(begin)
+    start, lane, length = (np.concatenate(a) for a in zip(*found, strict=True))
+    return Bars(start, lane, length, np.array(edges), spec.work_group, begin, "branch")
+
+
+def _vector_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    width, template = spec.vector_width, int(tables["block_template"][0])
+    first, end = tables["template_vectors"][template : template + 2].tolist()
+    rows = tables["vector_rows"][first:end][::-1].astype(np.int64)
+    begin = np.repeat(np.cumsum(rows) - rows, width)
+    length = tables["lane_length"].reshape(-1, width)[first:end][::-1].reshape(-1)
+    lane = np.tile(np.arange(width), end - first)
+    used = length > 0
+    edges = np.append(np.cumsum(rows) - rows, rows.sum())
+    steps = int(rows.sum())
+    return Bars(
+        begin[used], lane[used], length[used].astype(np.int64), edges, width, steps, "branch"
+    )
+
+
+def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
+    lanes = min(len(tables["cell_size"]), spec.work_group * spec.vector_width)
+    length = tables["cell_size"][:lanes].astype(np.int64)
+    start, steps = np.zeros(lanes, np.int64), int(length.max())
+    return Bars(start, np.arange(lanes), length, np.array([0, steps]), lanes, steps, "cell")
+
+
+def picture(
+    bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: Any = None
+) -> Any:
+    """Draw the bars over lanes and steps, coloured by length, above a strip of numbers.
+
+    Parameters
+    ----------
+    numbers : dict of name -> text
+    notes : list of str
+        Lines below the numbers.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, or `path` has another ending.
+    """
+    if path is not None and Path(path).suffix.lower() not in FORMATS:
+        raise InputError(f"{path} cannot be drawn; expected a name in {', '.join(FORMATS)}")
+    try:
+        from matplotlib.collections import PolyCollection
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("a plot needs matplotlib: pip install 'clhines[plot]'") from error
+    figure = Figure(figsize=(9, 5.8), dpi=150, layout="constrained")
+    axes, strip = figure.subplots(2, 1, height_ratios=[4.5, 1])
+    left, top = bars.start, bars.lane + 0.06
+    right, bottom = bars.start + bars.length, bars.lane + 0.94
+    corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1)
+    drawn = PolyCollection(list(corners.reshape(-1, 4, 2)), cmap="cividis_r", lw=0)
+    drawn.set_array(bars.length)
+    drawn.set_clim(0, int(bars.length.max()))
+    axes.add_collection(drawn)
+    axes.vlines(bars.edges[1:-1], 0, bars.lanes, color=_BARRIER, lw=0.8)
+    axes.set(xlim=(0, bars.steps), ylim=(bars.lanes, 0), facecolor="#e8e8e8", title=title)
+    axes.set_xlabel("step of the forward sweep, from the roots outwards [nodes]")
+    axes.set_ylabel("lane (work-item or lane of a vector)")
+    axes.locator_params(integer=True)
+    figure.colorbar(drawn, ax=axes, label=f"length of the {bars.what} [nodes]", pad=0.01)
+    strip.axis("off")
+    lines = [f"{name:<17}{text}" for name, text in numbers.items()]
+    middle = -(-len(lines) // 2)
+    below = "\n" * middle
+    for x, text in (
+        (0, "\n".join(lines[:middle])),
+        (0.5, "\n".join(lines[middle:])),
+        (0, below + "\n".join(notes)),
+    ):
+        shown = strip.text(x, 1, text, va="top", family="monospace", fontsize=8)
+        shown.set_in_layout(False)
+    if path is not None:
+        figure.savefig(path)
+    return figure
