@@ -79,11 +79,11 @@ def memory(method: str, limits: Any) -> dict[str, Any]:
 
 def table(found: list[dict[str, Any]], needed: list[dict[str, Any]]) -> str:
     """Return both results as text, at most 100 columns wide."""
-    lines = [f"{'dtype':<8} {'nodes':>6}" + "".join(f" {r:>22}" for r in ROWS)]
-    lines += [" " * 15 + "        largest  median" * len(ROWS)]
+    lines = [f"{'dtype':<8} {'nodes':>6}" + "".join(f" {r:>20}" for r in ROWS)]
+    lines += [" " * 15 + "      largest  median" * len(ROWS)]
     for k in range(0, len(found), len(ROWS)):
         some = found[k : k + len(ROWS)]
-        cells = "".join(f"      {r['largest']:>9.2e} {r['median']:>7.1e}" for r in some)
+        cells = "".join(f"    {r['largest']:>9.2e} {r['median']:>7.1e}" for r in some)
         lines.append(f"{some[0]['dtype']:<8} {some[0]['nodes']:>6}{cells}")
     names = ("padding", "tables", "factors", "scratch", "more")
     lines += ["", "bytes a node in float64", f"{'method':<18} {'systems':<10}"]
