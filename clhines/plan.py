@@ -156,7 +156,7 @@ def find_method(name: str) -> Method:
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "k": (1, 2, 4, 8, 16, 32),
-    "local": (False, True),
+    "local": (True, False),
     "vector_width": (1, 2, 4, 8, 16),
     "padding": ("compute", "skip"),
     "reroot": (True, False),

@@ -80,8 +80,8 @@ void solve(const int num_cells, const int num_values, const int first_row,
     node_children += cell_node[cell];
 
     // backward sweep: from the tips to the root
-    int bad = 0;
-    for (int step = 0; step < most_steps; ++step) {
+    int bad = 0, step = 0;
+    do {   // at least once: PoCL takes far longer to build loops that may not reach a barrier
         const int place = step < steps ? step_first[step] + lane : 0;
         const int end = step < steps ? step_first[step + 1] : 0;
         if (place < end) {
@@ -103,10 +103,11 @@ void solve(const int num_cells, const int num_values, const int first_row,
                 bad = max(bad, node_order[place] + 1);
         }
 ${wait()}\
-    }
+    } while (++step < most_steps);
 
     // forward sweep: from the root to the tips
-    for (int step = most_steps - 1; step >= 0; --step) {
+    do {
+        --step;
         const int place = step < steps ? step_first[step] + lane : 0;
         const int end = step < steps ? step_first[step + 1] : 0;
         if (place < end) {
@@ -121,7 +122,7 @@ ${wait()}\
             }
         }
 ${wait()}\
-    }
+    } while (step > 0);
 
 % if spec.lanes > 1:
     // the deepest bad node of a cell wins, whoever found it

@@ -70,7 +70,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     barrier(CLK_GLOBAL_MEM_FENCE);
 
     // backward sweep: from the tips to the root, deepest level first
-    for (int level = levels - 1; level >= 0; --level) {
+    int level = levels;
+    do {   // at least once: PoCL takes far longer to build loops that may not reach a barrier
+        --level;
         const int first = level_branches[top + level];
         const int width = level_branches[top + level + 1] - first;
         for (int k = lane; k < width; k += WORK_GROUP) {
@@ -109,10 +111,10 @@ void solve(const int num_blocks, const int num_values, const int first_row,
                            branch_rank[branch] + bad);
         }
         barrier(${fence});
-    }
+    } while (level > 0);
 
     // forward sweep: from the root to the tips
-    for (int level = 0; level < levels; ++level) {
+    do {
         const int first = level_branches[top + level];
         const int width = level_branches[top + level + 1] - first;
         for (int k = lane; k < width; k += WORK_GROUP) {
@@ -132,5 +134,5 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             }
         }
         barrier(${fence});
-    }
+    } while (++level < levels);
 }

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cla
 import pytest
-from systems import System, dissimilar, make_system
+from systems import System, dissimilar, forest_for, make_system
 from test_solver import on_device
 from tolerances import relative_errors
 
@@ -56,7 +56,7 @@ def hard_system(nodes=20_000, d=2.0):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_refined(device, method):
     """The bounds of float64, which a float32 solution misses by seven orders of magnitude."""
-    forest = some_forest()
+    forest = forest_for(method, [*dissimilar(9), star(70), chain(1)])
     solver = mixed_solver(device, forest, method)
     assert solver.dtype == np.float64
     assert solver.plan.parts[0].spec.real == "float"

@@ -571,7 +571,7 @@ def test_dhs_leaves_large_cells_in_global_memory():
         ("block_local", {"block_size": 1.5}, "block_size=1.5 is not valid; expected a whole"),
         ("block_local", {"vector_width": 1}, "'vector_width' is not one of method 'block_local'"),
         ("dhs", {"k": 3}, "k=3 is not valid; expected 1, 2, 4, 8, 16 or 32"),
-        ("dhs", {"local": 1}, "local=1 is not valid; expected False or True"),
+        ("dhs", {"local": 1}, "local=1 is not valid; expected True or False"),
         ("dhs", {"k": 64}, "k=64 is not valid; expected 1, 2, 4, 8, 16 or 32"),
         ("dhs", {"k": True}, "k=True is not valid"),
         ("dhs", {"k": 8, "work_group": 12}, "work_group=12 is not a multiple of k=8"),

@@ -536,7 +536,7 @@ def test_bad_pivots_name_cell_and_node(queue, config, value):
     clean = solver.solve(**system.arrays)
     tips = np.bincount(forest.parent[forest.parent >= 0], minlength=forest.num_nodes) == 0
     roots = forest.parent < 0
-    for cell in (0, 1, 4, forest.num_cells - 1):
+    for cell in (0, 4, forest.num_cells - 1):
         here = np.arange(*forest.cell_offsets[cell : cell + 2])
         inner = here[~tips[here] & ~roots[here]]
         nodes = [here[tips[here]][0], here[roots[here]][0], *inner[:1]]
