@@ -14,14 +14,15 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 from clhines import device as devices
-from clhines import program, reference
+from clhines import reference
 from clhines.choice import MODES
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
 from clhines.mixed import Mixed, MixedFactors, Refinement, bytes_needed, is_mixed
-from clhines.parts import MAX_PLACES, STATUS_CLEAN, Part, Plan, real_name
+from clhines.parts import MAX_PLACES, Plan, real_name
 from clhines.plan import candidate_plans, make_plan
-from clhines.render import PermuteSpec, render
+from clhines.render import render
+from clhines.resident import Resident, make_resident, only_event
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
@@ -45,244 +46,6 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
             ) from error
 
     return wrapped
-
-
-class _Launch:
-    """One part of a plan on a queue: its index tables and the kernels it was asked for."""
-
-    def __init__(self, part: Part, plan: Plan, queue: cl.CommandQueue, gather: cla.Array) -> None:
-        self.part, self.plan, self.queue, self.gather = part, plan, queue, gather
-        self.tables = [cla.to_device(queue, t) for t in part.tables.values()]
-        self._kernels: dict[tuple[bool, int, str, bool], cl.Kernel] = {}
-
-    @functools.cached_property
-    def natural_tables(self) -> list[cla.Array]:
-        """What the kernel for natural order takes after `tables`, made when first needed."""
-        more = self.part.natural_tables(self.plan.forest, self.plan.gather)
-        return [self.gather, *(cla.to_device(self.queue, t) for t in more.values())]
-
-    def kernel(
-        self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
-    ) -> cl.Kernel:
-        """Return the kernel with its constant arguments set."""
-        key = symmetric, rhs, factor, natural
-        if key not in self._kernels:
-            spec = self.part.solve_spec(symmetric, rhs, factor, natural)
-            kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
-            values = self.plan.forest.num_nodes if natural else self.plan.packed_size
-            kernel.set_arg(1, np.int32(values))
-            for k, table in enumerate([*self.tables, *(self.natural_tables if natural else [])], 3):
-                kernel.set_arg(k, table.data)
-            self._kernels[key] = kernel
-        return self._kernels[key]
-
-    def run(
-        self,
-        arrays: Sequence[cla.Array],
-        symmetric: bool,
-        rows: range,
-        wait_for: list[cl.Event] | None,
-        factor: str = "",
-        natural: bool = False,
-    ) -> list[cl.Event]:
-        """Launch on some rows of b and x; `arrays` is what follows the tables."""
-        kernel = self.kernel(symmetric, len(rows), factor, natural)
-        kernel.set_arg(2, np.int32(rows.start))
-        first = len(self.tables) + 3 + (len(self.natural_tables) if natural else 0)
-        for k, array in enumerate(arrays, first):
-            kernel.set_arg(k, array.base_data)
-        size = self.part.spec.work_group
-        events = []
-        for argument, groups in self.part.launches:
-            kernel.set_arg(0, np.int32(argument))
-            shape = (groups * size,), (size,)
-            run = cl.enqueue_nd_range_kernel(self.queue, kernel, *shape, wait_for=wait_for)
-            events.append(run)
-            wait_for = None  # the queue is in order
-        return events
-
-
-class _Resident:
-    """One plan on one queue: its launches, scratch and status."""
-
-    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
-        self.plan, self.queue, self.dtype = plan, queue, dtype
-        self.gather = cla.to_device(queue, plan.gather)
-        parts = [part for part in plan.parts if not part.on_host]
-        self.launches = [_Launch(part, plan, queue, self.gather) for part in parts]
-        self.takes_natural = all(part.takes_natural for part in plan.parts)
-        self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
-        self._factor: cla.Array | None = None
-        self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
-        permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
-        self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
-        self._pack_edges = cl.Kernel(permute, "pack_edges")
-        self.edges = None if plan.edges is None else cla.to_device(queue, plan.edges)
-
-    @property
-    def factor(self) -> cla.Array | None:
-        """Scratch for the factors, made when first needed; None where no part needs it."""
-        if self._factor is None and self.plan.needs_factor:
-            self._factor = cla.empty(self.queue, self.plan.packed_size, self.dtype)
-        return self._factor
-
-    def solve(
-        self,
-        operands: Sequence[cla.Array],
-        x: cla.Array,
-        wait_for: list[cl.Event],
-        overwrite: bool = False,
-        factored: cla.Array | None = None,
-        natural: bool = False,
-    ) -> list[cl.Event]:
-        """Enqueue a solve in device order; `operands` are d, u, (l), b.
-
-        Parameters
-        ----------
-        factored : (num_cells,) int32, optional
-            Of `make_factors`; then `d` is what that has made, and parts that cannot use
-            factors write their status here.
-        natural : bool
-            All arrays are in natural order, which the plan must take; `x` may be `b`.
-        """
-        status = self.status if factored is None else factored
-        count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
-        parts = [launch.part for launch in self.launches]
-        once = all(count <= part.max_rhs and part.factor_may_be_d for part in parts)
-        factor = operands[0] if overwrite and once else self.factor
-        step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
-        sets = [(operands, x), *self._scratch(len(operands))]
-        symmetric = len(operands) == 3
-        events = []
-        for first in range(0, count, step):
-            for launch in self.launches:
-                part = launch.part
-                (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
-                factors = [factor] if part.needs_factor else []
-                room = [*rest[:3], rest_x] if part.target else []  # of a launch that solves
-                arrays = {
-                    "solve": [*given, *factors, *room, out, status],
-                    "reduce": [*given, *rest, status],
-                    "expand": [*given, rest_x, out, status],
-                    "backward": [*given, *factors, out, status],
-                    "forward": [*factors, out],
-                }[part.phase]
-                use = "use" if part.keeps_factors and factored is not None else ""
-                rows = range(first, min(first + step, count)) if not part.source else range(1)
-                for row in range(rows.start, rows.stop, part.max_rhs):
-                    some = range(row, min(row + part.max_rhs, rows.stop))
-                    run = launch.run(arrays, symmetric, some, wait_for or None, use, natural)
-                    events += run
-        return events
-
-    def make_factors(self, matrix: Sequence[cla.Array]) -> tuple[cla.Array, cla.Array]:
-        """Enqueue the elimination of d, u, (l), in device order.
-
-        Returns
-        -------
-        factors : (packed size,) of the solver's dtype
-            Inverse pivots where the part of the plan can use them, else `d`.
-        status : (num_cells,) int32
-        """
-        able = [launch for launch in self.launches if launch.part.keeps_factors]
-        factors = matrix[0].copy(queue=self.queue)
-        status = cla.zeros(self.queue, self.plan.forest.num_cells, np.int32)
-        events = [e for a in (*matrix, factors, status) for e in a.events]
-        for launch in able:
-            run = launch.run([*matrix, factors, status], len(matrix) == 2, range(1), events, "make")
-            _only_event(factors, run[-1])
-        if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
-            b = cla.zeros_like(factors)
-            x = cla.empty_like(b)
-            events = [*b.events, *factors.events]
-            run = self.solve([factors, *matrix[1:], b], x, events, factored=status)[-1]
-            _only_event(factors, run)
-        return factors, status
-
-    def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Arrays of the systems that stand for larger ones, made when first needed."""
-        sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
-        for size, arrays in zip(self.plan.scratch, self._sets, strict=True):
-            while len(arrays) < num_operands + 1:
-                arrays.append(cla.to_device(self.queue, np.zeros(size, self.dtype)))
-            sets.append((arrays[1 : num_operands + 1], arrays[0]))
-        return sets
-
-    def permute(
-        self,
-        source: cla.Array,
-        target: cla.Array,
-        packing: bool,
-        turned: cla.Array | None = None,
-    ) -> cla.Array:
-        """Enqueue pack (natural to device order) or unpack.
-
-        With `turned`, `source` is u or l, and `turned` the other of them, for the edges that
-        the plan has turned round.
-        """
-        rows = source.shape[0] if source.ndim == 2 else 1
-        kernel = self._pack if packing else self._unpack
-        maps, sources = [self.gather], [source]
-        if turned is not None and self.edges is not None:
-            kernel, maps, sources = self._pack_edges, [self.gather, self.edges], [source, turned]
-        event = kernel(
-            self.queue,
-            (-(-self.plan.packed_size // 64) * 64, rows),
-            (64, 1),
-            np.int32(self.plan.packed_size),
-            np.int32(self.plan.forest.num_nodes),
-            *(a.data for a in maps),
-            *(a.base_data for a in sources),
-            target.base_data,
-            wait_for=[e for a in (*sources, target) for e in a.events],
-        )
-        _only_event(target, event)
-        return target
-
-    def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Wait, and return the cells with a bad pivot and the natural index of that node."""
-        status = (self.status if status is None else status).get(self.queue)
-        cells = np.flatnonzero(status)
-        ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
-        nodes = [
-            self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
-        ]
-        return cells, np.array(nodes, np.int64)
-
-
-class _HostResident(_Resident):
-    """A plan without kernels: `reference` on the host; device order is natural order."""
-
-    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
-        super().__init__(plan, queue, dtype)
-        self.takes_natural = True
-
-    def solve(
-        self,
-        operands: Sequence[cla.Array],
-        x: cla.Array,
-        wait_for: list[cl.Event],
-        overwrite: bool = False,
-        factored: cla.Array | None = None,
-        natural: bool = False,
-    ) -> list[cl.Event]:
-        """Wait for the values, solve, and write `x`; returns the events of begin and end."""
-        begin = cl.enqueue_marker(self.queue, wait_for=wait_for or None)
-        begin.wait()
-        d, u, *lower, b = (a.get(self.queue) for a in operands)
-        forest, status = self.plan.forest, self.status if factored is None else factored
-        found, pivots = reference.solve_with_pivots(forest, d, u, b, *lower)
-        keys = reference.bad_pivot_keys(forest, pivots, self.dtype)
-        with np.errstate(over="ignore"):
-            found = found.astype(self.dtype)
-        cl.enqueue_copy(self.queue, status.base_data, keys)
-        return [begin, cl.enqueue_copy(self.queue, x.base_data, found)]
-
-
-def _resident(plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> _Resident:
-    """Return what solves the plan on the queue."""
-    on_host = any(part.on_host for part in plan.parts)
-    return (_HostResident if on_host else _Resident)(plan, queue, dtype)
 
 
 class Solver:
@@ -379,7 +142,7 @@ class Solver:
         self.tuning: Tuning | None = None
         self.refinement: Refinement | None = None
         self._mixed: Mixed | None = None
-        self._resident: _Resident | None = None
+        self._resident: Resident | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
         self._events: list[cl.Event] = []
@@ -406,7 +169,7 @@ class Solver:
         self.plan = self._plans[0]
         if self.num_slices > 1:
             return
-        self._resident = _resident(self.plan, self.queue, self.dtype)
+        self._resident = make_resident(self.plan, self.queue, self.dtype)
         for launch in self._resident.launches:
             launch.kernel(True, 1)
 
@@ -521,7 +284,7 @@ class Solver:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
         if not self._fits(plan):
             raise DeviceMemoryError(f"{plan.method} needs {self._needed(plan) / 2**20:.1f} MiB")
-        resident = _Resident(plan, self.queue, self.dtype)
+        resident = Resident(plan, self.queue, self.dtype)
         names = ("d", "u", "b")
         sets = [
             list(self._upload(resident, dict(zip(names, arrays, strict=True))).values())
@@ -543,7 +306,7 @@ class Solver:
             f"most {self._largest * mib:.1f} MiB"
         )
 
-    def _whole(self, what: str) -> _Resident:
+    def _whole(self, what: str) -> Resident:
         if self._mixed is not None:
             raise InputError(
                 f"{what} works in device order; dtype 'mixed' has natural order only: use solve() "
@@ -606,13 +369,13 @@ class Solver:
         return self._packed(resident, source, turned)
 
     def _packed(
-        self, resident: _Resident, source: cla.Array, turned: cla.Array | None = None
+        self, resident: Resident, source: cla.Array, turned: cla.Array | None = None
     ) -> cla.Array:
         shape = (*source.shape[:-1], resident.plan.packed_size)
         target = cla.empty(self.queue, shape, self.dtype)
         return resident.permute(source, target, True, turned)
 
-    def _upload(self, resident: _Resident, arrays: dict[str, Any]) -> dict[str, cla.Array]:
+    def _upload(self, resident: Resident, arrays: dict[str, Any]) -> dict[str, cla.Array]:
         """Bring arrays named d, u, l or b from natural into device order."""
         edges = [name for name in ("u", "l") if name in arrays and resident.edges is not None]
         kept = {name: self._to_device(arrays[name]) for name in edges}
@@ -682,7 +445,7 @@ class Solver:
             raise InputError("out is d, u or l; expected another array")
         events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
         self._events = resident.solve(operands, out, events, overwrite)
-        _only_event(out, self._events[-1])
+        only_event(out, self._events[-1])
         self._bad, self._solved = None, True
         return self._events[-1]
 
@@ -852,7 +615,7 @@ class Solver:
         if resident.takes_natural and not spoilt:
             events = [e for a in (*arrays.values(), target) for e in a.events]
             self._events = resident.solve([*matrix, arrays["b"]], target, events, natural=True)
-            _only_event(target, self._events[-1])
+            only_event(target, self._events[-1])
             self._bad, self._solved = None, True
             return
         packed = self._upload(resident, arrays)
@@ -868,7 +631,7 @@ class Solver:
         else:
             bar = tqdm(self._plans, "slices", disable=None, leave=False)
             found = [
-                self._solve_slice(k, _resident(plan, self.queue, self.dtype), arrays, target)
+                self._solve_slice(k, make_resident(plan, self.queue, self.dtype), arrays, target)
                 for k, plan in enumerate(bar)
             ]
         cells, nodes = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -876,7 +639,7 @@ class Solver:
         self._solved = True
 
     def _solve_slice(
-        self, k: int, resident: _Resident, arrays: dict[str, np.ndarray], target: np.ndarray
+        self, k: int, resident: Resident, arrays: dict[str, np.ndarray], target: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Solve slice `k`; returns its bad cells and nodes, in the numbers of the batch."""
         first_cell, end_cell = self._bounds[k : k + 2]
@@ -897,7 +660,7 @@ class Solver:
 
     def _solve_rows(
         self,
-        resident: _Resident,
+        resident: Resident,
         matrix: Sequence[cla.Array],
         rows: np.ndarray,
         shown: np.ndarray,
@@ -916,7 +679,7 @@ class Solver:
             x = cla.empty_like(b)
             events = [e for a in (*matrix, b) for e in a.events]
             run = resident.solve([*matrix, b], x, events, factored=factored, natural=natural)
-            _only_event(x, run[-1])
+            only_event(x, run[-1])
             if not natural:
                 x = resident.permute(x, cla.empty(self.queue, some.shape, self.dtype), False)
             shown[r : r + step] = x.get(self.queue)
@@ -942,7 +705,7 @@ class Solver:
             raise InputError("out is one of the factors; expected another array")
         events = [e for a in (*matrix, b, out) for e in a.events] + list(wait_for or ())
         self._events = resident.solve([*matrix, b], out, events, factored=factors.bad)
-        _only_event(out, self._events[-1])
+        only_event(out, self._events[-1])
         return self._events[-1]
 
     @_memory_errors
@@ -1138,14 +901,6 @@ def _first_nodes(forest: Forest, found: tuple[np.ndarray, np.ndarray]) -> np.nda
     status = np.full(forest.num_cells, -1)
     status[found[0]] = found[1]
     return status
-
-
-def _only_event(a: cla.Array, event: cl.Event) -> None:
-    """Let `event` stand for all earlier ones of `a`, which it has waited for.
-
-    `Array.add_event` would make the host wait once ten events have come together.
-    """
-    a.events[:] = [event]
 
 
 def _writable(a: Any) -> bool:
