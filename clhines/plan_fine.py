@@ -35,8 +35,6 @@ class FineSpec:
     ----------
     real, symmetric, rhs, work_group
         As in `CellSpec`.
-    levels : int
-        Branch levels of every block; 0 reads each block's count from the table.
     capacity : int
         Values of the largest block, for which local memory holds the factors and the
         intermediate solution; 0 leaves them in global memory.
@@ -49,7 +47,6 @@ class FineSpec:
     symmetric: bool
     rhs: int
     work_group: int
-    levels: int
     capacity: int
 
 
@@ -197,7 +194,7 @@ def _plan_levels(
             )
         shaped = replace(shaped, blocks=packing.halved(shaped.blocks, large))
         levels, places = _levels(shaped, work_group)
-    blocks, counts = shaped.blocks, np.diff(levels.level_start)
+    blocks = shaped.blocks
     capacity = int(places.template_size.max()) if room else 0
     if limits.is_cpu and room:
         capacity = coarse(capacity, room // 2)
@@ -206,7 +203,6 @@ def _plan_levels(
         symmetric=True,
         rhs=1,
         work_group=work_group,
-        levels=int(counts[0]) if (counts == counts[0]).all() else 0,
         capacity=capacity,
     )
     part = Part(

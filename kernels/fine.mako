@@ -58,11 +58,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int lane = get_local_id(0);
     const int start = block_start[block];
     const int top = template_levels[block_template[block]];
-% if spec.levels:
-    const int levels = ${spec.levels};
-% else:
     const int levels = template_levels[block_template[block] + 1] - top;
-% endif
 
     const int cells_end = block_cells[block + 1];
     for (int c = block_cells[block] + lane; c < cells_end; c += WORK_GROUP)

@@ -622,16 +622,10 @@ def test_work_groups_cover_all_units():
     )
 
 
-def test_spec_holds_stride_and_levels_only_where_all_agree():
+def test_spec_holds_stride_only_where_all_agree():
     equal, mixed = equal_cells(), Forest.from_cells(dissimilar(9))
     assert make_plan(mixed, "interleaved").parts[0].spec.stride == 0
     assert make_plan(mixed, "flat").parts[0].spec.stride == 1
-    two = Forest.from_cells([star(4), star(9)])
-    assert make_plan(two, "fine", max_cells=1).parts[0].spec.levels == 2
-    assert (
-        make_plan(Forest.from_cells([star(4), chain(9)]), "fine", max_cells=1).parts[0].spec.levels
-        == 0
-    )
     assert make_plan(equal, "fine", np.float32).parts[0].spec.real == "float"
     spec = make_plan(equal, "fine").parts[0].solve_spec(False, 3)
     assert (spec.symmetric, spec.rhs) == (False, 3)

@@ -69,7 +69,7 @@ OPTIONS += [(method, {}) for method in METHODS if method not in dict(OPTIONS)]
 @pytest.mark.parametrize(("method", "options"), OPTIONS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @given(forest=forests(), symmetric=st.booleans(), seed=st.integers(0, 999))
-@quick
+@settings(quick, max_examples=15)
 def test_every_method_solves_any_forest(
     fast_queue, needs, method, options, dtype, forest, symmetric, seed
 ):

@@ -1,5 +1,6 @@
 """Solvers on every device: right for every shape and option, and clear about everything else."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -136,8 +137,9 @@ def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
             assert array is None or np.array_equal(array, system.arrays[key]), f"{name}: {key}"
 
 
-@pytest.mark.parametrize("rows", [1, 2, 4, 5, 9])
-@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "unsymmetric"])
+@pytest.mark.parametrize(
+    ("rows", "symmetric"), [(1, False), (2, True), (4, False), (5, True), (9, False)]
+)
 @pytest.mark.parametrize(
     "config",
     [
@@ -524,9 +526,9 @@ def test_source_is_that_of_the_plan(queue):
 # -------------------------------------------------------------------------------------- pivots
 
 
-@pytest.mark.parametrize("value", [0.0, -2.0, np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("config", CONFIGS)
-def test_bad_pivots_name_cell_and_node(queue, config, value):
+def test_bad_pivots_name_cell_and_node(queue, config):
+    values = itertools.cycle((0.0, -2.0, np.nan, np.inf, -np.inf))  # 12 nodes: each at least twice
     rng = np.random.default_rng(8)
     cells = [chain(9), star(9), *dissimilar(5, least=20, most=40), *[caterpillar(8)] * 5]
     cells = [renumbered(p, rng) for p in cells]
@@ -536,13 +538,13 @@ def test_bad_pivots_name_cell_and_node(queue, config, value):
     clean = solver.solve(**system.arrays)
     tips = np.bincount(forest.parent[forest.parent >= 0], minlength=forest.num_nodes) == 0
     roots = forest.parent < 0
-    for cell in (0, 4, forest.num_cells - 1):
+    for cell in (0, 1, 4, forest.num_cells - 1):
         here = np.arange(*forest.cell_offsets[cell : cell + 2])
         inner = here[~tips[here] & ~roots[here]]
         nodes = [here[tips[here]][0], here[roots[here]][0], *inner[:1]]
         for node in nodes:
             bad = system.copy()
-            bad.d[node] = value
+            bad.d[node] = next(values)
             bad.u[forest.parent == node] = 0  # so that the pivot is this very value
             with pytest.raises(PivotError, match=f"cell {cell}, node {node} ") as caught:
                 solver.solve(**bad.arrays)
@@ -624,7 +626,7 @@ def test_right_hand_sides_that_are_not_finite(queue, config, value):
 
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_slices_give_what_the_whole_batch_gives(queue, config):
-    cells = dissimilar(60, least=5)
+    cells = dissimilar(48, least=5)
     forest = forest_of(config, cells)
     for rows, symmetric in ((None, True), (6, False)):
         system = make_system(forest, np.float32, symmetric, rows)
@@ -642,12 +644,12 @@ def test_slices_give_what_the_whole_batch_gives(queue, config):
         assert sliced.solve(**system.arrays, overwrite=True) is system.b
         assert np.array_equal(system.b, x)
 
-        node = int(forest.cell_offsets[47])
+        node = int(forest.cell_offsets[41])
         kept.d[node] = -1000.0
         with pytest.raises(PivotError) as caught:
             sliced.solve(**kept.arrays)
-        assert (caught.value.cell, caught.value.node) == (47, node)
-        assert np.flatnonzero(sliced.status() >= 0).tolist() == [47]
+        assert (caught.value.cell, caught.value.node) == (41, node)
+        assert np.flatnonzero(sliced.status() >= 0).tolist() == [41]
 
 
 def test_slices_refuse_device_arrays(queue):
