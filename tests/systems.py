@@ -129,11 +129,15 @@ def dissimilar(count, seed=5, least=1, most=70):
     ]
 
 
-def families():
-    """Name -> list of cells: every shape at sizes that straddle boundaries, mixed in a batch."""
+def families(half=None):
+    """Name -> list of cells: every shape at sizes that straddle boundaries, mixed in a batch.
+
+    With `half` 0 or 1 every second one, for tests of two kinds of system, each on its half: to
+    build their kernels takes most of the time.
+    """
     rng = np.random.default_rng(7)
     some = [random_binary_tree(n, max(1, n // 4), rng) for n in SIZES]
-    return {
+    found = {
         "chain": [chain(n) for n in SIZES],
         "star": [star(n) for n in SIZES],
         "caterpillar": [caterpillar(n) for n in SIZES],
@@ -145,3 +149,4 @@ def families():
         "few_shapes": [some[k] for k in (3, 4, 3, 3, 2, 4, 3, 3, 4, 2, 4, 4, 3, 4, 1, 0, 1)],
         "all_different": dissimilar(13),
     }
+    return found if half is None else dict(list(found.items())[half::2])

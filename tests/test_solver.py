@@ -124,7 +124,8 @@ def on_device(queue, system):
 @pytest.mark.parametrize("config", CONFIGS)
 def test_every_shape_is_solved(queue, needs, config, dtype, symmetric):
     needs(queue, dtype)
-    for name, cells in families().items():
+    half = (list(CONFIGS).index(config) + symmetric) % 2
+    for name, cells in families(half).items():
         forest = forest_of(config, cells)
         system = make_system(forest, dtype, symmetric)
         kept = system.copy()
@@ -626,7 +627,7 @@ def test_right_hand_sides_that_are_not_finite(queue, config, value):
 
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_slices_give_what_the_whole_batch_gives(queue, config):
-    cells = dissimilar(48, least=5)
+    cells = dissimilar(60, least=5)
     forest = forest_of(config, cells)
     for rows, symmetric in ((None, True), (6, False)):
         system = make_system(forest, np.float32, symmetric, rows)
@@ -644,12 +645,12 @@ def test_slices_give_what_the_whole_batch_gives(queue, config):
         assert sliced.solve(**system.arrays, overwrite=True) is system.b
         assert np.array_equal(system.b, x)
 
-        node = int(forest.cell_offsets[41])
+        node = int(forest.cell_offsets[47])
         kept.d[node] = -1000.0
         with pytest.raises(PivotError) as caught:
             sliced.solve(**kept.arrays)
-        assert (caught.value.cell, caught.value.node) == (41, node)
-        assert np.flatnonzero(sliced.status() >= 0).tolist() == [41]
+        assert (caught.value.cell, caught.value.node) == (47, node)
+        assert np.flatnonzero(sliced.status() >= 0).tolist() == [47]
 
 
 def test_slices_refuse_device_arrays(queue):
@@ -897,10 +898,9 @@ def test_cells_above_local_memory(queue, needs, dtype):
     assert {p.spec.template for p in solver.plan.parts} == {"contraction"}
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
     updates = sum(p.statistics["rounds"] for p in solver.plan.parts if p.phase != "expand")
-    for symmetric, rows in ((True, None), (False, 3)):
-        system = make_system(forest, dtype, symmetric, rows)
-        system.assert_solved(solver.solve(**system.arrays), updates)
-    again = make_system(forest, dtype)
+    symmetric, rows = (True, None) if dtype == np.float64 else (False, 3)
+    again = make_system(forest, dtype, symmetric, rows)
+    again.assert_solved(solver.solve(**again.arrays), updates)
     x = solver.solve(**again.arrays)
     assert np.array_equal(x, solver.solve(**again.arrays))
     another = Solver(forest, "contraction", dtype, queue=queue, segment=SHORT)
