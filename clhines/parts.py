@@ -14,6 +14,7 @@ from clhines.forest import Forest, ranges
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
 COARSE = 256  # values of an array in local memory below which a few more do no harm
+SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
 MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
 
 
@@ -314,9 +315,9 @@ def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> in
     return int(options["work_group"] or min(default, limits.max_work_group))
 
 
-def coarse(needed: int, room: int) -> int:
+def coarse(needed: int, room: int, least: int = 1) -> int:
     """Size of an array in local memory: few different ones, as each is a kernel to build."""
-    return max(needed, min(1 << (needed - 1).bit_length(), room))
+    return max(needed, min(max(least, 1 << (needed - 1).bit_length()), room))
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
@@ -325,7 +326,7 @@ def local_size(needed: int, room: int, is_cpu: bool) -> int:
     On a GPU, where a work-group's share decides how many run at once, no more than needed.
     """
     aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
-    size = coarse(aligned, room)
+    size = coarse(aligned, room, SMALL if is_cpu else 1)
     return size if is_cpu or size <= COARSE else aligned
 
 

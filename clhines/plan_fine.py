@@ -11,7 +11,17 @@ from clhines import layout, packing, schedule, transforms
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.packing import PACKINGS
-from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, coarse, combine, work_group_size
+from clhines.parts import (
+    MAX_RHS,
+    SMALL,
+    Limits,
+    Part,
+    Plan,
+    as_int32,
+    coarse,
+    combine,
+    work_group_size,
+)
 
 CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
 FINE_OPTIONS: dict[str, Any] = {
@@ -197,7 +207,7 @@ def _plan_levels(
     blocks = shaped.blocks
     capacity = int(places.template_size.max()) if room else 0
     if limits.is_cpu and room:
-        capacity = coarse(capacity, room // 2)
+        capacity = coarse(capacity, room // 2, SMALL)
     spec = FineSpec(
         real=real,
         symmetric=True,
@@ -363,8 +373,8 @@ def _plan_blocks(
     capacity = int(places.template_size.max()) if budget else 0
     width, slots = vectors.width, _most_slots(vectors)
     if capacity:
-        capacity = coarse(capacity, (room // 2 - slots) // width * width)
-    slots = coarse(slots, (room // 2 - capacity) // width * width)
+        capacity = coarse(capacity, (room // 2 - slots) // width * width, SMALL)
+    slots = coarse(slots, (room // 2 - capacity) // width * width, SMALL)
     spec = FineVectorSpec(
         real=real,
         symmetric=True,
