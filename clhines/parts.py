@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -337,7 +338,32 @@ def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
 
 
-def combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
+def plan_by_kind(
+    forest: Forest,
+    method: str,
+    kind: np.ndarray,
+    plan: Callable[[Forest, np.ndarray, int], Plan],
+) -> Plan:
+    """Plan the cells of each kind by themselves, and put their launches together.
+
+    Parameters
+    ----------
+    kind : (num_cells,) integer or bool
+        The launches come in increasing order.
+    plan : callable
+        ``plan(part, cells, kind)``, where `part` is the forest of the cells numbered `cells`.
+    """
+    plans = []
+    for k in np.unique(kind).tolist():
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        plans.append((cells, plan(part, cells, k)))
+    if len(plans) == 1:
+        return replace(plans[0][1], method=method)
+    return _combine(forest, method, plans)
+
+
+def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
     """One plan of several for different cells: their device orders one after another."""
     parts: list[Part] = []
     gathers, start, scratch = [], 0, 0

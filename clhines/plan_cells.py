@@ -17,8 +17,8 @@ from clhines.parts import (
     Part,
     Plan,
     as_int32,
-    combine,
     local_size,
+    plan_by_kind,
     work_group_size,
 )
 
@@ -82,24 +82,18 @@ def plan_block_local(
     """
     itemsize = 8 if real == "double" else 4
     room = limits.local_bytes // itemsize
-    fits = forest.sizes <= room
-    plans = []
-    for local in (True, False):
-        cells = np.flatnonzero(fits == local)
-        if not len(cells):
-            continue
-        part = forest if len(cells) == forest.num_cells else forest.take(cells)
-        if local:
-            block = _local_block(part, real, limits, options["block_size"])
-            values = block * int(part.sizes.max())
-            values = min(local_size(values, room, limits.is_cpu), room)
-            most = min(MAX_RHS, room // values)
-            plan = _plan_columns(part, method, real, 1, block, block, values, most)
-        else:
+
+    def plan_some(part: Forest, _: np.ndarray, large: int) -> Plan:
+        if large:
             rest = {"work_group": None, "block_size": None, "vector_width": None}
-            plan = plan_cells(part, "block_interleaved", real, limits, rest)
-        plans.append((cells, plan))
-    plan = combine(forest, method, plans)
+            return plan_cells(part, "block_interleaved", real, limits, rest)
+        block = _local_block(part, real, limits, options["block_size"])
+        values = block * int(part.sizes.max())
+        values = min(local_size(values, room, limits.is_cpu), room)
+        most = min(MAX_RHS, room // values)
+        return _plan_columns(part, method, real, 1, block, block, values, most)
+
+    plan = plan_by_kind(forest, method, forest.sizes > room, plan_some)
     parts = [
         replace(p, statistics={**p.statistics, "local_bytes": p.spec.rhs_local * itemsize})
         for p in plan.parts

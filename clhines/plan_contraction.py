@@ -10,7 +10,7 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees, ranges
-from clhines.parts import Limits, Part, Plan, as_int32, combine, local_size
+from clhines.parts import Limits, Part, Plan, as_int32, local_size, plan_by_kind
 from clhines.pieces import Pieces, split_cells
 from clhines.plan_fine import FINE_OPTIONS, plan_fine
 from clhines.schedule import KEPT_VALUES, NO_LANE
@@ -202,14 +202,14 @@ class _Contraction:
 
     def by_kind(self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray) -> Plan:
         """Cells of each kind in launches of their own: `large` those of kind 2, else `small`."""
-        plans = []
-        for k in np.unique(kind):
-            cells = np.flatnonzero(kind == k)
+
+        def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
             mine = None
             if ranks is not None:
                 mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
-            plans.append((cells, (self.large if k == 2 else self.small)(forest.take(cells), mine)))
-        return combine(forest, self.method, plans)
+            return (self.large if k == 2 else self.small)(part, mine)
+
+        return plan_by_kind(forest, self.method, kind, plan_some)
 
     def small(self, forest: Forest, ranks: np.ndarray | None, cut: _Cut | None = None) -> Plan:
         """Cells that fit into local memory; `cut`, of their trees, where it is known."""
@@ -281,12 +281,13 @@ class _Contraction:
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
         """Large cells, those that `stars` marks by `fine`."""
-        wide, others = np.flatnonzero(stars), np.flatnonzero(~stars)
-        options = FINE_OPTIONS
-        plans = [(wide, plan_fine(forest.take(wide), "fine", self.real, self.limits, options))]
-        if len(others):
-            plans.insert(0, (others, self.large(forest.take(others), None)))
-        return combine(forest, self.method, plans)
+
+        def plan_some(part: Forest, _: np.ndarray, wide: int) -> Plan:
+            if wide:
+                return plan_fine(part, "fine", self.real, self.limits, FINE_OPTIONS)
+            return self.large(part, None)
+
+        return plan_by_kind(forest, self.method, stars, plan_some)
 
     def _rest(self, pieces: Pieces, cut: _Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
         """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""

@@ -11,7 +11,7 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
-from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, combine, local_size
+from clhines.parts import MAX_RHS, Limits, Part, Plan, as_int32, local_size, plan_by_kind
 
 LANES = 16  # a cell, unless asked for
 
@@ -56,13 +56,10 @@ def plan_dhs(
     lanes, work_group = _lanes(forest.num_cells, limits, options)
     itemsize = 8 if real == "double" else 4
     room = (limits.local_bytes - 4 * work_group) // itemsize  # beside what looks for bad pivots
-    fits = (2 * forest.sizes <= room) & bool(options["local"])
-    plans = []
-    for local in (True, False):
-        cells = np.flatnonzero(fits == local)
-        if not len(cells):
-            continue
-        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+    in_global = (2 * forest.sizes > room) | (not options["local"])
+
+    def plan_some(part: Forest, _: np.ndarray, elsewhere: int) -> Plan:
+        local = not elsewhere
         steps = schedule.k_lane_steps(part.trees, lanes)
         order = np.lexsort((part.shape_of_cell, -steps.counts[part.shape_of_cell]))
         per_group, most = work_group // lanes, 0
@@ -82,8 +79,9 @@ def plan_dhs(
             capacity=min(local_size(most, room // 2, limits.is_cpu), room // 2) if local else 0,
         )
         max_rhs = min(MAX_RHS, room // spec.capacity - 1) if local else MAX_RHS
-        plans.append((cells, _plan_groups(part, method, spec, steps, order, max_rhs)))
-    return plans[0][1] if len(plans) == 1 else combine(forest, method, plans)
+        return _plan_groups(part, method, spec, steps, order, max_rhs)
+
+    return plan_by_kind(forest, method, in_global, plan_some)
 
 
 def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:

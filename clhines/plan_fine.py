@@ -19,7 +19,7 @@ from clhines.parts import (
     Plan,
     as_int32,
     coarse,
-    combine,
+    plan_by_kind,
     work_group_size,
 )
 
@@ -162,19 +162,17 @@ def _plan_lanes(
     if not options["local"]:
         return _plan_levels(forest, method, real, limits, options, 0)
     alone = layout.aligned(_values_alone(forest.trees))[forest.shape_of_cell]
-    if (2 * alone <= room).all():
-        return _plan_levels(forest, method, real, limits, options, room)
-    small = np.flatnonzero(2 * alone <= room)
-    if not len(small):
+    large = 2 * alone > room
+    if large.all():
         raise InputError(
             f"local=True needs {2 * int(alone.min())} values in local memory for the smallest "
             f"cell; it holds {room}"
         )
-    plans = []
-    for cells, values in ((small, room), (np.flatnonzero(2 * alone > room), 0)):
-        part = forest.take(cells)
-        plans.append((cells, _plan_levels(part, method, real, limits, options, values)))
-    return combine(forest, method, plans)
+
+    def plan_some(part: Forest, _: np.ndarray, is_large: int) -> Plan:
+        return _plan_levels(part, method, real, limits, options, 0 if is_large else room)
+
+    return plan_by_kind(forest, method, large, plan_some)
 
 
 def _values_alone(trees: Trees) -> np.ndarray:
@@ -330,18 +328,14 @@ def _plan_vectors(
     kept = 2 * forest.trees.sizes + exchanged  # without padding
     at_best = 1 if options["local"] is False else 0
     kind = np.where(2 * kept <= budget, at_best, np.where(2 * exchanged <= room, 1, 2))
-    kind = kind[forest.shape_of_cell]
-    plans = []
-    for k in np.unique(kind).tolist():
-        cells = np.flatnonzero(kind == k)
-        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+
+    def plan_some(part: Forest, _: np.ndarray, k: int) -> Plan:
         if k == 2:
             lanes = {**options, "work_group": None, "local": False}
-            plan = _plan_lanes(part, method, real, limits, lanes)
-        else:
-            plan = _plan_blocks(part, method, real, limits, options, 0 if k else budget)
-        plans.append((cells, plan))
-    return plans[0][1] if len(plans) == 1 else combine(forest, method, plans)
+            return _plan_lanes(part, method, real, limits, lanes)
+        return _plan_blocks(part, method, real, limits, options, 0 if k else budget)
+
+    return plan_by_kind(forest, method, kind[forest.shape_of_cell], plan_some)
 
 
 def _plan_blocks(

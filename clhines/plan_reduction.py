@@ -10,7 +10,7 @@ import numpy as np
 from clhines import layout, packing
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.parts import Limits, Part, Plan, as_int32, coarse, combine, work_group_size
+from clhines.parts import Limits, Part, Plan, as_int32, coarse, plan_by_kind, work_group_size
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
@@ -74,14 +74,12 @@ def plan_reduction(
     room = (limits.local_bytes - SPARE_BYTES) // (8 if real == "double" else 4) // 4
     switch = _switch(method, int(forest.sizes.max()), room, limits, options)
     most = _most_nodes(room, switch)
-    long = forest.sizes > most
-    plans = []
-    for storage, cells in (("local", np.flatnonzero(~long)), ("global", np.flatnonzero(long))):
-        if len(cells):
-            part = forest if len(cells) == forest.num_cells else forest.take(cells)
-            plan = _plan_chains(part, method, real, limits, options, switch, most, storage)
-            plans.append((cells, plan))
-    return plans[0][1] if len(plans) == 1 else combine(forest, method, plans)
+
+    def plan_some(part: Forest, _: np.ndarray, is_long: int) -> Plan:
+        storage = "global" if is_long else "local"
+        return _plan_chains(part, method, real, limits, options, switch, most, storage)
+
+    return plan_by_kind(forest, method, forest.sizes > most, plan_some)
 
 
 def _refuse_branches(forest: Forest, method: str) -> None:
