@@ -23,7 +23,7 @@ from tqdm import tqdm
 import clhines
 from clhines import device as devices
 from clhines import morphology, reference, tune
-from clhines.errors import ClhinesError, InputError
+from clhines.errors import ClhinesError
 
 
 def chains_of_the_sizes(forest: clhines.Forest) -> clhines.Forest:
@@ -67,18 +67,19 @@ def time_method(
 def rows_of(
     queue: cl.CommandQueue, forest: clhines.Forest, dtypes: list[str], methods: list[str]
 ) -> list[dict[str, Any]]:
-    """All methods, on chains of the same sizes where they refuse the trees."""
+    """All methods, on chains of the same sizes where they take nothing else."""
     rows = []
     chains = chains_of_the_sizes(forest)
     for dtype in dtypes:
         floor = tune.floor_seconds(queue, forest.num_nodes, dtype)
         for method in tqdm(methods, dtype, disable=None):
-            try:
-                row = {"systems": "cells", **time_method(queue, forest, method, dtype)}
-            except InputError:  # it takes chains only
-                row = {"systems": "chains", **time_method(queue, chains, method, dtype)}
+            known = clhines.METHODS.get(method)
+            systems = "chains" if known and known.chains_only else "cells"
+            row = time_method(queue, chains if systems == "chains" else forest, method, dtype)
             good = row["residual"] < common.TOLERANCE[dtype]
-            rows.append({**row, "x_floor": row["seconds"] / floor, "good": good})
+            rows.append(
+                {"systems": systems, **row, "x_floor": row["seconds"] / floor, "good": good}
+            )
     return rows
 
 
@@ -88,7 +89,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{'method':<18} {'dtype':<7} {'systems':<7} {'kernels':>7} {'solve us':>10} "
         f"{'x floor':>8} {'error':>9} {'residual':>9} {'extra B/node':>12} good"
     )
-    lines = [head, "-" * len(head)]
+    lines = []
     for r in rows:
         lines.append(
             f"{r['method']:<18} {r['dtype']:<7} {r['systems']:<7} {r['kernels']:>7} "
@@ -96,7 +97,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"{r['residual']:>9.1e} {r['extra_bytes'] / r['nodes']:>12.1f} "
             f"{'yes' if r['good'] else 'NO'}"
         )
-    return "\n".join(lines)
+    return common.ruled(head, lines)
 
 
 def main() -> int:

@@ -137,7 +137,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{'case':<22} {'dtype':<7} {'method':<17} {'kernels':>7} {'floor us':>9} {'solve us':>9} "
         f"{'x floor':>7} {'aim':>5} met"
     )
-    lines = [head, "-" * len(head)]
+    lines = []
     for r in rows:
         aim = f"{r['aim']:.2f}" if r["aim"] else "-"
         name = f"  {r['way']}" if r["way"] else r["case"]
@@ -147,7 +147,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"{r['floor_seconds'] * 1e6:>9.1f} {r['seconds'] * 1e6:>9.1f} {r['x_floor']:>7.2f} "
             f"{aim:>5} {met}"
         )
-    return "\n".join(lines)
+    return common.ruled(head, lines)
 
 
 def main() -> None:

@@ -127,7 +127,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"{'cells':>6} {'dtype':<7} {'method':<17} {'floor us':>8} {'solve us':>9} {'x floor':>7} "
         f"{'ns/node':>7} {'plan s':>6} {'build s':>7} {'cached':>6} {'numpy ms':>8}"
     )
-    lines = [head, "-" * len(head)]
+    lines = []
     for r in rows:
         lines.append(
             f"{r['cells']:>6} {r['dtype']:<7} {r['method']:<17} {r['floor_seconds'] * 1e6:>8.1f} "
@@ -136,7 +136,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"{r['build_cold_seconds']:>7.2f} {r['build_cached_seconds']:>6.3f} "
             f"{r['numpy_seconds'] * 1e3:>8.2f}"
         )
-    return "\n".join(lines)
+    return common.ruled(head, lines)
 
 
 if __name__ == "__main__":

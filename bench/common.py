@@ -115,6 +115,11 @@ def slug(device: cl.Device) -> str:
     return name
 
 
+def ruled(head: str, lines: list[str]) -> str:
+    """Return a table as text, its heading underlined."""
+    return "\n".join([head, "-" * len(head), *lines])
+
+
 def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, out: str) -> Path:
     """Write the JSON and the text of one benchmark under `out`, and print the text.
 

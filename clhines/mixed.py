@@ -322,12 +322,6 @@ class MixedFactors:
         check = check and isinstance(rows, np.ndarray)
         if check:
             solver._check_finite("b", rows)
-        if (
-            isinstance(rows, np.ndarray)
-            and target is not rows
-            and np.may_share_memory(target, rows)
-        ):
-            rows = rows.copy()  # rows are written before all are read
         solver.refinement = done = solver._refine(self, rows, target)
         if check:
             solver._check_finite("x", target)

@@ -585,6 +585,8 @@ class Solver:
     @_memory_errors
     def _refine(self, factors: MixedFactors, b: Any, target: Any) -> Refinement:
         assert self._mixed is not None
+        if isinstance(b, np.ndarray):
+            b = _unshared(b, target)
         return self._mixed.solve(factors, b, target)
 
     def _natural(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -624,8 +626,7 @@ class Solver:
         resident.permute(x, target, False)
 
     def _solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
-        if target is not arrays["b"] and np.may_share_memory(target, arrays["b"]):
-            arrays = {**arrays, "b": arrays["b"].copy()}  # rows are written before all are read
+        arrays = {**arrays, "b": _unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
         else:
@@ -721,9 +722,7 @@ class Solver:
             return resident.permute(packed, target, False)
         if check:
             self._check_finite("b", rows)
-        if target is not rows and np.may_share_memory(target, rows):
-            rows = rows.copy()  # rows are written before all are read
-        two = np.atleast_2d(rows), np.atleast_2d(target)
+        two = np.atleast_2d(_unshared(rows, target)), np.atleast_2d(target)
         for _ in self._solve_rows(resident, factors._matrix, *two, factors.bad):
             pass
         if check:
@@ -901,6 +900,12 @@ def _first_nodes(forest: Forest, found: tuple[np.ndarray, np.ndarray]) -> np.nda
     status = np.full(forest.num_cells, -1)
     status[found[0]] = found[1]
     return status
+
+
+def _unshared(b: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """`b`, or a copy where `target` overlaps it: rows are written before all are read."""
+    overlaps = target is not b and np.may_share_memory(target, b)
+    return b.copy() if overlaps else b
 
 
 def _writable(a: Any) -> bool:
