@@ -1,21 +1,28 @@
 """Compare the errors of the rows for chains over their length, and the memory that every row takes.
 
     python bench/bench_accuracy.py [--device SPEC] [--sizes 64 128 ... 8192] [--out FOLDER]
+    python bench/bench_accuracy.py --draw bench/results/accuracy-<device>.json
 
 The error is the largest over the nodes of a chain, next to that chain's largest value, from a
 reference that is refined in extended precision; of all chains the median and the largest are
 shown (after Valero-Lara et al. 2018, figure 12a). Memory is counted from plans, without a device
 (after their figure 12b), in bytes a node in float64: `d`, `u`, `b` and `x` are the four arrays
 that no solver can do without, 32 bytes; the rest is padding, tables, factors and scratch.
+
+With matplotlib the errors are also drawn over the length, as SVG beside the JSON; ``--draw`` draws
+those of a JSON again, without a device.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
 from typing import Any
 
 import common
 import numpy as np
+import plot
 from tqdm import tqdm
 
 import clhines
@@ -23,6 +30,12 @@ from clhines import device as devices
 from clhines import reference
 
 ROWS = {"Thomas": "interleaved", "CR": "cr", "PCR": "pcr", "CR-PCR": "cr_pcr"}
+STYLES: dict[str, dict[str, Any]] = {
+    "Thomas": {"color": "#D55E00", "marker": "o", "lw": 2.2, "zorder": 4},
+    "CR": {"color": "#0072B2", "marker": "s"},
+    "PCR": {"color": "#009E73", "marker": "^", "ms": 9, "mfc": "white"},
+    "CR-PCR": {"color": "#CC79A7", "marker": "D", "ms": 4, "zorder": 3},
+}  # smaller above larger: some rows do the same
 CELLS, MEMORY_CELLS, MEMORY_NODES = 32, 2560, 512
 
 
@@ -94,21 +107,74 @@ def table(found: list[dict[str, Any]], needed: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw the errors over the length of the chains, a panel for each dtype.
+
+    Raises
+    ------
+    ImportError
+        There is no matplotlib.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = result["accuracy"]
+    dtypes = list(dict.fromkeys(r["dtype"] for r in found))
+    with mpl.rc_context(plot.LOOK):
+        figure, grid = plt.subplots(
+            1, len(dtypes), figsize=(4.6 * len(dtypes), 4.4), squeeze=False, layout="constrained"
+        )
+        for axes, dtype in zip(grid.flat, dtypes):
+            panel(axes, [r for r in found if r["dtype"] == dtype], dtype)
+        handles, names = grid.flat[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False)
+        figure.suptitle(plot.device_name(result["record"]))
+        plot.save(figure, path)
+
+
+def panel(axes: Any, found: list[dict[str, Any]], dtype: str) -> None:
+    """Draw the largest and the median error of each row, and half a unit in the last place."""
+    for name in ROWS:
+        some = [r for r in found if r["row"] == name]
+        sizes, look = [r["nodes"] for r in some], {"lw": 1.2, "ms": 6, **STYLES[name]}
+        axes.plot(sizes, [r["largest"] for r in some], label=name, **look)
+        axes.plot(sizes, [r["median"] for r in some], color=look["color"], ls=":", lw=1.5)
+    half = float(np.finfo(dtype).eps) / 2
+    axes.axhline(half, color="black", ls="--", lw=1, label="eps / 2")
+    ticks = sorted({r["nodes"] for r in found})
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{n}" for n in ticks], rotation=45)
+    axes.set(ylim=(0, None), title=dtype, xlabel="size of the systems")
+    axes.set_ylabel("largest relative error (dotted: median)")
+    axes.grid(True, lw=0.5, color="0.85")
+
+
 def main() -> None:
-    """Run both and write ``accuracy-<device>.json`` and ``.txt``."""
+    """Run both and write ``accuracy-<device>.json``, ``.txt`` and ``.svg``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device")
     parser.add_argument("--sizes", type=int, nargs="+", default=[64 << k for k in range(8)])
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
     parser.add_argument("--out", default=str(common.RESULTS))
+    parser.add_argument("--draw", type=Path, nargs="+", default=[], metavar="JSON")
     args = parser.parse_args()
+    for path in args.draw:
+        draw(json.loads(path.read_text("utf-8")), path.with_suffix(".svg"))
+    if args.draw:
+        return
     queue = devices.make_queue(devices.choose(args.device, np.float32))
     cases = tqdm([(t, n) for t in args.dtype for n in args.sizes], disable=None)
     found = [row for dtype, size in cases for row in errors(queue, size, dtype)]
     needed = [memory(method, devices.limits(queue.device)) for method in clhines.METHODS]
     result = {"record": common.record(queue, common.command_line())}
     result |= {"accuracy": found, "memory": needed}
-    common.write("accuracy", queue, result, table(found, needed), args.out)
+    path = common.write("accuracy", queue, result, table(found, needed), args.out)
+    try:
+        draw(result, path.with_suffix(".svg"))
+    except ImportError as error:
+        print(f"no picture: {error}")
 
 
 if __name__ == "__main__":

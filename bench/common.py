@@ -120,6 +120,12 @@ def ruled(head: str, lines: list[str]) -> str:
     return "\n".join([head, "-" * len(head), *lines])
 
 
+def narrow(value: float, width: int, digits: int) -> str:
+    """Write a number at the right of `width` columns; large ones get fewer than `digits` digits."""
+    texts = [*(f"{value:.{d}f}" for d in range(digits, -1, -1)), f"{value:.1e}"]
+    return next((t for t in texts if len(t) <= width), texts[-1]).rjust(width)
+
+
 def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, out: str) -> Path:
     """Write the JSON and the text of one benchmark under `out`, and print the text.
 

@@ -235,7 +235,7 @@ def values(forest: clhines.Forest, dtype: str) -> list[tuple[np.ndarray, np.ndar
 def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
     """Return the rows as text, at most 100 columns wide, and then what is missing."""
     head = (
-        f"{'cells':>6} {'systems':<13} {'dtype':<7} {'solver':<36} {'clock':<6} {'us':>9} "
+        f"{'cells':>6} {'systems':<13} {'dtype':<7} {'solver':<37} {'clock':<6} {'us':>9} "
         f"{'x floor':>7} {'ns/node':>8}"
     )
     lines = [head, "-" * len(head)]
@@ -245,9 +245,9 @@ def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
         lines += [""] if last not in (None, key) else []
         last = key
         lines.append(
-            f"{r['cells']:>6} {r['kind']:<13} {r['dtype']:<7} {r['name']:<36} {r['clock']:<6} "
-            f"{r['seconds'] * 1e6:>9.1f} {r['x_floor']:>7.2f} "
-            f"{r['seconds'] / r['cells'] / r['nodes'] * 1e9:>8.3f}"
+            f"{r['cells']:>6} {r['kind']:<13} {r['dtype']:<7} {r['name']:<37} {r['clock']:<6} "
+            f"{common.narrow(r['seconds'] * 1e6, 9, 1)} {common.narrow(r['x_floor'], 7, 2)} "
+            f"{common.narrow(r['seconds'] / r['cells'] / r['nodes'] * 1e9, 8, 3)}"
         )
     return "\n".join([*lines, "", *missing_lines(missing)])
 

@@ -38,6 +38,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "Jaxley": {"color": "#666666", "marker": "*"},
 }
 OTHER = {"color": "#666666", "marker": "."}
+LOOK = {"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}
 UNITS = {1e-9: "ns", 1e-6: "µs", 1e-3: "ms", 1.0: "s"}
 
 
@@ -125,7 +126,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     names = kinds(rows)
     columns = min(2, len(names))
     height = -(-len(names) // columns)
-    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}):
+    with mpl.rc_context(LOOK):
         figure, grid = plt.subplots(
             height,
             columns,
@@ -145,13 +146,25 @@ def draw(result: dict[str, Any], path: Path) -> None:
         figure.supxlabel(f"number of cells, of {nodes} nodes each")
         figure.supylabel(f"time of a solve, {dtype}")
         figure.suptitle(heading(result["record"], rows))
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
-        plt.close(figure)
+        save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a picture, the same bytes each time, and close it."""
+    import matplotlib.pyplot as plt
+
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
+    plt.close(figure)
+
+
+def device_name(record: dict[str, Any]) -> str:
+    """Return the device, platform and driver of a result."""
+    return f"{record['device']} ({record['platform']}, {record['driver']})"
 
 
 def heading(record: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     """Say on what device it ran, and on what the other solvers did."""
-    text = f"{record['device']} ({record['platform']}, {record['driver']})"
+    text = device_name(record)
     if any(r["clock"] == "device" for r in rows):
         text += f"; C, Numba and SciPy on the {record['host_cores']} cores of its host"
     return text

@@ -19,6 +19,7 @@ from clhines import morphology
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
+import bench_accuracy
 import bench_methods
 import bench_reach
 import common
@@ -157,6 +158,45 @@ def test_every_method_on_one_mix(fast_queue, monkeypatch, tmp_path, capsys):
     assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
     monkeypatch.setattr(bench_methods.reference, "residual", lambda *_: 1.0)
     assert bench_methods.main() == 1
+
+
+def test_a_table_of_slow_solvers_is_not_wider():
+    row = {"kind": "all different", "shapes": 1, "cells": 1, "nodes": 32, "dtype": "float32"}
+    row |= {"name": "cuSPARSE gtsvInterleavedBatch, Thomas", "clock": "device"}
+    rows = [{**row, "seconds": s, "x_floor": s / 3e-6} for s in (3e-6, 3.7e-6, 0.123, 12.3, 1234.5)]
+    text = peers.table(rows, [])
+    assert max(map(len, text.splitlines())) == 100
+    assert [line.split()[-3:] for line in text.splitlines()[2:7]] == [
+        ["3.0", "1.00", "93.750"],
+        ["3.7", "1.23", "115.625"],
+        ["123000.0", "41000.0", "3843750"],
+        ["12300000", "4100000", "3.8e+08"],
+        ["1.2e+09", "4.1e+08", "3.9e+10"],
+    ]
+
+
+def test_accuracy(fast_queue, monkeypatch, tmp_path, capsys):
+    """Every row on every length; the picture can be drawn again, the same, without a device."""
+    monkeypatch.setattr(bench_accuracy.devices, "make_queue", lambda _: fast_queue)
+    monkeypatch.setattr(bench_accuracy, "MEMORY_CELLS", 20)
+    arguments = ["--sizes", "3", "20", "--dtype", "float32", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["bench_accuracy.py", *arguments])
+    bench_accuracy.main()
+    (path,) = tmp_path.glob("accuracy-*.json")
+    result = json.loads(path.read_text("utf-8"))
+    found = [(r["nodes"], r["row"]) for r in result["accuracy"]]
+    assert found == [(n, row) for n in (3, 20) for row in bench_accuracy.ROWS]
+    assert all(0 < r["median"] <= r["largest"] < 1e-6 for r in result["accuracy"])
+    assert [r["method"] for r in result["memory"]] == list(clhines.METHODS)
+    assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
+    if importlib.util.find_spec("matplotlib"):
+        picture = path.with_suffix(".svg")
+        drawn = picture.read_bytes()
+        picture.unlink()
+        monkeypatch.setattr(bench_accuracy.devices, "choose", None)
+        monkeypatch.setattr(sys, "argv", ["bench_accuracy.py", "--draw", str(path)])
+        bench_accuracy.main()
+        assert picture.read_bytes() == drawn
 
 
 def test_bad_shapes_are_refused(capsys, monkeypatch):
