@@ -6,8 +6,12 @@
 Prints, for every method, 100,000 cells of 512 nodes over 64 shapes and 2,560 all-different cells
 of 512 nodes: seconds for the forest (validation, finding the distinct shapes) and for the plan.
 
-With ``--options`` instead, for every option of `fine`: seconds for the plan over the number of
-nodes, of all-different cells of 512 nodes and of one random binary tree.
+With ``--options`` instead, for every method and every option that shapes a plan: seconds for the
+plan over the number of nodes, the best of up to three. Cells of 512 nodes of 64 shapes and
+all different, and one random binary tree or chain; ``four options`` are reroot, split=block,
+packing=sorted and level_shift together; ``forest`` is the validation and finding
+the distinct shapes, ``branches`` what is worked out once a forest. In the last columns the time is
+divided by n log2 n: where that grows no more than memory gets slower, planning is O(n log n).
 """
 
 from __future__ import annotations
@@ -17,27 +21,42 @@ import json
 import os
 import platform
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import common
 import numpy as np
+from tqdm import tqdm
 
 import clhines
+from clhines.morphology import chain
 
 CASES = {"100,000 cells, 64 shapes": (100_000, 64), "2,560 cells, all different": (2_560, 2_560)}
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "fine": {},
-    "reroot": {"reroot": True},
-    "split=mean": {"split": "mean"},
-    "split=block": {"split": "block"},
-    "packing=sorted": {"packing": "sorted"},
-    "packing=best_fit": {"packing": "best_fit"},
-    "level_shift": {"level_shift": True},
-    "local": {"local": True},
-    "all": {"reroot": True, "split": "block", "packing": "sorted", "level_shift": True},
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "fine": [
+        {},
+        {"reroot": True},
+        {"split": "mean"},
+        {"split": "block"},
+        {"packing": "sorted"},
+        {"packing": "best_fit"},
+        {"level_shift": True},
+        {"local": True},
+        {"reroot": True, "split": "block", "packing": "sorted", "level_shift": True},
+    ],
+    "dhs": [{"k": 4}, {"k": 16}, {"k": 16, "local": True}],
+    "levels": [{"padding": "skip"}, {"padding": "compute"}],
+}  # of the methods that shape their plans; the others have none that matter
+
+SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
+    "64 shapes": lambda n: common.batch(n // 512, 512, 51, 64),
+    "all different": lambda n: common.batch(n // 512, 512, 51, n // 512),
+    "one cell": lambda n: common.batch(1, n, n // 10 | 1, 1),
+    "one chain": lambda n: clhines.Forest(chain(n)),
 }
+ENOUGH = 1.0  # s; what takes longer is not repeated
 
 
 def main() -> None:
@@ -82,31 +101,79 @@ def method_table() -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def option_table(sizes: list[int]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Lines and rows of every option of `fine` over the number of nodes."""
-    lines = [f"{'case':<16} {'options':<18} " + " ".join(f"{f'{n:,} nodes':>16}" for n in sizes)]
+    """Lines and rows of every method and option over the number of nodes."""
     rows = []
-    for case in ("all different", "one cell"):
-        forests = [
-            common.batch(n // 512, 512, 51, n // 512)
-            if case == "all different"
-            else common.batch(1, n, n // 10 | 1, 1)
-            for n in sizes
-        ]
-        for forest in forests:
-            clhines.make_plan(forest, "fine")  # finds the branches, once
-        for name, options in OPTIONS.items():
-            if case == "one cell" and "local" in options:
-                continue  # does not fit
-            seconds = []
-            for forest in forests:
-                begin = time.perf_counter()
-                clhines.make_plan(forest, "fine", **options)
-                seconds.append(time.perf_counter() - begin)
-                row = {"case": case, "options": options, "nodes": forest.num_nodes}
-                rows.append({**row, "plan_seconds": seconds[-1]})
-            times = " ".join(f"{s:>14.2f} s" for s in seconds)
-            lines.append(f"{case:<16} {name:<18} {times}")
-    return lines, rows
+    for case, make in SHAPED.items():
+        for size in tqdm(sizes, case, disable=None):
+            forest = make(size)
+            for method, options, run in steps(forest, case):
+                row = {"case": case, "method": method, "options": options}
+                rows.append({**row, "nodes": forest.num_nodes, "plan_seconds": best_seconds(run)})
+    return option_lines(rows, sizes), rows
+
+
+def steps(
+    forest: clhines.Forest, case: str
+) -> Iterator[tuple[str, dict[str, Any], Callable[[], object]]]:
+    """Yield name, options and what to time, in order; only the first works the branches out."""
+    yield "forest", {}, lambda: clhines.Forest(forest.parent, forest.cell_offsets)
+    yield "branches", {}, lambda: worked_out(forest)
+    for method in common.methods_for(forest):
+        if case == "one chain" and not clhines.METHODS[method].chains_only:
+            continue
+        for options in OPTIONS.get(method, [{}]):
+            if not (case == "one cell" and "local" in options):  # does not fit
+                yield method, options, lambda m=method, o=options: clhines.make_plan(forest, m, **o)
+
+
+def worked_out(forest: clhines.Forest) -> None:
+    """Find the branches, order and heights of a forest anew."""
+    trees = forest.trees
+    fresh = type(trees)(trees.offsets, trees.parent)
+    forest.trees = fresh
+    _ = fresh.order, fresh.heights, fresh.branch_offsets
+
+
+def best_seconds(run: Callable[[], object]) -> float:
+    """Least time of up to three runs."""
+    taken: list[float] = []
+    while len(taken) < 3 and sum(taken) < ENOUGH:
+        begin = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - begin)
+    return min(taken)
+
+
+def option_lines(rows: list[dict[str, Any]], sizes: list[int]) -> list[str]:
+    """Return the table: a line for each case, method and options."""
+    shown = [f"{n:,}" for n in sizes]
+    lines = [
+        f"{'':<40}{'s, of nodes:':>{11 * len(sizes)}}{'ns / (n log2 n):':>{11 * len(sizes)}}",
+        f"{'case':<14}{'method, options':<26}" + "".join(f"{n:>11}" for n in shown * 2),
+    ]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for r in rows:
+        found.setdefault((r["case"], label(r["method"], r["options"])), []).append(r)
+    last = ""
+    for (case, what), some in found.items():
+        lines += [""] if case != last else []
+        last = case
+        seconds = [r["plan_seconds"] for r in some]
+        scaled = [s / r["nodes"] / np.log2(r["nodes"]) * 1e9 for s, r in zip(seconds, some)]
+        lines.append(
+            f"{case:<14}{what:<26}"
+            + "".join(f"{s:>11.3f}" for s in seconds)
+            + "".join(f"{s:>11.2f}" for s in scaled)
+        )
+    return lines
+
+
+def label(method: str, options: dict[str, Any]) -> str:
+    """Name a method with its options in a few words."""
+    if len(options) > 2:
+        return f"{method} four options"
+    words = [k if v is True else f"{k}={v}" for k, v in options.items()]
+    return " ".join([method, *words])
 
 
 def write(folder: str, name: str, lines: list[str], rows: list[dict[str, Any]]) -> None:

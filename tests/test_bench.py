@@ -160,6 +160,28 @@ def test_every_method_on_one_mix(fast_queue, monkeypatch, tmp_path, capsys):
     assert bench_methods.main() == 1
 
 
+def test_options_on_one_mix(fast_queue, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench_methods.devices, "make_queue", lambda _: fast_queue)
+    some = ({}, {"reroot": True}, {"split": "mean"}, bench_methods.SHAPING[-1])
+    monkeypatch.setattr(bench_methods, "SHAPING", some)
+    monkeypatch.setattr(bench_methods, "LANES", ({"k": 4},))
+    arguments = ["--options", "--nodes", "3000", "--dtype", "float32", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["bench_methods.py", *arguments])
+    assert bench_methods.main() == 0
+    (path,) = tmp_path.glob("options-*.json")
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    rows = [r for r in rows if "vectors" not in r["kind"]]
+    names = ["none", "reroot", "split=mean", "four of these", "local", "k=4"]
+    assert [bench_methods.label(r["options"]) for r in rows] == names
+    none, rerooted, split, _, _, dhs = rows
+    assert rerooted["steps"] <= none["steps"] > split["steps"]
+    assert split["padding"] < none["padding"] and split["levels"] > none["levels"]
+    assert split["idle_lanes"] < none["idle_lanes"]
+    assert dhs["padding"] == 0 and dhs["barriers"] > none["barriers"]
+    assert all(r["good"] and r["seconds"] > 0 and 0 <= r["idle_lanes"] < 1 for r in rows)
+    assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
+
+
 def test_a_table_of_slow_solvers_is_not_wider():
     row = {"kind": "all different", "shapes": 1, "cells": 1, "nodes": 32, "dtype": "float32"}
     row |= {"name": "cuSPARSE gtsvInterleavedBatch, Thomas", "clock": "device"}
