@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from clhines.errors import InputError
 
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
+_WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
+_COVERED = 40.0  # points of the width that all barriers together may cover
+_APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,29 +135,32 @@ def picture(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise InputError("a plot needs matplotlib: pip install 'clhines[plot]'") from error
-    figure = Figure(figsize=(9, 5.8), dpi=150, layout="constrained")
-    axes, strip = figure.subplots(2, 1, height_ratios=[4.5, 1])
-    left, top = bars.start, bars.lane + 0.06
-    right, bottom = bars.start + bars.length, bars.lane + 0.94
+    lines = [f"{name:<17}{text}" for name, text in numbers.items()]
+    middle = -(-len(lines) // 2)
+    notes = [line for note in notes for line in textwrap.wrap(note, 110)]
+    below = _LINE * (middle + len(notes) + 1.5)
+    figure = Figure(figsize=(_WIDE, _HIGH + below), dpi=150, layout="constrained")
+    axes, strip = figure.subplots(2, 1, height_ratios=[_HIGH, below])
+    gap = 0.06 if bars.lanes <= _APART else 0
+    left, top = bars.start, bars.lane + gap
+    right, bottom = bars.start + bars.length, bars.lane + 1 - gap
     corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1)
     drawn = PolyCollection(list(corners.reshape(-1, 4, 2)), cmap="cividis_r", lw=0)
     drawn.set_array(bars.length)
     drawn.set_clim(0, int(bars.length.max()))
     axes.add_collection(drawn)
-    axes.vlines(bars.edges[1:-1], 0, bars.lanes, color=_BARRIER, lw=0.8)
+    thin = min(0.8, _COVERED / len(bars.edges))
+    axes.vlines(bars.edges[1:-1], 0, bars.lanes, color=_BARRIER, lw=thin)
     axes.set(xlim=(0, bars.steps), ylim=(bars.lanes, 0), facecolor="#e8e8e8", title=title)
     axes.set_xlabel("step of the forward sweep, from the roots outwards [nodes]")
     axes.set_ylabel("lane (work-item or lane of a vector)")
     axes.locator_params(integer=True)
     figure.colorbar(drawn, ax=axes, label=f"length of the {bars.what} [nodes]", pad=0.01)
     strip.axis("off")
-    lines = [f"{name:<17}{text}" for name, text in numbers.items()]
-    middle = -(-len(lines) // 2)
-    below = "\n" * middle
     for x, text in (
         (0, "\n".join(lines[:middle])),
         (0.5, "\n".join(lines[middle:])),
-        (0, below + "\n".join(notes)),
+        (0, "\n" * middle + "\n".join(notes)),
     ):
         shown = strip.text(x, 1, text, va="top", family="monospace", fontsize=8)
         shown.set_in_layout(False)

@@ -343,8 +343,18 @@ def test_a_plan_is_drawn(tmp_path, ending):
     texts = "\n".join(text.get_text() for text in strip.texts)
     for words in ("levels", "barriers", "idle lanes", "padding", "memory", "moved branches"):
         assert words in texts
-    assert "reroot: " in texts
+    lowest = min(text.get_window_extent().y0 for text in strip.texts)
+    assert lowest >= 0 and "reroot: " in texts  # the last note is on the picture too
     assert "split=mean" in plan.describe()
+
+
+def test_many_vectors_leave_their_bars_to_be_seen():
+    pytest.importorskip("matplotlib")
+    figure = make_plan(Forest(caterpillar(4000)), "fine", vector_width=4).plot()
+    lines = figure.axes[0].collections[1]
+    assert len(lines.get_segments()) > 900
+    covered = len(lines.get_segments()) * lines.get_linewidth()[0] / 72
+    assert covered < 0.1 * figure.get_figwidth()
 
 
 def test_what_cannot_be_drawn(monkeypatch, tmp_path):
