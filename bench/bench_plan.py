@@ -12,6 +12,8 @@ all different, and one random binary tree or chain; ``four options`` are reroot,
 packing=sorted and level_shift together; ``forest`` is the validation and finding
 the distinct shapes, ``branches`` what is worked out once a forest. In the last columns the time is
 divided by n log2 n: where that grows no more than memory gets slower, planning is O(n log n).
+Getting new pages from the system can take longer than planning, on virtual machines ten times as
+long; ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=40000000000`` keeps those that the process has.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
     "one cell": lambda n: common.batch(1, n, n // 10 | 1, 1),
     "one chain": lambda n: clhines.Forest(chain(n)),
 }
-ENOUGH = 1.0  # s; what takes longer is not repeated
+ENOUGH = 10.0  # s; what takes longer is not repeated
 
 
 def main() -> None:
@@ -146,10 +148,11 @@ def best_seconds(run: Callable[[], object]) -> float:
 
 def option_lines(rows: list[dict[str, Any]], sizes: list[int]) -> list[str]:
     """Return the table: a line for each case, method and options."""
-    shown = [f"{n:,}" for n in sizes]
+    shown = [f"{n:.0e}".replace("e+0", "e") for n in sizes]
+    wide = 10 * len(sizes)
     lines = [
-        f"{'':<40}{'s, of nodes:':>{11 * len(sizes)}}{'ns / (n log2 n):':>{11 * len(sizes)}}",
-        f"{'case':<14}{'method, options':<26}" + "".join(f"{n:>11}" for n in shown * 2),
+        f"{'':<40}{'s, by nodes:':>{wide}}{'ns / (n log2 n):':>{wide}}",
+        f"{'case':<14}{'method, options':<26}" + "".join(f"{n:>10}" for n in shown * 2),
     ]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for r in rows:
@@ -162,8 +165,8 @@ def option_lines(rows: list[dict[str, Any]], sizes: list[int]) -> list[str]:
         scaled = [s / r["nodes"] / np.log2(r["nodes"]) * 1e9 for s, r in zip(seconds, some)]
         lines.append(
             f"{case:<14}{what:<26}"
-            + "".join(f"{s:>11.3f}" for s in seconds)
-            + "".join(f"{s:>11.2f}" for s in scaled)
+            + "".join(f"{s:>10.3f}" for s in seconds)
+            + "".join(f"{s:>10.2f}" for s in scaled)
         )
     return lines
 
@@ -181,6 +184,7 @@ def write(folder: str, name: str, lines: list[str], rows: list[dict[str, Any]]) 
     result = {
         "command": common.command_line(),
         "cores": os.cpu_count(),
+        "malloc": {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")},
         "python": platform.python_version(),
         "numpy": np.__version__,
         "clhines": clhines.__version__,
