@@ -191,6 +191,7 @@ def write(folder: str, name: str, lines: list[str], rows: list[dict[str, Any]]) 
         "seed": common.SEED,
         "rows": rows,
     }
+    Path(folder).mkdir(parents=True, exist_ok=True)
     Path(folder, f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     Path(folder, f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))

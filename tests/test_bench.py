@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
 import bench_accuracy
 import bench_methods
+import bench_plan
 import bench_reach
 import common
 import cuda_peers
@@ -195,6 +196,20 @@ def test_a_table_of_slow_solvers_is_not_wider():
         ["12300000", "4100000", "3.8e+08"],
         ["1.2e+09", "4.1e+08", "3.9e+10"],
     ]
+
+
+def test_plan_time_of_every_method_and_option(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench_plan, "ENOUGH", 1e-9)
+    arguments = ["--options", "--nodes", "1024", "2048", "--out", str(tmp_path / "new")]
+    monkeypatch.setattr(sys, "argv", ["bench_plan.py", *arguments])
+    bench_plan.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    rows = json.loads((tmp_path / "new" / "plan-options.json").read_text("utf-8"))["rows"]
+    assert {r["method"] for r in rows} == {"forest", "branches", *common.METHODS}
+    asked = {name for r in rows if r["method"] == "fine" for name in r["options"]}
+    assert asked == {"reroot", "split", "packing", "level_shift", "local"}
+    assert 2 * sum(any(case in line for case in bench_plan.SHAPED) for line in lines) == len(rows)
 
 
 def test_accuracy(fast_queue, monkeypatch, tmp_path, capsys):
