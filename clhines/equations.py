@@ -598,32 +598,51 @@ def linear_parts(rate: Any, name: str) -> tuple[Any, Any] | None:
 def remove_singularities(expression: Any) -> Any:
     """Write ``x / (exp(x) - 1)`` and its relatives by `Bernoulli`, which is finite at ``x = 0``.
 
-    Found are quotients of a factor and a sum of two terms with exponentials, where both vanish at
-    the same point and the factor is proportional to the exponent's distance from it.
+    Found are quotients of a factor and a difference of two exponentials (one may be a constant), a
+    hyperbolic tangent or sine, and the reciprocals, where both vanish at the same point and the
+    factor is proportional to the exponent's distance from it.
     """
     if not expression.args or isinstance(expression, Bernoulli):
         return expression
     inner = expression.func(*(remove_singularities(a) for a in expression.args))
-    return _bernoulli(inner) if inner.is_Mul else inner
+    return _quotients(inner) if inner.is_Mul else inner
 
 
-def _bernoulli(product: Any) -> Any:
-    for below in product.args:
-        if not (below.is_Pow and below.exp.is_Integer and below.exp < 0):
-            continue
-        found = _distance(below.base)
-        if found is None:
-            continue
-        scale, x = found
-        for above in product.args:
-            base = above.base if above.is_Pow and above.exp.is_Integer else above
-            if above is below or (above.is_Pow and not above.exp.is_positive):
-                continue
-            ratio = _proportional(base, x)
-            if ratio is not None:
-                rest = product / base * below.base
-                return _bernoulli(rest * ratio / scale * Bernoulli(x, sp.exp(x)))
+def _quotients(product: Any) -> Any:
+    """Replace pairs of factors, one above and one below, that vanish together."""
+    above = [f.base if f.is_Pow and f.exp.is_Integer else f for f in product.args if _is_above(f)]
+    below = [f.base for f in product.args if f.is_Pow and f.exp.is_Integer and f.exp < 0]
+    for low in below:
+        for high in above:
+            for divided, by, power in ((high, low, 1), (low, high, -1)):
+                quotient = _quotient(divided, by)
+                if quotient is not None:
+                    return _quotients(product / high * low * quotient**power)
     return product
+
+
+def _is_above(factor: Any) -> bool:
+    return not (factor.is_Pow and not factor.exp.is_positive)
+
+
+def _quotient(above: Any, below: Any) -> Any:
+    """Return ``above / below`` without the 0/0 that both share, or None where they share none."""
+    half = below.args[0] if isinstance(below, sp.tanh | sp.sinh) else None
+    if isinstance(below, sp.tanh):  # 1/tanh(y) = 1 + 2/(exp(2 y) - 1)
+        ratio = _proportional(above, 2 * half)
+        return None if ratio is None else ratio * (2 * half + 2 * _of(2 * half))
+    if isinstance(below, sp.sinh):  # 1/sinh(y) = 2 exp(-y)/(1 - exp(-2 y)), y not below 0
+        ratio = _proportional(above, half)
+        return None if ratio is None else ratio * sp.exp(-sp.Abs(half)) * _of(-2 * sp.Abs(half))
+    found = _distance(below)
+    ratio = _proportional(above, found[1]) if found else None
+    if found is None or ratio is None:
+        return None
+    return ratio / found[0] * _of(found[1])
+
+
+def _of(x: Any) -> Any:
+    return Bernoulli(x, sp.exp(x))
 
 
 def _distance(below: Any) -> tuple[Any, Any] | None:
