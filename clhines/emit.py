@@ -20,6 +20,7 @@ from clhines.equations import (
     Less,
     LessEqual,
     Where,
+    is_condition,
     linear_parts,
     symbol,
 )
@@ -36,12 +37,6 @@ _WORDS = set(
     substep part np lambda def class import from pass and or not in is None True False
     yield try except finally raise global nonlocal with as assert async await del elif""".split()
 )
-
-
-class Expm1(sp.Function):
-    """``exp(x) - 1`` without cancellation."""
-
-    nargs = 1
 
 
 class Weight(sp.Function):
@@ -102,12 +97,12 @@ def block(results: list[Any], named: dict[str, Any]) -> Block:
 
 
 def _without_signs(found: list[Any], reduced: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Put shared negatives of a symbol back where they are used: they save nothing."""
+    """Put negatives of a symbol and comparisons back where they are used: they save nothing."""
     gone: dict[Any, Any] = {}
     kept = []
     for s, value in found:
         value = value.xreplace(gone)
-        if value.is_Mul and (-value).is_Symbol:
+        if (value.is_Mul and (-value).is_Symbol) or is_condition(value):
             gone[s] = value
         else:
             kept.append((s, value))
@@ -370,8 +365,8 @@ class Printer:
         helpers = {Bernoulli: "bernoulli", BernoulliSlope: "bernoulli_slope", Weight: "weight"}
         arguments = [self.show(a) for a in e.args]
         if type(e) in helpers:
-            return f"{self.prefix}_{helpers[type(e)]}({', '.join(arguments)})"
-        names = {"Abs": "fabs", "Expm1": "expm1"}
+            return f"{self.prefix}_{helpers[type(e)]}_({', '.join(arguments)})"
+        names = {"Abs": "fabs"}
         return self.call(names.get(type(e).__name__, type(e).__name__), *arguments)
 
 
@@ -396,39 +391,50 @@ def bernoulli_coefficients(real: str) -> list[Any]:
     return result
 
 
-def _horner(p: Printer, coefficients: list[Any], x: str) -> str:
-    text = p.number(coefficients[-1])
-    for value in reversed(coefficients[:-1]):
-        text = f"({text}) * {x} + {p.number(value)}".replace(
-            f"({p.number(coefficients[-1])})", p.number(coefficients[-1])
-        )
-    return text
+def _expm1_coefficients(real: str) -> list[Any]:
+    """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = 1/2``."""
+    eps = np.finfo(np.float32 if real == "float" else np.float64).eps
+    result = [sp.S.One]
+    while result[-1] / 2 ** (len(result) - 1) > eps / 16:
+        result.append(result[-1] / (len(result) + 1))
+    return result
+
+
+def _horner(p: Printer, coefficients: list[Any], x: str) -> list[str]:
+    """Return statements that leave a polynomial in the local ``sum``."""
+    numbers = [p.number(c) for c in reversed(coefficients)]
+    first = f"sum = {numbers[0]}" if p.python else f"real sum = {numbers[0]}"
+    return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Arguments, lines and result of each helper, in the printer's language."""
+    """Arguments, statements and result of each helper, in the printer's language."""
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
+    series = _expm1_coefficients("double" if p.python else p.real)
+    const = "" if p.python else "const real "
 
-    def choose(test: str, a: str, b: str) -> str:
+    def choose(argument: str, limit: str, a: str, b: str) -> str:
+        test = f"{p.call('fabs', argument)} < {limit}"
         return f"np.where({test}, {a}, {b})" if p.python else f"{test} ? {a} : {b}"
 
-    near = f"({_horner(p, c, 'y')}) * y - {half} * x + {one}"
-    near_slope = f"({_horner(p, slope, 'y')}) * x - {half}"
-    inside = f"{p.call('fabs', 'x')} < {one}"
-    tiny = p.number(1e-30)
+    far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
     return {
-        "bernoulli": (["x", "e"], ["y = x * x"], choose(inside, near, f"x / (e - {one})")),
+        "bernoulli": (
+            ["x", "e"],
+            [f"{const}y = x * x", *_horner(p, c, "y")],
+            choose("x", one, f"sum * y - {half} * x + {one}", far),
+        ),
         "bernoulli_slope": (
             ["x", "e"],
-            ["y = x * x"],
-            choose(inside, near_slope, f"({one} - x - x / (e - {one})) / (e - {one})"),
+            [f"{const}y = x * x", *_horner(p, slope, "y")],
+            choose("x", one, f"sum * x - {half}", far_slope),
         ),
         "weight": (
             ["b", "dt"],
-            ["z = b * dt"],
-            choose(f"{p.call('fabs', 'z')} < {tiny}", "dt", f"{p.call('expm1', 'z')} / b"),
+            [f"{const}z = b * dt", *_horner(p, series, "z")],
+            choose("z", half, "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"),
         ),
     }
 
@@ -445,15 +451,15 @@ def helpers(text: str, prefix: str, real: str) -> str:
     p = Printer(prefix, real)
     result = ""
     for name, (arguments, lines, value) in _helper_bodies(p).items():
-        if f"{prefix}_{name}(" not in text:
+        if f"{prefix}_{name}_(" not in text:
             continue
         if p.python:
-            result += f"def {prefix}_{name}({', '.join(arguments)}):\n"
+            result += f"def {prefix}_{name}_({', '.join(arguments)}):\n"
             result += "".join(f"    {line}\n" for line in lines) + f"    return {value}\n\n\n"
         else:
             declared = ", ".join(f"const real {a}" for a in arguments)
-            result += f"// {_COMMENTS[name]}\nstatic real {prefix}_{name}({declared})\n{{\n"
-            result += "".join(f"    const real {line};\n" for line in lines)
+            result += f"// {_COMMENTS[name]}\nstatic real {prefix}_{name}_({declared})\n{{\n"
+            result += "".join(f"    {line};\n" for line in lines)
             result += f"    return {value};\n}}\n\n"
     return result
 
@@ -477,7 +483,7 @@ class Source:
 
     def __init__(self, equations: Equations, real: str) -> None:
         self.eq, self.real = equations, real
-        self.prefix = safe(equations.name)
+        self.prefix = equations.name
         self.parameters = tuple(safe(q.name) for q in equations.parameters)
         self.states = tuple(safe(q.name) for q in equations.states)
 
@@ -602,7 +608,7 @@ class Source:
         p = self._printer()
         values = p.block(code)
         f = _Function(
-            "rate",
+            "rate_",
             ("v", "t", *self.parameters, *self.states),
             tuple(f"d{s}" for s in stepped),
             comment="time derivatives",
@@ -638,11 +644,13 @@ class Source:
         outputs = [f"k{k}_{safe(s)}_" for s in stepped]
         inputs = ", ".join(["v", t, *self.parameters, *(at.get(s, s) for s in self.states)])
         if p.python:
-            p.lines.append(f"{p.indent}{', '.join(outputs)}, = {self.prefix}_rate({inputs})")
+            p.lines.append(f"{p.indent}{', '.join(outputs)}, = {self.prefix}_rate_({inputs})")
         else:
             p.lines.append(f"{p.indent}real {', '.join(outputs)};")
-            given = ", ".join(f"&{o}" for o in outputs)
-            p.lines.append(f"{p.indent}{self.prefix}_rate({inputs}, {given});")
+            begin = f"{p.indent}{self.prefix}_rate_("
+            given = ["v", t, *self.parameters, *(at.get(s, s) for s in self.states)]
+            given += [f"&{o}" for o in outputs]
+            p.lines.append(begin + _wrapped(given, len(begin)) + ");")
 
     def _loop(self, p: Printer, new: dict[str, str]) -> list[str]:
         n = self.eq.substeps

@@ -176,6 +176,7 @@ SINGULAR = {  # a rate with a removable singularity, where it is, and what it is
     "sine": ("(v + 30)/sinh((v + 30)/25)", -30),
     "reciprocal": ("(1 - exp(-(v + 25)/9))/(v + 25)", -25),
     "current of a field": ("v*(0.1 - 2*exp(-v/25))/(1 - exp(-v/25))", 0),
+    "power of ten": ("(v - 40)/(10^(v/20 - 2) - 1)", 40),
     "difference": ("(v + 50)/(exp((v + 50)/40) - exp(-(v + 50)/30))", -50),
 }
 
@@ -222,6 +223,13 @@ def test_removable_singularities_are_removed(name, dtype):
     size = np.abs(slope) + np.abs(got) / 10 + 1e-3
     bound = 4 * np.finfo(dtype).eps * (8 + np.abs(v)) + 1e-7
     assert (np.abs(slope - (both[1] - both[0]) / (2 * h)) <= bound * size).all()
+
+
+@pytest.mark.parametrize("rate", ["sin(v + 40)/(v + 40)", "(v - 3)^2/(cosh(v - 3) - 1 + v - 3)"])
+def test_what_is_left_of_0_by_0_is_refused(rate):
+    with pytest.raises(InputError, match="line 3: 'a' is 0/0 at v = "):
+        Mechanism(minimal(f"current i = a*v\na = {rate}"))
+    assert Mechanism(minimal(f"current i = where(abs(v) < 0.1, 0, {rate})"))
 
 
 def test_a_pole_is_left_alone():
