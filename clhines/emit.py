@@ -71,7 +71,7 @@ class Block:
 def block(results: list[Any], named: dict[str, Any]) -> Block:
     """Share what the results have in common; names of the text are kept where they fit."""
     shared = _share_exponentials([*results, *named.values()])
-    shared.expressions = _constant_powers(shared.expressions)
+    shared.expressions = [_constant_powers(e) for e in shared.expressions]
     prelude = list(shared.prelude.items())
     everything = [*shared.expressions, *(value for _, value in prelude)]
     found, reduced = sp.cse(everything, symbols=(local(f"x{k}") for k in itertools.count()))
@@ -86,6 +86,8 @@ def block(results: list[Any], named: dict[str, Any]) -> Block:
     }
     outputs = reduced[:count]
     used = _needed(assigned, outputs)
+    spare = [s for s, _ in found if s in used and s not in renamed]
+    outputs = _used_once(assigned, used, outputs, spare)
     order = _ordered(assigned, used)
     plain = [s for s, _ in found if s in used and s not in renamed]
     plain.sort(key=order.index)
@@ -107,6 +109,22 @@ def _without_signs(found: list[Any], reduced: list[Any]) -> tuple[list[Any], lis
         else:
             kept.append((s, value))
     return kept, [value.xreplace(gone) for value in reduced]
+
+
+def _used_once(
+    assigned: dict[Any, Any], used: set[Any], outputs: list[Any], spare: list[Any]
+) -> list[Any]:
+    """Put what is needed in one place only back there; sums stay apart, for SymPy expands them."""
+    for s in spare:
+        value = assigned[s]
+        places = [assigned[other] for other in used] + outputs
+        if value.is_Add or sum(place.count(s) for place in places) != 1:
+            continue
+        used.discard(s)
+        for other in used:
+            assigned[other] = assigned[other].xreplace({s: value})
+        outputs = [output.xreplace({s: value}) for output in outputs]
+    return outputs
 
 
 def _needed(assigned: dict[Any, Any], outputs: list[Any]) -> set[Any]:
@@ -136,15 +154,26 @@ def _ordered(assigned: dict[Any, Any], used: set[Any]) -> list[Any]:
     return order
 
 
-def _constant_powers(expressions: list[Any]) -> list[Any]:
-    """Write ``3**x`` as ``exp(log(3) * x)``: a power function takes several times as long."""
+def _constant_powers(e: Any) -> Any:
+    """Write ``3**x`` as ``exp(log(3) * x)``: a power function takes several times as long.
 
-    def matches(e: Any) -> bool:
-        return e.is_Pow and e.base.is_Number and e.base.is_positive and not e.exp.is_number
-
-    return [
-        e.replace(matches, lambda e: sp.exp(sp.log(e.base).evalf(25) * e.exp)) for e in expressions
-    ]
+    SymPy splits such a power in a product, ``3**(x + 1/2)``; its parts are put together again.
+    """
+    exponents: dict[Any, Any] = {}
+    rest = []
+    for factor in sp.Mul.make_args(e):
+        if factor.is_Pow and factor.base.is_Number and factor.base.is_positive:
+            exponents[factor.base] = exponents.get(factor.base, 0) + factor.exp
+        else:
+            rest.append(factor)
+    inner = [f.func(*(_constant_powers(a) for a in f.args)) if f.args else f for f in rest]
+    for base, exponent in exponents.items():
+        if exponent.is_number:
+            inner.append(base**exponent)
+        else:
+            factor = sp.Rational(str(sp.log(base).evalf(25)))  # a Float would be split off again
+            inner.append(sp.exp(sp.expand(factor * _constant_powers(exponent))))
+    return sp.Mul(*inner)
 
 
 @dataclass
@@ -248,7 +277,8 @@ class Printer:
     def assign(self, name: str, value: str) -> None:
         """Add the definition of a local."""
         const, end = ("", "") if self.python else ("const real ", ";")
-        self.lines.append(f"{self.indent}{const}{name} = {value}{end}")
+        line = f"{self.indent}{const}{name} = {value}{end}"
+        self.lines.append(line if self.python else folded(line))
 
     def call(self, name: str, *arguments: str) -> str:
         """Return a call of a mathematical function."""
@@ -377,6 +407,10 @@ def _is_negative(term: Any) -> bool:
 # --------------------------------------------------------------------------------------- helpers
 
 
+def _eps(real: str) -> float:
+    return float(np.finfo(np.float32 if real == "float" else np.float64).eps)
+
+
 def bernoulli_coefficients(real: str) -> list[Any]:
     """Coefficients of ``x**2k`` in ``x / (exp(x) - 1)``, so many that the rest is no rounding.
 
@@ -386,14 +420,14 @@ def bernoulli_coefficients(real: str) -> list[Any]:
     for k in range(1, 40):
         value = sp.bernoulli(2 * k) / sp.factorial(2 * k)
         result.append(value)
-        if abs(value) < np.finfo(np.float32 if real == "float" else np.float64).eps / 64:
+        if abs(value) < _eps(real) / 64:
             break
     return result
 
 
 def _expm1_coefficients(real: str) -> list[Any]:
     """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = 1/2``."""
-    eps = np.finfo(np.float32 if real == "float" else np.float64).eps
+    eps = _eps(real)
     result = [sp.S.One]
     while result[-1] / 2 ** (len(result) - 1) > eps / 16:
         result.append(result[-1] / (len(result) + 1))
@@ -658,7 +692,8 @@ class Source:
         if p.python:
             inside = f"        {', '.join(new)}, t = {', '.join(new.values())}, t + substep"
             return [f"    substep = dt * {share}", f"    for _ in range({n}):", *p.lines, inside]
-        body = [*p.lines, *(f"        const real new_{s}_ = {value};" for s, value in new.items())]
+        lasts = (f"        const real new_{s}_ = {value};" for s, value in new.items())
+        body = [*p.lines, *(folded(line) for line in lasts)]
         body += [f"        {s} = new_{s}_;" for s in new]
         if self._uses_clock():
             body.append("        t += substep;")
@@ -691,8 +726,21 @@ class Source:
         result += "".join(f"    {kind} {s} = *{s}_;\n" for s in f.changes)
         result += "".join(line + "\n" for line in lines)
         for output, value in zip(f.outputs, values, strict=True):
-            result += f"    *{output}_ = {value};\n"
+            result += folded(f"    *{output}_ = {value};") + "\n"
         return f"// {f.comment}\n{result}}}\n"
+
+
+def folded(line: str, width: int = 100) -> str:
+    """Break a long statement of C at spaces, four columns further in."""
+    start = len(line) - len(line.lstrip()) + 4
+    lines = []
+    while len(line) > width:
+        at = line.rfind(" ", start, width)
+        if at < 0:
+            break
+        lines.append(line[:at])
+        line = " " * start + line[at + 1 :]
+    return "\n".join([*lines, line])
 
 
 def _wrapped(parts: list[str], indent: int, width: int = 100) -> str:
@@ -712,7 +760,9 @@ def uses(expression: Any, name: str) -> bool:
 
 
 def is_constant(eq: Equations) -> bool:
-    """Whether the current is linear in v with coefficients of parameters only."""
+    """Whether the current is linear in v with coefficients of parameters only, without states."""
+    if eq.states or any(uses(test, "v") for test in eq.current.atoms(Less)):
+        return False
     v, allowed = symbol("v"), {q.name for q in eq.parameters}
     slope = eq.current.diff(v)
     rest = eq.current.subs(v, 0)

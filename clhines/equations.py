@@ -613,6 +613,8 @@ def _substeps(r: _Reader) -> int:
 def linear_parts(rate: Any, name: str) -> tuple[Any, Any] | None:
     """Return ``a`` and ``b`` of ``rate = a + b * state``, or None if it is not so."""
     state = symbol(name)
+    if any(state in test.free_symbols for test in rate.atoms(Less)):
+        return None
     b = rate.diff(state)
     if b.has(state):
         b = sp.expand(b)

@@ -440,6 +440,16 @@ def test_what_a_mechanism_says_of_itself():
     assert syn.functions("float") == mechanism("expsyn").functions("float")
 
 
+def test_a_choice_is_neither_linear_nor_constant():
+    assert not Mechanism(minimal("current i = where(v < 0, 1, 2)")).constant
+    assert not Mechanism(minimal("current i = abs(v)")).constant
+    assert not Mechanism(minimal("state a = 0\ncurrent i = v", "point")).constant
+    assert Mechanism(minimal("parameter a = 2\ncurrent i = where(a < 3, a, 2)*v + a^2")).constant
+    lines = "state x = 1\ndx/dt = where(x < 0.5, 1, 2) - x\ncurrent i = x"
+    with pytest.raises(InputError, match="line 3: state 'x' is not linear in itself"):
+        Mechanism(minimal(lines))
+
+
 def test_hh_takes_few_exponentials():
     source = mechanism("hh").source
     advance = source[source.index("static void hh_advance") :]
