@@ -209,7 +209,7 @@ def _share_exponentials(expressions: list[Any]) -> _Shared:
             cluster = [(m, k) for m, k in powers if k.is_Integer and abs(k) <= MAX_SHARED_POWER]
             rest = [m for m, k in powers if not (k.is_Integer and abs(k) <= MAX_SHARED_POWER)]
             if len(cluster) > 1:
-                _share(cluster, unit * s, replaced, prelude)
+                _share(cluster, unit * (sp.factor_terms(s) if s.is_Add else s), replaced, prelude)
     return _Shared([e.xreplace(replaced) for e in expressions], prelude)
 
 

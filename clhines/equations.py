@@ -712,7 +712,8 @@ def _distance(below: Any) -> tuple[Any, Any] | None:
     ratio = -c1 / c2
     if x1 == x2 or not (ratio.is_number and ratio.is_positive):
         return None
-    return -c2 * sp.exp(x2), sp.expand(sp.expand_log(x1 - x2 + sp.log(ratio)))
+    x = sp.expand(sp.expand_log(x1 - x2 + sp.log(ratio)))
+    return -c2 * sp.exp(x2), sp.factor_terms(x) if x.is_Add else x
 
 
 def _coefficient_and_exponent(term: Any) -> tuple[Any, Any]:
