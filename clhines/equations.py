@@ -205,7 +205,8 @@ class _Reader:
     def fail(self, line: _Line, problem: str) -> InputError:
         """Return the error of a line."""
         where = f"mechanism {self.name}, " if self.name else ""
-        return InputError(f"{where}line {line.number}: {problem}; in '{line.text}'")
+        text = line.text if len(line.text) <= 80 else line.text[:77] + "..."
+        return InputError(f"{where}line {line.number}: {problem}; in '{text}'")
 
     # --------------------------------------------------------------------------- statements
 
@@ -274,7 +275,7 @@ class _Reader:
     def parameter(self, line: _Line, name: str, source: str) -> None:
         """Take ``parameter NAME = NUMBER UNIT``."""
         self._define(line, name, source)
-        if not re.fullmatch(_NUMBER, line.source):
+        if not re.fullmatch(_NUMBER, line.source) or not math.isfinite(float(line.source)):
             raise self.fail(
                 line, f"parameter '{name}' got '{line.source}'; expected a number and its unit"
             )
@@ -404,7 +405,9 @@ class _Reader:
             return ast.parse(f"({source})", mode="eval").body
         except SyntaxError as error:
             rest = (error.text or "")[max((error.offset or 1) - 1, 0) :].strip("() ") or "the end"
-            raise self.fail(line, f"cannot read the expression at '{rest}'") from error
+            last = re.sub(r"[\d^]*(/.*)?$", "", rest.split()[-1])
+            hint = " (a unit stands in [ ])" if last in BASE_UNITS else ""
+            raise self.fail(line, f"cannot read the expression at '{rest}'{hint}") from error
         except (RecursionError, MemoryError) as error:
             raise self.fail(line, "the expression is too deep") from error
 

@@ -520,6 +520,8 @@ WRONG = {
     "current i = (v": "line 2: the brackets of 'i' do not match",
     "current i = v) + (v": "line 2: the brackets of 'i' do not match",
     "state m = 0\ncurrent i = m__": "line 3: unknown symbol 'm__'",
+    "current i = v*2 mA/cm2": "line 2: cannot read the expression at 'v*2 mA/cm2' (a",
+    "parameter g = 1e999\ncurrent i = v": "line 2: parameter 'g' got '1e999'; expected a number",
     "current i = True": "line 2: unknown symbol 'True'",
     "current i = 1e999*v": "line 2: a number is too large",
     "current i = v; import os": "line 2: unexpected character ';'",
