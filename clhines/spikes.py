@@ -448,14 +448,29 @@ class Delivery:
         -------
         pyopencl.Event
         """
-        if not 1 <= steps <= self.slots:
-            raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
+        self.check_steps(steps)
         found = spike_source, spike_step, spike_count
-        event = self._deliver(found, incoming, first_step, steps, first_step + steps - 1, wait_for)
-        self._turn = 1 - self._turn
+        event = self.deliver(found, incoming, first_step, steps, first_step + steps - 1, wait_for)
+        self.turn_over()
         return event
 
-    def _deliver(
+    # -- for `plasticity`, which takes the steps of a list one by one
+
+    def check_steps(self, steps: int) -> None:
+        """Raise InputError where one call cannot cover so many steps."""
+        if not 1 <= steps <= self.slots:
+            raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
+
+    @property
+    def marks(self) -> tuple[cla.Array, int]:
+        """Marks on the device, and which of the first two says where the new spikes begin."""
+        return self._marks, self._turn
+
+    def turn_over(self) -> None:
+        """Count all that is in the list as delivered, after the last `deliver`."""
+        self._turn = 1 - self._turn
+
+    def deliver(
         self,
         found: tuple[cla.Array, cla.Array, cla.Array],
         incoming: cla.Array,
@@ -464,8 +479,8 @@ class Delivery:
         last_step: int,
         wait_for: Any = None,
     ) -> cl.Event:
-        """Deliver the new spikes of some steps; they stay new where `last_step` is negative."""
-        turn = self._marks, self._turn, last_step
+        """Deliver the new spikes of some steps; before the last call `last_step` is negative."""
+        turn = *self.marks, last_step
         return self._launcher(found, self.capacity, incoming, first_step, steps, turn, wait_for)
 
     def reset(self, spike_count: cla.Array) -> None:
