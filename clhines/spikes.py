@@ -302,7 +302,7 @@ class DeliverSpec:
     columns : int
         Targets that a work-group of ``vsn`` and ``vssn`` sums for; else 0.
     lanes : int
-        Work-items a spike; those of ``vsn`` all work at one.
+        Work-items a spike; those of ``vsn`` all work at one. A power of two, as `work_group`.
     exclusive : bool
         One delay only: no two work-groups add to the same sum.
     """
@@ -561,6 +561,8 @@ class Delivery:
         group = work_group or min(16 if on_cpu else 256, self.queue.device.max_work_group_size)
         if algorithm in ("vpo", "pull"):
             return DeliverSpec(algorithm, group)
+        if group & (group - 1):
+            raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
         wide = columns or (2048 if on_cpu else 256)
         if not self._room_for(wide):
             raise InputError(
@@ -672,16 +674,13 @@ class _Launcher:
         elif spec.algorithm == "vpo":
             longest = int(np.max(np.diff(c.row), initial=1))
             across = max(1, min(self._groups, -(-longest // spec.work_group)))
-            self._grid: tuple[int, int] = across, max(1, self._groups // across)
+            self._grid = across, max(1, self._groups // across), 1
             self._arguments = [tables.row.data, tables.offset.data]
         else:
             columns = spec.columns
-            blocks = -(-c.num_targets // columns)
-            self._grid = blocks * len(c.delays), 1
+            self._grid = -(-c.num_targets // columns), 1, len(c.delays)
             chunks = to_device(queue, tables.chunks(columns), np.int32)
-            counts = np.int32(self._grid[0]), np.int32(blocks)
-            self._kept = chunks
-            self._arguments = [chunks.data, *counts, tables.delays.data, tables.target.data]
+            self._arguments = [chunks.data, tables.delays.data, tables.target.data]
 
     def __call__(
         self,
@@ -699,13 +698,13 @@ class _Launcher:
         if self.spec.algorithm == "pull":
             return self._pull(lists, incoming, first_step, steps, last_step, wait_for)
         group = self.spec.work_group
-        across, along = self._grid
+        across, along, deep = self._grid
         if self.spec.algorithm != "vpo":
             along = steps
         return self._deliver_kernel(
             self.queue,
-            (across * group, along),
-            (group, 1),
+            (across * group, along, deep),
+            (group, 1, 1),
             *lists,
             *np.array([first_step, steps, last_step, self.tables.num_targets, self.slots], "i4"),
             *self._arguments,

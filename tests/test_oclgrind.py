@@ -222,10 +222,10 @@ def spikes_case(queue, algorithm, plastic, delay):
     """Two lists of spikes of several steps, delivered with fixed or changing weights."""
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
     more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
-    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, **more)
-    change = delivery
-    if plastic:
-        change = Plasticity(delivery, STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9), 0.5, np.arange(43) % 9)
+    rule = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
+    largest = rule.largest(connections)
+    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, largest=largest, **more)
+    change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if plastic else delivery
     arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
     incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
     spikes = [(cell, 3 + cell % 4) for cell in (5, 0, 7, 2, 4)], [(8, 9), (0, 9), (8, 7)]
@@ -364,6 +364,14 @@ FAULTS = {
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
 FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums go out before all have come"] = ("spikes", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums that are not atomic"] = (
+    "spikes",
+    "atom_add(incoming + slot + c, stage[c])",
+    "incoming[slot + c] += stage[c]",
+    "race",
+)
+FAULTS["spikes: a target of the next columns"] = ("spikes", "- column)", "- column + 16)", "write")
 FAULTS |= {
     "cr: no barrier in the substitution": (
         "cr",
@@ -400,6 +408,10 @@ def fault_case(config, old, new):
 
     program.render = changed
     try:
+        if config == "spikes":
+            spikes_case(queue, "vsn", False, (1, 3))
+            assert any(there), f"{old!r} is not in the source"
+            return
         method, options = ("flat", {}) if mixed else CONFIGS[config]
         forest = mixed_forest(method)
         system = make_system(forest, np.float32)
