@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,7 +32,7 @@ _LEAST_BITS = 40  # of the largest weight
 _FLAG_BITS = 32  # steps a launch of ``pull`` takes
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
-_TURNS, _LAUNCHES = 5, 4  # of each candidate: rounds, and launches in each
+_TURNS = 9  # times that each candidate is measured
 
 
 # -------------------------------------------------------------------------------- connections
@@ -390,8 +391,20 @@ class Delivery:
         if algorithm == "auto":
             self.tune(steps, expected, always=False)
         else:
-            spec = self._spec(algorithm, columns, work_group)
-            self._take(_Launcher(queue, self._tables, spec, slots))
+            self.use(algorithm, columns, work_group)
+
+    def use(
+        self, algorithm: str, columns: int | None = None, work_group: int | None = None
+    ) -> None:
+        """Take an algorithm from now on; the sums are the same bits with each.
+
+        Raises
+        ------
+        InputError
+            It is not known, or not possible here.
+        """
+        spec = self._spec(algorithm, columns, work_group)
+        self._take(_Launcher(self.queue, self._tables, spec, self.slots))
 
     def _take(self, launcher: _Launcher) -> None:
         self._launcher, self.algorithm = launcher, launcher.spec.algorithm
@@ -519,17 +532,53 @@ class Delivery:
             Measure even where there are few connections; else these get ``vpo``.
         """
         if not self.atomics:
-            self._take(_Launcher(self.queue, self._tables, self._spec("pull"), self.slots))
+            self.use("pull")
             return
         if self.connections.count < _SMALL and not always:
-            self._take(_Launcher(self.queue, self._tables, self._spec("vpo"), self.slots))
+            self.use("vpo")
             return
-        launchers = [
-            _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()
-        ]
-        times = _measure(self, launchers, steps, expected)
+        sources = self.connections.num_sources
+        count = max(1, sources // 100) if expected is None else expected
+        count = max(0, min(count, self.capacity, sources * steps))
+        self.measure([_random_list(sources, steps, count)], steps)
+
+    def measure(
+        self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
+    ) -> dict[str, float]:
+        """Measure the candidates on lists of spikes and take the fastest.
+
+        Parameters
+        ----------
+        lists : sequence of (source, step), each (k,) int
+            They take turns; steps are from 0 to `steps` - 1.
+        steps : int
+            Steps that each list covers.
+
+        Returns
+        -------
+        dict of str to float, s
+            Median time a list of each candidate, in turn with the others; also `seconds`. On a
+            CPU wall time, elsewhere that of the kernels alone where the queue has timestamps.
+        """
+        queue = self.queue
+        launchers = [_Launcher(queue, self._tables, spec, self.slots) for spec in self.candidates()]
+        found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
+        counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
+        incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
+        marks = to_device(queue, np.zeros(3), np.int32), 0, -1
+        taken: list[list[float]] = [[] for _ in launchers]
+        for turn in range(-1, _TURNS):  # the first warms up
+            for k, launch in enumerate(launchers):
+                times = [
+                    _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
+                    for (*pair, count), number in zip(found, counts, strict=True)
+                ]
+                if turn >= 0:
+                    taken[k].append(float(np.mean(times)))
+        times = [float(np.median(t)) for t in taken]
         self.seconds = {_name(c.spec): t for c, t in zip(launchers, times, strict=True)}
         self._take(launchers[int(np.argmin(times))])
+        return self.seconds
 
     def candidates(self) -> list[DeliverSpec]:
         """Return what ``auto`` measures: every algorithm, on GPUs with narrow and wide columns."""
@@ -662,6 +711,7 @@ class _Launcher:
         self, queue: cl.CommandQueue, tables: _Tables, spec: DeliverSpec, slots: int
     ) -> None:
         self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
+        self.events: list[cl.Event] = []  # of the kernels of the last launch
         built = program.build(queue.context, spec)
         self._deliver_kernel = cl.Kernel(built, "deliver")
         c = tables.connections
@@ -701,7 +751,7 @@ class _Launcher:
         across, along, deep = self._grid
         if self.spec.algorithm != "vpo":
             along = steps
-        return self._deliver_kernel(
+        event = self._deliver_kernel(
             self.queue,
             (across * group, along, deep),
             (group, 1, 1),
@@ -712,6 +762,8 @@ class _Launcher:
             incoming.data,
             wait_for=wait_for,
         )
+        self.events = [event]
+        return event
 
     def _pull(
         self,
@@ -727,14 +779,15 @@ class _Launcher:
         targets = (-(-tables.num_targets // group[0]) * group[0],)
         pulled = [a.data for a in tables.pulled]
         end = first_step + steps
+        self.events = []
         for step in range(first_step, end, _FLAG_BITS):
             count = min(_FLAG_BITS, end - step)
             last = last_step if step + count == end else -1
             numbers = np.array([step, count, last], np.int32)
-            self._flag(
+            flagged = self._flag(
                 self.queue, items, group, *lists, *numbers, self._fired.data, wait_for=wait_for
             )
-            self._deliver_kernel(
+            delivered = self._deliver_kernel(
                 self.queue,
                 targets,
                 group,
@@ -745,34 +798,26 @@ class _Launcher:
                 incoming.data,
             )
             sources = np.int32(tables.connections.num_sources)
-            event = self._clear(self.queue, items, group, sources, self._fired.data)
-        return event
+            cleared = self._clear(self.queue, items, group, sources, self._fired.data)
+            self.events += [flagged, delivered, cleared]
+        return cleared
 
 
-def _measure(
-    delivery: Delivery, launchers: list[_Launcher], steps: int, expected: int | None
-) -> list[float]:
-    """Seconds a launch of each on the same random spikes: the best of rounds in turn."""
-    queue, connections = delivery.queue, delivery.connections
-    sources = connections.num_sources
-    count = max(1, sources // 100) if expected is None else expected
-    count = max(0, min(count, delivery.capacity, sources * steps))
+def _random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Source and step, from 0, of so many different spikes."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
-    found = (
-        to_device(queue, pick % sources, np.int32),
-        to_device(queue, pick // sources, np.int32),
-        to_device(queue, np.array([count]), np.int32),
-    )
-    incoming = to_device(queue, np.zeros(delivery.slots * delivery.num_targets), np.int64)
-    marks = to_device(queue, np.zeros(3), np.int32)
-    best = [math.inf] * len(launchers)
-    for turn in range(_TURNS + 1):
-        for k, launch in enumerate(launchers):
-            queue.finish()
-            begin = time.perf_counter()
-            for _ in range(_LAUNCHES):
-                launch(found, max(1, count), incoming, 0, steps, (marks, 0, -1))
-            queue.finish()
-            if turn:  # the first warms up
-                best[k] = min(best[k], (time.perf_counter() - begin) / _LAUNCHES)
-    return best
+    return pick % max(1, sources), pick // max(1, sources)
+
+
+def _timed(queue: cl.CommandQueue, launch: _Launcher, found: Any, *arguments: Any) -> float:
+    """Seconds that a launch takes: of the device's own clock where that is the better one."""
+    capacity, incoming, steps, marks = arguments
+    queue.finish()
+    begin = time.perf_counter()
+    launch(found, capacity, incoming, 0, steps, marks)
+    queue.finish()
+    wall = time.perf_counter() - begin
+    profiled = queue.properties & cl.command_queue_properties.PROFILING_ENABLE
+    if not profiled or devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
+        return wall
+    return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)
