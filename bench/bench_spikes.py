@@ -116,16 +116,22 @@ def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as text, at most 100 columns wide."""
     names = list(dict.fromkeys(name for r in rows for name in r["seconds"]))
     head = f"{'pairs':>6} {'spikes':>6} " + " ".join(f"{n:>9}" for n in names)
-    head += f" {'best':>9} {'auto':>9} {'x best':>6} good"
+    head += f" {'auto':>9} {'x best':>6} good"
     lines = []
     for r in rows:
-        line = f"{r['probability']:>6g} {r['found']:>6.1f} "
-        line += " ".join(
-            f"{r['seconds'][n] * 1e6:>9.1f}" if n in r["seconds"] else f"{'-':>9}" for n in names
-        )
-        line += f" {r['best']:>9} {r['chosen']:>9} {r['chosen_x_best']:>6.2f} "
-        lines.append(line + ("yes" if r["good"] else "NO"))
-    return "times in us\n" + common.ruled(head, lines) + "\n\n" + summary(rows)
+        times = [cell(r, name) for name in names]
+        line = " ".join([f"{r['probability']:>6g} {r['found']:>6.1f}", *times])
+        line += f" {r['chosen']:>9} {r['chosen_x_best']:>6.2f} {'yes' if r['good'] else 'NO'}"
+        lines.append(line)
+    text = common.ruled(head, lines)
+    return f"times in us, * the best; auto: chosen on other spikes\n{text}\n\n{summary(rows)}"
+
+
+def cell(row: dict[str, Any], name: str) -> str:
+    """Return the time of an algorithm, marked where it is the best one."""
+    if name not in row["seconds"]:
+        return f"{'-':>9}"
+    return f"{row['seconds'][name] * 1e6:.1f}{'*' * (name == row['best'])}".rjust(9)
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
