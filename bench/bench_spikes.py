@@ -43,8 +43,9 @@ def lists_of(sources: int, spikes: float, seed: int) -> list[tuple[np.ndarray, n
 def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool:
     """Whether all that was measured delivers the same sums."""
     queue, size = delivery.queue, delivery.slots * delivery.num_targets
-    arrays = [cla.to_device(queue, a.astype(np.int32)) for a in (*spikes, np.array([0]))]
-    arrays[2].fill(len(spikes[0]))
+    arrays = [
+        cla.to_device(queue, a.astype(np.int32)) for a in (*spikes, np.array([len(spikes[0])]))
+    ]
     sums = []
     for name in delivery.seconds:
         algorithm, *columns = name.split()
@@ -203,13 +204,18 @@ def draw_best(axes: Any, rows: list[dict[str, Any]]) -> None:
         here = up[r["probability"]], across[r["spikes"]]
         colour = COLOURS[r["best"].split()[0]]
         image[here] = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
-        text = f"{r['best']}\n{min(r['seconds'].values()) * 1e6:.3g} µs"
+        text = f"{r['best']}\n{duration(min(r['seconds'].values()))}"
         axes.text(here[1], here[0], text, ha="center", va="center", fontsize=7)
     axes.imshow(image, origin="lower", aspect="auto")
     there = {r["best"].split()[0] for r in rows}
     handles = [Patch(color=c, label=name) for name, c in COLOURS.items() if name in there]
     axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4)
     axes.set_title("fastest")
+
+
+def duration(seconds: float) -> str:
+    """Write a time with three digits and its unit."""
+    return f"{seconds * 1e6:.3g} µs" if seconds < 9.995e-4 else f"{seconds * 1e3:.3g} ms"
 
 
 def draw_ratio(axes: Any, rows: list[dict[str, Any]], which: int, title: str) -> None:

@@ -386,7 +386,7 @@ class Delivery:
         self.incoming_scale = connections.scale(external, largest)
         self.seconds: dict[str, float] = {}
         self._tables = _Tables(queue, connections, num_targets, self.quantise(connections.weight))
-        self._marks = cla.to_device(queue, np.zeros(3, np.int32))
+        self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
         self._turn = 0
         if algorithm == "auto":
             self.tune(steps, expected, always=False)
@@ -498,8 +498,8 @@ class Delivery:
 
     def reset(self, spike_count: cla.Array) -> None:
         """Empty the list of spikes, after the host has read it; nothing waits."""
-        spike_count.fill(0)
-        self._marks.fill(0)
+        for array in (spike_count, self._marks):
+            cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
     def check(self) -> None:
         """Wait for the device, and see whether the list of spikes has overflowed.
