@@ -157,7 +157,9 @@ class Plasticity:
         on_cpu = devices.is_cpu(device)
         spec = PlasticSpec(min(16 if on_cpu else 256, device.max_work_group_size))
         built = program.build(self.delivery.queue.context, spec)
-        self._pre, self._post = (cl.Kernel(built, name) for name in ("pre", "post"))
+        head, tail = "bbbibii" + "dddd" + "ibbi", "b" * 6
+        self._pre = program.typed_kernel(built, "pre", head + "bb" + tail)
+        self._post = program.typed_kernel(built, "post", head + "bbb" + tail)
         self._group = spec.work_group
         self._groups = device.max_compute_units * (2 if on_cpu else 16)
 
@@ -202,18 +204,18 @@ class Plasticity:
             (across * self._group, max(1, self._groups // across)),
             (self._group, 1),
             *(a.data for a in found),
-            np.int32(delivery.capacity),
+            delivery.capacity,
             marks.data,
-            np.int32(turn),
-            np.int32(step),
-            np.float64(rule.a_minus if forward else rule.a_plus),
-            np.float64(rule.w_min),
-            np.float64(rule.w_max),
-            np.float64(1 / delivery.incoming_scale),
-            np.int32(len(self._decay[other])),
+            turn,
+            step,
+            rule.a_minus if forward else rule.a_plus,
+            rule.w_min,
+            rule.w_max,
+            1 / delivery.incoming_scale,
+            len(self._decay[other]),
             self._decay[other].data,
             self._decay[own].data,
-            np.int32(len(self._decay[own])),
+            len(self._decay[own]),
             *(a.data for a in tables),
             self._trace[other].data,
             self._last[other].data,

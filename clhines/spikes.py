@@ -32,6 +32,7 @@ _LEAST_BITS = 40  # of the largest weight
 _FLAG_BITS = 32  # steps a launch of ``pull`` takes
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
+_LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
 _TURNS = 9  # times that each candidate is measured
 
 
@@ -713,24 +714,28 @@ class _Launcher:
         self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
         self.events: list[cl.Event] = []  # of the kernels of the last launch
         built = program.build(queue.context, spec)
-        self._deliver_kernel = cl.Kernel(built, "deliver")
         c = tables.connections
         self._groups = devices.limits(queue.device).compute_units * (
             2 if devices.is_cpu(queue.device) else 16
         )
         if spec.algorithm == "pull":
-            self._flag, self._clear = (cl.Kernel(built, name) for name in ("flag", "clear"))
+            self._flag = program.typed_kernel(built, "flag", _LIST + "iiib")
+            self._clear = program.typed_kernel(built, "clear", "ib")
+            types = "iii" + "b" * 7
             self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
         elif spec.algorithm == "vpo":
             longest = int(np.max(np.diff(c.row), initial=1))
             across = max(1, min(self._groups, -(-longest // spec.work_group)))
             self._grid = across, max(1, self._groups // across), 1
             self._arguments = [tables.row.data, tables.offset.data]
+            types = _LIST + "iiiii" + "bbbb"
         else:
             columns = spec.columns
             self._grid = -(-c.num_targets // columns), 1, len(c.delays)
             chunks = to_device(queue, tables.chunks(columns), np.int32)
             self._arguments = [chunks.data, tables.delays.data, tables.target.data]
+            types = _LIST + "iiiii" + "bbbbb"
+        self._deliver_kernel = program.typed_kernel(built, "deliver", types)
 
     def __call__(
         self,
@@ -744,7 +749,7 @@ class _Launcher:
     ) -> cl.Event:
         """Deliver; `turn` is the marks, which of them is read, and the step to mark or -1."""
         marks, parity, last_step = turn
-        lists = [*(a.data for a in found), np.int32(capacity), marks.data, np.int32(parity)]
+        lists = [*(a.data for a in found), capacity, marks.data, parity]
         if self.spec.algorithm == "pull":
             return self._pull(lists, incoming, first_step, steps, last_step, wait_for)
         group = self.spec.work_group
@@ -756,7 +761,11 @@ class _Launcher:
             (across * group, along, deep),
             (group, 1, 1),
             *lists,
-            *np.array([first_step, steps, last_step, self.tables.num_targets, self.slots], "i4"),
+            first_step,
+            steps,
+            last_step,
+            self.tables.num_targets,
+            self.slots,
             *self._arguments,
             self.tables.weight.data,
             incoming.data,
@@ -783,22 +792,17 @@ class _Launcher:
         for step in range(first_step, end, _FLAG_BITS):
             count = min(_FLAG_BITS, end - step)
             last = last_step if step + count == end else -1
-            numbers = np.array([step, count, last], np.int32)
+            fired = self._fired.data
             flagged = self._flag(
-                self.queue, items, group, *lists, *numbers, self._fired.data, wait_for=wait_for
+                self.queue, items, group, *lists, step, count, last, fired, wait_for=wait_for
             )
+            numbers = step, tables.num_targets, self.slots
+            sums = tables.weight.data, incoming.data
             delivered = self._deliver_kernel(
-                self.queue,
-                targets,
-                group,
-                *np.array([step, tables.num_targets, self.slots], np.int32),
-                self._fired.data,
-                *pulled,
-                tables.weight.data,
-                incoming.data,
+                self.queue, targets, group, *numbers, fired, *pulled, *sums
             )
-            sources = np.int32(tables.connections.num_sources)
-            cleared = self._clear(self.queue, items, group, sources, self._fired.data)
+            sources = tables.connections.num_sources
+            cleared = self._clear(self.queue, items, group, sources, fired)
             self.events += [flagged, delivered, cleared]
         return cleared
 
