@@ -260,7 +260,7 @@ def test_overflow_names_the_step(fast_queue, algorithm):
     held.append([(7, 42)], delivery)
     delivery.enqueue(*held.arrays, 42)
     delivery.enqueue(*held.arrays, 43)
-    with pytest.raises(SpikeOverflowError, match=r"step 42: more spikes .* room for, 5;") as error:
+    with pytest.raises(SpikeOverflowError, match=r"by step 42 .* room for, 5;") as error:
         delivery.check()
     assert error.value.step == 42
     held.assert_delivered()  # what was kept
