@@ -590,7 +590,7 @@ class Delivery:
         on_cpu = devices.is_cpu(self.queue.device)
         found = [self._spec("vpo")]
         for columns in (2048,) if on_cpu else (256, 2048):
-            if self._room_for(columns):
+            if self._room_for(columns) and 16 * columns <= self.queue.device.local_mem_size:
                 found += [self._spec("vsn", columns), self._spec("vssn", columns)]
         return [*dict.fromkeys(found), self._spec("pull")]
 
@@ -618,6 +618,11 @@ class Delivery:
         if group & (group - 1):
             raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
         wide = columns or (2048 if on_cpu else 256)
+        if 8 * wide > self.queue.device.local_mem_size:
+            raise InputError(
+                f"{wide} columns take {8 * wide} bytes of local memory; expected at most "
+                f"{self.queue.device.local_mem_size}"
+            )
         if not self._room_for(wide):
             raise InputError(
                 f"{algorithm!r} with {wide} columns: too many chunks of sources, delays and "

@@ -317,6 +317,20 @@ def test_bad_deliveries_are_refused(fast_queue, change, words):
         Delivery(fast_queue, CASES["an empty list"][0], **arguments)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"work_group": 24}, "work_group is 24; expected a power of two for 'vssn'"),
+        ({"columns": 2**27}, "134217728 columns take 1073741824 bytes of local memory"),
+    ],
+)
+def test_bad_options_are_refused(fast_queue, options, words):
+    if not has_atomics(fast_queue.device):
+        pytest.skip("no 64-bit atomics")
+    with pytest.raises(InputError, match=words):
+        Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9, "vssn", **options)
+
+
 def test_more_steps_than_slots_are_refused(fast_queue):
     delivery = Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9, "pull")
     held = Lists(fast_queue, 9, 3, 50)
