@@ -34,7 +34,7 @@ _SMALL = 1 << 14  # connections below which measuring costs more than it can sav
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
 _LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
 _TURNS = 9  # times that each candidate is measured
-_HOPELESS = 4  # so many times slower than the best in the first turn: not measured again
+_HOPELESS = 4  # so many times slower than the best in the first two: not measured again
 
 
 # -------------------------------------------------------------------------------- connections
@@ -572,7 +572,7 @@ class Delivery:
         taken: list[list[float]] = [[] for _ in launchers]
         for turn in range(-1, _TURNS):  # the first warms up
             for k, launch in enumerate(launchers):
-                if turn > 0 and min(taken[k]) > _HOPELESS * min(map(min, taken)):
+                if turn > 1 and min(taken[k]) > _HOPELESS * min(map(min, taken)):
                     continue
                 times = [
                     _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
