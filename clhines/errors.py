@@ -43,6 +43,20 @@ class PivotError(ClhinesError, ArithmeticError):
         self.node = node
 
 
+class SpikeOverflowError(ClhinesError, OverflowError):
+    """More spikes were found than their list has room for.
+
+    Attributes
+    ----------
+    step : int
+        The step that the message names.
+    """
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step
+
+
 class DeviceError(ClhinesError, RuntimeError):
     """No usable OpenCL device: none found, none matches, or it lacks the precision asked for."""
 
