@@ -132,7 +132,8 @@ def difference(r: dict[str, Any], truth: dict[str, Any]) -> str:
         return f"other cells spike than in {truth['name']}"
     gaps = np.array([t - s for (t, _), (s, _) in zip(got, expected)])
     r["spikes_compared"] = len(expected)
-    r["spikes_apart_ms"] = float(np.abs(gaps).max()) if len(gaps) else 0.0
+    if len(gaps):
+        r["spikes_apart_ms"] = float(np.abs(gaps).max())
     bound = APART * (1 + np.arange(len(gaps)))
     if (np.abs(gaps) > bound).any():
         k = int(np.argmax(np.abs(gaps) > bound))

@@ -16,6 +16,7 @@ import numpy as np
 from clhines.cable import Cable, discretise, sections_of
 from clhines.errors import InputError
 from clhines.morphology import ring_cell
+from clhines.network import Network
 
 LEVELS, BRANCHING, COMPARTMENTS, STEMS = 5, 0.5, 11, 2  # about 300 compartments a cell
 DELAY, START = 5.0, 1.0  # ms
@@ -69,3 +70,50 @@ def ring_cables(
         nseg[0] = 1  # the soma
         cables.append(discretise(sections, nseg=nseg))
     return cables
+
+
+def ring_network(
+    cables: Cable | Sequence[Cable],
+    num_cells: int | None = None,
+    hh: Literal["soma", "all"] = "soma",
+    weight: float = WEIGHT,
+    delay: float = DELAY,
+) -> Network:
+    """Connect cells in a ring: a spike of cell c makes an event at the soma of cell c + 1.
+
+    Parameters
+    ----------
+    cables : Cable or sequence of Cable
+        Repeated in turn to `num_cells` cells; of `ring_cables`, or any others.
+    num_cells : int, optional
+        Default: one of each.
+    hh : {"soma", "all"}
+        HH in the soma and passive dendrites (``pas``, `G_PAS` and `E_PAS`), or HH everywhere.
+    weight : float, µS
+        Of all connections and of the event that starts the ring, at `START` in cell 0.
+    delay : float, ms
+        Of all connections.
+
+    Returns
+    -------
+    Network
+        Groups in this order: ``hh``, ``pas`` (unless HH is everywhere), ``expsyn`` (one a cell;
+        `TAU`, `REVERSAL`); cells spike at `THRESHOLD`.
+
+    Raises
+    ------
+    InputError
+        An argument is out of range.
+    """
+    if hh not in ("soma", "all"):
+        raise InputError(f"hh={hh!r}; expected 'soma' or 'all'")
+    network = Network(cables, num_cells)
+    network.insert("hh", where=hh)
+    if hh == "soma":
+        network.insert("pas", where="dendrites", g=G_PAS, e=E_PAS)
+    synapses = network.add("expsyn", at=network.soma, tau=TAU, e=REVERSAL)
+    cell = np.arange(network.num_cells)
+    network.connect(np.roll(cell, 1), synapses, weight=weight, delay=delay)
+    network.event(synapses, index=0, time=START, weight=weight)
+    network.threshold = THRESHOLD
+    return network
