@@ -222,9 +222,22 @@ def check_format(path: Any) -> None:
         raise InputError(f"{path} cannot be drawn; expected a name in {', '.join(FORMATS)}")
 
 
-def _figure(**options: Any) -> Any:
+def check_matplotlib() -> None:
+    """Say how to get matplotlib where it is missing.
+
+    Raises
+    ------
+    InputError
+        It is missing.
+    """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise InputError("a plot needs matplotlib: pip install 'clhines[plot]'") from error
+
+
+def _figure(**options: Any) -> Any:
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
     return Figure(dpi=150, layout="constrained", **options)
