@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from clhines.cable import Cable
-from clhines.channels import Mechanism, find_mechanism
+from clhines.channels import Mechanism
+from clhines.channels import mechanism as find_mechanism
 from clhines.errors import InputError
 from clhines.forest import Forest, repeat
 

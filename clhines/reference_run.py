@@ -79,10 +79,10 @@ class ReferenceRun:
         b = over_dt * v + model.constant_b + (g * v - i)
         x, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
         self.v = 2 * x - v if model.secondorder else x
-        after = (step + 1) * model.dt
+        begin = step * model.dt
         for k, kind in enumerate(model.kinds):
             if kind.mechanism.states:
-                args = self.v[kind.node], np.full(kind.count, after), model.dt
+                args = self.v[kind.node], begin, model.dt
                 self.states[k] = kind.mechanism.advance(*args, self._parameters[k], self.states[k])
         self._find_spikes(step, v[model.soma], self.v[model.soma])
 
@@ -116,7 +116,7 @@ class ReferenceRun:
             if kind.mechanism.uses_noise:
                 instance = kind.first_instance + np.arange(kind.count)
                 noise = normal(model.seed, instance, step)
-            t = np.full(kind.count, (step + 0.5) * model.dt)
+            t = (step + 0.5) * model.dt
             args = self.v[kind.node], t, self._parameters[k], self.states[k]
             i, g = kind.mechanism.current(*args, noise)
             g_sum += np.bincount(kind.node, kind.factor * g, n)
