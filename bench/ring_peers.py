@@ -381,8 +381,8 @@ def arbor_start(case: Case) -> Running:
         spikes=spikes,
         built=clock.parts,
         notes=[
-            "dendrites begin at the end of the soma, not at its middle; a compartment with a sample "
-            "inside is one frustum between its ends; times of spikes between steps"
+            "dendrites begin at the end of the soma, not at its middle; a compartment with a "
+            "sample inside is one frustum between its ends; times of spikes between steps"
         ],
     )
 
@@ -438,9 +438,8 @@ def jaxley_start(case: Case) -> Running:
         if steps not in ready:
             with clock.part("plan"):
                 end = (steps - 0.5) * case.dt
-                ready[steps] = jax.jit(
-                    lambda: jx.integrate(network, delta_t=case.dt, t_max=end)
-                ).lower().compile()
+                run = jax.jit(lambda: jx.integrate(network, delta_t=case.dt, t_max=end))
+                ready[steps] = run.lower().compile()
 
     def advance(steps: int) -> None:
         ready[steps]().block_until_ready()

@@ -36,7 +36,8 @@ MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
 
 if TYPE_CHECKING:
-    from clhines.simulation import PassiveCells
+    from clhines.network import Network
+    from clhines.simulation import PassiveCells, Result
     from clhines.solver import Solver
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
@@ -351,23 +352,20 @@ def _solve(arguments: argparse.Namespace) -> int:
 def _ring(arguments: argparse.Namespace) -> int:
     """Simulate a ring network, print what was done, write and draw what was asked for."""
     from clhines import draw, program
-    from clhines.device import choose, label, make_queue
     from clhines.ring import ring_network
     from clhines.simulation import Simulation
 
-    steps = _whole_steps(arguments.duration, arguments.dt)
+    steps, recorded = _whole_steps(arguments.duration, arguments.dt), arguments.out is not None
     if arguments.out is not None:
         _check_writable(arguments.out, "--out", (".npz", ".csv"))
     if arguments.plot is not None:
         _check_writable(arguments.plot, "--plot", draw.FORMATS)
         draw.check_matplotlib()
+        recorded = True
     begin, built = time.perf_counter(), len(program.build_seconds)
     cables, count = _ring_cells(arguments)
-    on_host = arguments.path == "reference"
-    queue = None if on_host else make_queue(choose(arguments.device, arguments.dtype))
-    network = ring_network(
-        cables, count, arguments.hh, weight=arguments.weight, delay=arguments.delay
-    )
+    network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
+    queue, where = _queue_of(arguments)
     simulation = Simulation(
         network,
         arguments.dt,
@@ -377,33 +375,49 @@ def _ring(arguments: argparse.Namespace) -> int:
         path=arguments.path,
         seed=arguments.seed,
     )
-    if arguments.out is not None or arguments.plot is not None:
+    if recorded:
         simulation.record("v", network.soma[:RECORDED])
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
-    show = sys.stderr.isatty()
     runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
-    first_s = time.perf_counter() - ready
     if steps > 1:
-        runs.append(simulation.run((steps - 1) * arguments.dt, progress=show))
-    taken = time.perf_counter() - ready - (first_s if steps > 1 else 0.0)
-    step_s = taken / max(steps - 1, 1)
-    cell, when = (np.concatenate([getattr(r, k) for r in runs]) for k in ("spike_cell", "spike_time"))
+        runs.append(simulation.run((steps - 1) * arguments.dt, progress=sys.stderr.isatty()))
+    report = _ring_report(network, runs, steps, arguments)
+    report |= {"device": where, "path": simulation.path, "plan_s": ready - begin - early}
+    report["build_s"] = sum(program.build_seconds[built:], 0.0)
+    if recorded:
+        _write_activity(arguments, report, runs)
+    print(_json(report) if arguments.json else _ring_table(report))
+    return 0
+
+
+def _queue_of(arguments: argparse.Namespace) -> tuple[Any, str]:
+    """Return a queue on the device asked for, and its name; none where all is done on the host."""
+    from clhines.device import choose, label, make_queue
+
+    if arguments.path == "reference":
+        return None, "the host, NumPy"
+    found = choose(arguments.device, arguments.dtype)
+    return make_queue(found), label(found)
+
+
+def _ring_report(
+    network: Network, runs: list[Result], steps: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Say what was simulated and how fast; the first run has one step, the other the rest."""
     compartments = int(np.count_nonzero(network.area))
-    report: dict[str, Any] = {
+    step_s = runs[-1].cost["all"] / max(steps - 1, 1)
+    when = np.concatenate([r.spike_time for r in runs])
+    return {
         "cells": network.num_cells,
         "shapes": network.forest.trees.num_trees,
         "compartments": compartments,
         "nodes": network.forest.num_nodes,
         "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in network.groups),
-        "device": label(queue.device) if queue is not None else "the host, NumPy",
-        "path": simulation.path,
-        "dtype": "float64" if on_host else arguments.dtype,
-        "plan_s": ready - begin - early,
-        "build_s": sum(program.build_seconds[built:]),
+        "dtype": "float64" if arguments.path == "reference" else arguments.dtype,
         "steps": steps,
         "dt_ms": arguments.dt,
         "simulated_ms": steps * arguments.dt,
-        "first_step_ms": first_s * 1e3,
+        "first_step_ms": runs[0].cost["all"] * 1e3,
         "step_ms": step_s * 1e3,
         "ns_per_compartment": step_s / compartments * 1e9,
         "real_time": arguments.dt * 1e-3 / step_s,
@@ -411,11 +425,6 @@ def _ring(arguments: argparse.Namespace) -> int:
         "first_spike_ms": float(when[0]) if len(when) else None,
         "last_spike_ms": float(when[-1]) if len(when) else None,
     }
-    if arguments.out is not None or arguments.plot is not None:
-        t, v = np.concatenate([r.t for r in runs]), np.concatenate([r[0] for r in runs])
-        _write_activity(arguments, report, (when, cell), (t, v))
-    print(_json(report) if arguments.json else _ring_table(report))
-    return 0
 
 
 def _whole_steps(duration: float, dt: float) -> int:
@@ -458,28 +467,29 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
 
 
 def _write_activity(
-    arguments: argparse.Namespace,
-    report: dict[str, Any],
-    spikes: tuple[np.ndarray, np.ndarray],
-    traces: tuple[np.ndarray, np.ndarray],
+    arguments: argparse.Namespace, report: dict[str, Any], runs: list[Result]
 ) -> None:
     """Write spikes and voltages to the file and the picture asked for."""
     from clhines import draw
 
-    (when, cell), (t, v) = spikes, traces
+    names = ("spike_time", "spike_cell", "t")
+    found = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
+    found["v"] = np.concatenate([r[0] for r in runs])
+    found["v_cell"] = np.arange(found["v"].shape[1])
+    spikes = found["spike_time"], found["spike_cell"]
     if arguments.out is not None:
-        with _whole_file("--out", arguments.out) as path:
-            if Path(arguments.out).suffix == ".csv":
-                lines = (f"{a:.9g},{c}\n" for a, c in zip(when.tolist(), cell.tolist(), strict=True))
-                path.write_text("time_ms,cell\n" + "".join(lines), "utf-8")
+        with _whole_file("--out", arguments.out) as path, path.open("wb") as file:
+            if path.suffix == ".csv":
+                pairs = zip(*(a.tolist() for a in spikes), strict=True)
+                lines = ["time_ms,cell", *(f"{time:.9g},{cell}" for time, cell in pairs), ""]
+                file.write("\n".join(lines).encode())
             else:
-                arrays = {"spike_time": when, "spike_cell": cell, "t": t, "v": v}
-                np.savez(path, **arrays, v_cell=np.arange(v.shape[1]))
+                np.savez(file, **found)  # type: ignore[arg-type]
     if arguments.plot is not None:
         title = "{cells} cells in a ring, {compartments} compartments".format(**report)
-        names = [f"cell {k}" for k in range(v.shape[1])]
+        traces = found["t"], found["v"], [f"cell {k}" for k in found["v_cell"]]
         with _whole_file("--plot", arguments.plot) as path:
-            draw.activity((when, cell), report["cells"], (t, v, names), title, path)
+            draw.activity(spikes, report["cells"], traces, title, path)
 
 
 def _ring_table(report: dict[str, Any]) -> str:
@@ -656,9 +666,7 @@ def _table(report: dict[str, Any]) -> str:
     return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in shown.items())
 
 
-def _check_writable(
-    name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)
-) -> None:
+def _check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:
     """Refuse a result file that could not be written, before any work is done."""
     path = Path(name)
     if path.is_dir():
