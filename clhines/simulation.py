@@ -25,7 +25,9 @@ from clhines.parts import real_name
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
-from clhines.state import Chunk, Record
+from clhines.spikes import Delivery
+from clhines.state import Chunk, Record, State, external_sums
+from clhines.steps import Steps
 
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
@@ -294,10 +296,10 @@ class Simulation:
         real_name(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
-        from clhines.steps import DeviceRun
 
-        self._run = DeviceRun(self.model, queue, np.dtype(dtype), chunk, max_spikes)
-        self.path = self._run.choose(path, method, options)
+        state = State(self.model, queue, np.dtype(dtype), chunk, max_spikes)
+        self.path, executor = _executor(state, path, method, options)
+        self._run = _DeviceRun(state, executor)
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
@@ -510,6 +512,60 @@ class Simulation:
             digest.update(array.tobytes())
         digest.update(repr((model.dt, model.secondorder, model.seed)).encode())
         return digest.hexdigest()
+
+
+def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:
+    """Choose what advances the cells; its path and itself."""
+    return "steps", Steps(state, method, **options)
+
+
+class _DeviceRun:
+    """An executor on a device, the state it works on, and the delivery of spikes."""
+
+    def __init__(self, state: State, executor: Any) -> None:
+        self.state, self.executor = state, executor
+        self.max_steps = min(state.epoch, executor.max_steps)
+        self.delivery: Delivery | None = None
+        if len(state.connections.source):
+            self.delivery = Delivery(
+                state.queue,
+                state.connections,
+                state.model.num_targets,
+                state.slots,
+                state.max_spikes,
+                steps=self.max_steps,
+                external=external_sums(state.model),
+            )
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        self.state.begin(rows, records)
+        if self.delivery is None:
+            self.state.spike_count.fill(0)
+        else:
+            self.delivery.reset(self.state.spike_count)
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        self.state.add_events(first, count)
+        self.executor.advance(first, count, row)
+
+    def deliver(self, first: int, count: int) -> None:
+        state = self.state
+        if self.delivery is not None:
+            found = state.spike_source, state.spike_step, state.spike_count
+            self.delivery.enqueue(*found, state.incoming, first, count)
+
+    def end(self) -> Chunk:
+        return self.state.end()
+
+    def voltages(self) -> np.ndarray:
+        return self.executor.voltages()
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"v": self.voltages(), **self.state.save()}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        self.executor.set_voltages(saved["v"])
+        self.state.load(saved)
 
 
 def _bar(duration: float, show: bool) -> Any:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines import program
 from clhines.errors import SpikeOverflowError
 from clhines.network import Model
 from clhines.spikes import Connections
 
 MAX_EPOCH = 64  # steps between two deliveries of spikes at most
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
+
+
+@dataclass(frozen=True)
+class EventsSpec:
+    """``events.mako``."""
+
+    template: ClassVar[str] = "events"
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +136,8 @@ class State:
     connections : spikes.Connections
     slots : int
         Of the ring: events due at step s are in row ``s % slots`` of `incoming`.
+    epoch : int
+        Steps whose events are known before the first of them.
     scale : float
         A weight is an entry of `incoming` times this power of two.
     incoming : (slots * num_targets,) int64
@@ -157,7 +167,7 @@ class State:
         self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
         self.connections = spike_connections(model)
         self.slots, self.scale = ring_slots(model), incoming_scale(model, self.connections)
-        cells = model.forest.num_cells
+        self.epoch, cells = epoch_steps(model), model.forest.num_cells
         most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
@@ -169,9 +179,33 @@ class State:
         self.spike_step = cla.zeros(queue, self.max_spikes, np.int32)
         self.spike_count = cla.zeros(queue, 1, np.int32)
         self.failed = cla.zeros(queue, cells, np.int32)
+        self._put_events()
         self.records: list[Record] = []
         self.rows = 0
         self.begin(0, [])
+
+    def _put_events(self) -> None:
+        step, target, weight = summed_events(self.model, self.scale)
+        self._event_steps = step
+        if len(step):
+            self._add = cl.Kernel(program.build(self.queue.context, EventsSpec()), "add_events")
+            arrays = step.astype(np.int32), target.astype(np.int32), weight
+            self._events = [cla.to_device(self.queue, a) for a in arrays]
+
+    def add_events(self, first: int, count: int) -> None:
+        """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
+        begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
+        if begin == end:
+            return
+        numbers = [begin, end - begin, self.model.num_targets, self.slots]
+        self._add(
+            self.queue,
+            (-(-(end - begin) // 64) * 64,),
+            (64,),
+            *(np.int32(n) for n in numbers),
+            *(a.data for a in self._events),
+            self.incoming.data,
+        )
 
     def _packed_states(self, k: int, states: dict[str, np.ndarray]) -> np.ndarray:
         kind = self.model.kinds[k]
