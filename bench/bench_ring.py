@@ -90,7 +90,7 @@ def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 case = replace(base, cells=cells, hh=hh)
                 label = f"{name}, {case.path}, {case.dtype}" if name == OWN else name
                 bar.set_description(f"{cells} cells, {label}")
-                if k in cost and cost[k][0] * cells / cost[k][1] > args.most:
+                if k not in gone and k in cost and cost[k][0] * cells / cost[k][1] > args.most:
                     gone[k] = f"more cells would take more than {args.most:.0f} s"
                 if k in gone:
                     yield {"name": label, "cells": cells, "hh": hh, "reason": gone[k]}
