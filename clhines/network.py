@@ -524,7 +524,7 @@ class Network:
         """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
         mechanism, count = group.mechanism, len(group)
         values = {k: np.broadcast_to(np.float64(v), count) for k, v in group.parameters.items()}
-        i, g = mechanism.current(np.zeros(count), np.zeros(count), values, {})
+        i, g = mechanism.current(np.zeros(count), 0.0, values, {})
         factor, n = self._factor(mechanism, group.nodes), self.forest.num_nodes
         constant_d += np.bincount(group.nodes, factor * g, n)
         constant_b -= np.bincount(group.nodes, factor * i, n)
