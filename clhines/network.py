@@ -315,6 +315,9 @@ class Network:
         return self._group(found, nodes, parameters)
 
     def _group(self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, Any]) -> Group:
+        for other in self.groups:
+            if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
+                raise InputError(f"there is another mechanism called {mechanism.name} here")
         known = mechanism.parameters
         for name in parameters:
             if name not in known:
