@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from clhines.errors import InputError
@@ -88,6 +89,17 @@ class BernoulliSlope(sp.Function):
     """Derivative of `Bernoulli` by its first argument: -1/2 at ``x = 0``."""
 
     nargs = 2
+
+
+def is_condition(e: Any) -> bool:
+    """Whether an expression is a comparison, or comparisons that must all hold."""
+    return all(isinstance(factor, Less) for factor in sp.Mul.make_args(e))
+
+
+def _negated(e: Any) -> Any:
+    if isinstance(e, Less):
+        return (Less if isinstance(e, LessEqual) else LessEqual)(e.args[1], e.args[0])
+    return Where(e, sp.S.Zero, sp.S.One)
 
 
 def _minimum(a: Any, b: Any) -> Any:
@@ -372,7 +384,23 @@ class _Reader:
             raise self.fail(line, f"the expression is too long or too deep ({error})") from error
         if result.has(sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I):
             raise self.fail(line, f"'{line.name}' is not a finite real number: {result}")
-        return remove_singularities(result)
+        result = result.replace(sp.cot, lambda a: 1 / sp.tan(a))  # SymPy's tan(pi/2 - a)
+        result = remove_singularities(result)
+        point = singular_point(result, self._defaults())
+        if point is not None:
+            raise self.fail(
+                line,
+                f"'{line.name}' is 0/0 at v = {point:.10g} in a way that is not known how to "
+                "remove; expected a form with exp, tanh or sinh, or where(...) around it",
+            )
+        return result
+
+    def _defaults(self) -> dict[Any, float]:
+        return {
+            symbol(name): float(line.source)
+            for name, line in self.parameters.items()
+            if re.fullmatch(_NUMBER, line.source)
+        }
 
     def _expression(self, node: ast.expr, line: _Line) -> Any:
         def inner(child: ast.expr) -> Any:
@@ -394,7 +422,8 @@ class _Reader:
             result = values[0]
             for value in values[1:]:
                 if isinstance(node.op, ast.And):
-                    result = Where(result, value, sp.S.Zero)
+                    both = is_condition(result) and is_condition(value)
+                    result = result * value if both else Where(result, value, sp.S.Zero)
                 else:
                     result = Where(result, sp.S.One, value)
             return result
@@ -426,7 +455,7 @@ class _Reader:
 _UNARY: dict[type, Callable[[Any], Any]] = {
     ast.USub: lambda a: -a,
     ast.UAdd: lambda a: a,
-    ast.Not: lambda a: Where(a, sp.S.Zero, sp.S.One),
+    ast.Not: _negated,
 }
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -584,6 +613,8 @@ def _substeps(r: _Reader) -> int:
 def linear_parts(rate: Any, name: str) -> tuple[Any, Any] | None:
     """Return ``a`` and ``b`` of ``rate = a + b * state``, or None if it is not so."""
     state = symbol(name)
+    if any(state in test.free_symbols for test in rate.atoms(Less)):
+        return None
     b = rate.diff(state)
     if b.has(state):
         b = sp.expand(b)
@@ -598,32 +629,53 @@ def linear_parts(rate: Any, name: str) -> tuple[Any, Any] | None:
 def remove_singularities(expression: Any) -> Any:
     """Write ``x / (exp(x) - 1)`` and its relatives by `Bernoulli`, which is finite at ``x = 0``.
 
-    Found are quotients of a factor and a sum of two terms with exponentials, where both vanish at
-    the same point and the factor is proportional to the exponent's distance from it.
+    Found are quotients of a factor and a difference of two exponentials (one may be a constant), a
+    hyperbolic tangent or sine, and the reciprocals, where both vanish at the same point and the
+    factor is proportional to the exponent's distance from it.
     """
     if not expression.args or isinstance(expression, Bernoulli):
         return expression
     inner = expression.func(*(remove_singularities(a) for a in expression.args))
-    return _bernoulli(inner) if inner.is_Mul else inner
+    return _quotients(inner) if inner.is_Mul else inner
 
 
-def _bernoulli(product: Any) -> Any:
-    for below in product.args:
-        if not (below.is_Pow and below.exp.is_Integer and below.exp < 0):
-            continue
-        found = _distance(below.base)
-        if found is None:
-            continue
-        scale, x = found
-        for above in product.args:
-            base = above.base if above.is_Pow and above.exp.is_Integer else above
-            if above is below or (above.is_Pow and not above.exp.is_positive):
-                continue
-            ratio = _proportional(base, x)
-            if ratio is not None:
-                rest = product / base * below.base
-                return _bernoulli(rest * ratio / scale * Bernoulli(x, sp.exp(x)))
+def _quotients(product: Any) -> Any:
+    """Replace pairs of factors, one above and one below, that vanish together."""
+    above = [f.base if f.is_Pow and f.exp.is_Integer else f for f in product.args if _is_above(f)]
+    below = [f.base for f in product.args if f.is_Pow and f.exp.is_Integer and f.exp < 0]
+    for low in below:
+        for high in above:
+            for divided, by, power in ((high, low, 1), (low, high, -1)):
+                quotient = _quotient(divided, by)
+                if quotient is not None:
+                    return _quotients(product / high * low * quotient**power)
     return product
+
+
+def _is_above(factor: Any) -> bool:
+    return not (factor.is_Pow and not factor.exp.is_positive)
+
+
+def _quotient(above: Any, below: Any) -> Any:
+    """Return ``above / below`` without the 0/0 that both share, or None where they share none."""
+    if isinstance(below, sp.tanh | sp.sinh):
+        y = below.args[0]
+        ratio = _proportional(above, y)
+        if ratio is None:
+            return None
+        if isinstance(below, sp.tanh):  # 1/tanh(y) = 1 + 2/(exp(2 y) - 1)
+            return ratio * (y + _of(2 * y))
+        y = sp.Abs(y)  # 1/sinh(y) = 2 exp(-y)/(1 - exp(-2 y)), which does not overflow
+        return ratio * sp.exp(-y) * _of(-2 * y)
+    found = _distance(below)
+    ratio = _proportional(above, found[1]) if found else None
+    if found is None or ratio is None:
+        return None
+    return ratio / found[0] * _of(found[1])
+
+
+def _of(x: Any) -> Any:
+    return Bernoulli(x, sp.exp(x))
 
 
 def _distance(below: Any) -> tuple[Any, Any] | None:
@@ -637,7 +689,7 @@ def _distance(below: Any) -> tuple[Any, Any] | None:
     ratio = -c1 / c2
     if x1 == x2 or not (ratio.is_number and ratio.is_positive):
         return None
-    return -c2 * sp.exp(x2), sp.expand(x1 - x2 + sp.log(ratio))
+    return -c2 * sp.exp(x2), sp.expand(sp.expand_log(x1 - x2 + sp.log(ratio)))
 
 
 def _coefficient_and_exponent(term: Any) -> tuple[Any, Any]:
@@ -645,6 +697,8 @@ def _coefficient_and_exponent(term: Any) -> tuple[Any, Any]:
     for factor in sp.Mul.make_args(term):
         if isinstance(factor, sp.exp):
             exponent += factor.args[0]
+        elif factor.is_Pow and factor.base.is_Number and factor.base.is_positive:
+            exponent += sp.log(factor.base) * factor.exp
         else:
             factors.append(factor)
     return sp.Mul(*factors), exponent
@@ -657,3 +711,48 @@ def _proportional(factor: Any, x: Any) -> Any:
         return None
     ratio = sp.cancel(factor / x)
     return None if sp.fraction(ratio)[1].free_symbols & shared else ratio
+
+
+def singular_point(expression: Any, parameters: dict[Any, float]) -> float | None:
+    """Return a voltage within 200 mV of 0 where a quotient is still 0/0, or None.
+
+    Sought at the parameters' defaults, in quotients that depend on v only, by changes of sign of
+    what stands below.
+    """
+    if isinstance(expression, Where) or not expression.args:
+        return None
+    for part in expression.args:
+        point = singular_point(part, parameters)
+        if point is not None:
+            return point
+    if not expression.is_Mul:
+        return None
+    given = expression.subs(parameters)
+    above, below = sp.fraction(given)
+    v = symbol("v")
+    if below.free_symbols != {v} or above.free_symbols - {v} or given.atoms(Bernoulli, Where, Less):
+        return None
+    top, bottom = (sp.lambdify(v, e, "numpy") for e in (above, below))
+    with np.errstate(all="ignore"):
+        grid = np.arange(-200, 200.5, 0.5)
+        values = bottom(grid)
+        size = np.nanmedian(np.abs(top(grid) * np.ones_like(grid)))
+        for k in np.flatnonzero(
+            (values[:-1] <= 0) & (values[1:] > 0) | (values[:-1] >= 0) & (values[1:] < 0)
+        ):
+            root = _bisect(bottom, grid[k], grid[k + 1])
+            if abs(top(root)) <= 1e-9 * size:
+                return float(root)
+    return None
+
+
+def _bisect(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function changes its sign between two numbers."""
+    below = function(low) < 0 or function(high) > 0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if (function(middle) < 0) == below and function(middle) != 0:
+            low = middle
+        else:
+            high = middle
+    return high

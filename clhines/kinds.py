@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.channels import normal_source
 from clhines.emit import safe
-from clhines.network import Kind
+from clhines.network import Kind, Model
 
 
 @dataclass(frozen=True)
@@ -107,3 +108,9 @@ def parameter_array(kind: Kind, dtype: np.dtype) -> np.ndarray:
     return np.concatenate([np.zeros(0), *(np.atleast_1d(v) for v in ordered or [0.0])]).astype(
         dtype
     )
+
+
+def model_kinds(model: Model, real: str) -> tuple[tuple[KindSpec, ...], str]:
+    """Return what templates take of a model's kinds, and the source of noise if one needs it."""
+    kinds = tuple(kind_spec(kind, real) for kind in model.kinds)
+    return kinds, normal_source(real) if any(k.uses_noise for k in kinds) else ""

@@ -18,6 +18,8 @@ from tqdm import tqdm
 from clhines import device as devices
 from clhines import program, reference
 from clhines.cable import Cable
+from clhines.cell_epochs import CellEpochs
+from clhines.device import is_cpu
 from clhines.errors import InputError, SimulationError
 from clhines.forest import Forest, repeat
 from clhines.network import Group, Network, as_array, as_indices
@@ -516,6 +518,10 @@ class Simulation:
 
 def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:
     """Choose what advances the cells; its path and itself."""
+    if path != "steps" and is_cpu(state.queue.device) and not options and method == "auto":
+        return "epochs", CellEpochs(state)
+    if path == "epochs":
+        raise InputError("path='epochs' is for CPUs and takes no method or options; use 'steps'")
     return "steps", Steps(state, method, **options)
 
 

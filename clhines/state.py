@@ -181,7 +181,7 @@ class State:
         self.failed = cla.zeros(queue, cells, np.int32)
         self._put_events()
         self.records: list[Record] = []
-        self.rows = 0
+        self.rows = -1
         self.begin(0, [])
 
     def _put_events(self) -> None:
@@ -279,7 +279,7 @@ class State:
         )
 
     def _recorded(self) -> list[np.ndarray]:
-        v = self.record_v.get(self.queue) if self.num_recorded_nodes else None
+        v = self.record_v.get(self.queue)
         states = [values for *_, values in self.record_states]
         found, column = [], 0
         for record in self.records:

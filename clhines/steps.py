@@ -10,10 +10,8 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import program
-from clhines.channels import normal_source
 from clhines.errors import DeviceMemoryError
-from clhines.kinds import KindSpec, kind_spec, parameter_array
-from clhines.network import Model
+from clhines.kinds import KindSpec, model_kinds, parameter_array
 from clhines.parts import real_name
 from clhines.solver import Solver
 from clhines.state import State
@@ -38,12 +36,6 @@ class StepSpec:
     kinds: tuple[KindSpec, ...]
     secondorder: bool
     noise: str
-
-
-def model_kinds(model: Model, real: str) -> tuple[tuple[KindSpec, ...], str]:
-    """Return what templates take of a model's kinds, and the source of noise if one needs it."""
-    kinds = tuple(kind_spec(kind, real) for kind in model.kinds)
-    return kinds, normal_source(real) if any(k.uses_noise for k in kinds) else ""
 
 
 class Steps:
