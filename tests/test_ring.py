@@ -140,3 +140,18 @@ def test_picture(tmp_path, spikes):
     assert "</svg>" in path.read_text("utf-8")
     with pytest.raises(InputError, match=r"ring\.txt cannot be drawn"):
         draw.activity((when, cell), 4, traces, "a ring", tmp_path / "ring.txt")
+
+
+# ------------------------------------------------------------------------------------- README
+
+
+@pytest.mark.skipif(not README.is_file(), reason="no README here")
+def test_example_of_the_readme(tmp_path, monkeypatch, capsys):
+    """It runs as it stands, and prints the shapes that its comment says."""
+    text = README.read_text("utf-8").split("<!-- network -->")[1]
+    example = text.split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "README.md", "exec"), {})
+    (said,) = re.findall(r"result\[w\]\.shape\)  # (.*)", example)
+    assert capsys.readouterr().out.splitlines()[-1] == said
+    assert (tmp_path / "state.npz").is_file()
