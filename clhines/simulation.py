@@ -552,7 +552,10 @@ class _DeviceRun:
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.state.add_events(first, count)
-        self.executor.advance(first, count, row)
+        each = 1 if self.state.record_states else count  # states are recorded between launches
+        for k in range(0, count, each):
+            self.executor.advance(first + k, each, row + k)
+            self.state.enqueue_states(row + k)
 
     def deliver(self, first: int, count: int) -> None:
         state = self.state
