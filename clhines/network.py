@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from clhines.cable import Cable
-from clhines.channels import Mechanism, find_mechanism
+from clhines.channels import Mechanism
+from clhines.channels import mechanism as find_mechanism
 from clhines.errors import InputError
 from clhines.forest import Forest, repeat
 
@@ -310,7 +311,7 @@ class Network:
         found = find_mechanism(mechanism)
         if found.kind != "point":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
-        nodes = self._checked_nodes("at", np.atleast_1d(_array("at", at)))
+        nodes = self._checked_nodes("at", np.atleast_1d(as_array("at", at)))
         return self._group(found, nodes, parameters)
 
     def _group(self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, Any]) -> Group:
@@ -340,7 +341,7 @@ class Network:
             if where == "dendrites":
                 chosen[self.soma] = False
             return np.flatnonzero(chosen)
-        nodes = np.atleast_1d(_array("where", where))
+        nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
             return self._checked_nodes("where", nodes)
         if nodes.shape != (self.forest.num_nodes,):
@@ -350,7 +351,7 @@ class Network:
         return np.flatnonzero(nodes)
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
-        return _indices(name, nodes, self.forest.num_nodes, "node")
+        return as_indices(name, nodes, self.forest.num_nodes, "node")
 
     def _cell_of(self, node: int) -> int:
         return int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
@@ -392,8 +393,8 @@ class Network:
         index = np.arange(len(target)) if index is None else index
         given = {"source": source, "index": index, "weight": weight, "delay": delay}
         arrays = _broadcast(given)
-        cells = _indices("source", arrays["source"], self.num_cells, "cell")
-        instance = _indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        cells = as_indices("source", arrays["source"], self.num_cells, "cell")
+        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
         weights, delays = _finite("weight", arrays["weight"]), _finite("delay", arrays["delay"])
         if len(delays) and delays.min() <= 0:
             k = int(np.argmin(delays))
@@ -416,7 +417,7 @@ class Network:
         """
         self._check_target(target)
         arrays = _broadcast({"index": index, "time": time, "weight": weight})
-        instance = _indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
         times, weights = _finite("time", arrays["time"]), _finite("weight", arrays["weight"])
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
@@ -601,7 +602,8 @@ def _merged(groups: list[Group], name: str, order: np.ndarray) -> Any:
 # ------------------------------------------------------------------------------------- checks
 
 
-def _array(name: str, values: Any) -> np.ndarray:
+def as_array(name: str, values: Any) -> np.ndarray:
+    """Return values as an array of at most one dimension."""
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -612,7 +614,7 @@ def _array(name: str, values: Any) -> np.ndarray:
 
 
 def _number(name: str, value: Any) -> float:
-    array = _array(name, value)
+    array = as_array(name, value)
     if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
         raise InputError(f"{name} is {value!r}; expected a finite number")
     return float(array)
@@ -625,7 +627,7 @@ def _whole_number(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
-def _indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
+def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
     """Return (m,) int64 indices of things of which there are `count`."""
     if not values.size:
         return np.zeros(0, np.int64)
@@ -651,7 +653,7 @@ def _finite(name: str, values: np.ndarray) -> np.ndarray:
 
 def _parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
     """Return a parameter as a float or (count,) float64."""
-    array = _array(f"{mechanism}: {name}", value)
+    array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):
         raise InputError(
             f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
@@ -661,7 +663,7 @@ def _parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
 
 
 def _spread(name: str, value: Any, count: int) -> np.ndarray:
-    array = _array(name, value)
+    array = as_array(name, value)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
     return np.broadcast_to(_finite(name, np.atleast_1d(array)), count).copy()
@@ -669,7 +671,7 @@ def _spread(name: str, value: Any, count: int) -> np.ndarray:
 
 def _broadcast(given: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return arrays of one dimension and one length."""
-    arrays = {name: np.atleast_1d(_array(name, values)) for name, values in given.items()}
+    arrays = {name: np.atleast_1d(as_array(name, values)) for name, values in given.items()}
     try:
         equal = np.broadcast_arrays(*arrays.values())
     except ValueError as error:

@@ -1,0 +1,764 @@
+"""Connections between cells, and spikes delivered along them on the device.
+
+The algorithms are those of Brette and Goodman (2012, section 4 and appendix A): parallel over the
+targets of the cells that spiked (``vpo``), over synapses and then targets in local memory
+(``vsn``), and the same with several spikes a work-group (``vssn``); and the older one, parallel
+over all targets, each of which looks whether its sources have spiked (``pull``; their section
+2.3, with a word of bits a source). Weights are integers in units of a common power of two, so
+that sums are the same in any order: all algorithms give the same bits, in every run.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import device as devices
+from clhines import program
+from clhines.errors import DeviceError, InputError, SpikeOverflowError
+
+ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
+
+_SUM_BITS = 63  # of an int64, without its sign
+_LEAST_BITS = 40  # of the largest weight
+_FLAG_BITS = 32  # steps a launch of ``pull`` takes
+_SMALL = 1 << 14  # connections below which measuring costs more than it can save
+_TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
+_TURNS, _LAUNCHES = 5, 4  # of each candidate: rounds, and launches in each
+
+
+# -------------------------------------------------------------------------------- connections
+
+
+class Connections:
+    """Connections from sources (cells) to targets (instances of mechanisms that take events).
+
+    Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
+    given. All that spikes of a source at one time hand to one delay's targets lies together
+    (Brette and Goodman 2012, section 2.3).
+
+    Parameters
+    ----------
+    source : (k,) int
+        From 0; below `num_sources`.
+    target : (k,) int
+        From 0; below `num_targets`.
+    weight : float or (k,) float
+        In the unit of the synapse, finite.
+    delay : int or (k,) int, steps
+        At least 1. A spike of step s has its effect at step s + 1 + delay.
+    num_sources, num_targets : int, optional
+        Default: one above the largest number given.
+
+    Attributes
+    ----------
+    source, target, delay : (k,) int32, and weight : (k,) float64
+        As given, in the order given.
+    order : (k,) int64
+        Connection at each place of the rows.
+    row : (num_sources + 1,) int64
+        Places of source i: ``row[i]`` to ``row[i + 1]``.
+
+    Raises
+    ------
+    InputError
+        Shapes that do not agree, a number out of range, a weight that is not finite.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        weight: Any = 1.0,
+        delay: Any = 1,
+        num_sources: int | None = None,
+        num_targets: int | None = None,
+    ) -> None:
+        shape = np.shape(source)
+        if len(shape) != 1:
+            raise InputError(f"source has shape {shape}; expected (connections,)")
+        self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
+        self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
+        self.delay, _ = _numbers("delay", delay, shape, 1, None)
+        self.weight = _broadcast("weight", np.asarray(weight, np.float64), shape)
+        if not np.isfinite(self.weight).all():
+            k = int(np.argmin(np.isfinite(self.weight)))
+            raise InputError(f"weight of connection {k} is {self.weight[k]}; expected finite")
+
+    @property
+    def count(self) -> int:
+        """Number of connections."""
+        return len(self.source)
+
+    @property
+    def max_delay(self) -> int:
+        """Largest delay in steps; 1 where there are no connections."""
+        return int(self.delay.max(initial=1))
+
+    @property
+    def min_delay(self) -> int:
+        """Smallest delay in steps; 1 where there are no connections."""
+        return int(self.delay.min()) if self.count else 1
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(k,) int64: connection at each place of the rows."""
+        return _sorted(self.source, self.delay, self.target)
+
+    @cached_property
+    def row(self) -> np.ndarray:
+        """(num_sources + 1,) int64: first place of each source's row."""
+        return offsets_of(self.source, self.num_sources)
+
+    @cached_property
+    def delays(self) -> np.ndarray:
+        """(distinct delays,) int32, ascending."""
+        return np.unique(self.delay)
+
+    def backward(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the connections by target: the backward rows.
+
+        Returns
+        -------
+        first : (num_targets + 1,) int64
+        place : (k,) int64
+            Places in the (forward) rows of each target's connections, ascending.
+        """
+        place = np.argsort(self.target[self.order], kind="stable")
+        return offsets_of(self.target, self.num_targets), place
+
+    def chunks(self, columns: int) -> np.ndarray:
+        """Return where the chunks of a delay and `columns` targets begin, source after source.
+
+        Returns
+        -------
+        (num_sources * delays * blocks + 1,) int64
+            First place of each chunk; blocks = num_targets / `columns`, rounded up.
+        """
+        blocks = -(-self.num_targets // columns)
+        which = np.searchsorted(self.delays, self.delay).astype(np.int64)
+        rows = self.source.astype(np.int64) * len(self.delays) + which
+        return offsets_of(
+            rows * blocks + self.target // columns, self.num_sources * len(self.delays) * blocks
+        )
+
+    def scale(self, external: Any = 0.0, largest: Any = None) -> float:
+        """Return the unit of the integer weights, the finest in which no sum can overflow.
+
+        Parameters
+        ----------
+        external : float or (num_targets,) float
+            Largest sum of the magnitudes of other events at each target in one step.
+        largest : (k,) float, optional
+            Largest magnitude that each weight can reach. Default: its own.
+
+        Returns
+        -------
+        float
+            A power of two.
+
+        Raises
+        ------
+        InputError
+            A target has so many connections that less than 40 bits would be left for a weight.
+        """
+        size = np.abs(self.weight if largest is None else largest)
+        sums = np.bincount(self.target, size, self.num_targets) + external
+        total = float(np.max(sums, initial=0.0))
+        if total == 0:
+            return 2.0**-_LEAST_BITS
+        if not math.isfinite(total):
+            raise InputError(f"weights at a target sum up to {total}; expected a finite sum")
+        bits = _SUM_BITS - math.frexp(total)[1]
+        if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # what rounding can add
+            bits -= 1
+        bits = min(1000, bits)
+        if math.ldexp(float(size.max(initial=0.0)), bits) < 2.0**_LEAST_BITS and bits < 1000:
+            target = int(np.argmax(sums))
+            raise InputError(
+                f"weights at target {target} sum up to {total:g}, above 2**22 times the largest "
+                f"weight, {size.max(initial=0.0):g}: no room for {_LEAST_BITS} bits of it"
+            )
+        return math.ldexp(1.0, -bits)
+
+
+def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
+    """Return (count + 1,) int64: where the entries of each key begin, once sorted by it."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(key, minlength=count), out=offsets[1:])
+    return offsets
+
+
+def _sorted(*keys: np.ndarray) -> np.ndarray:
+    """Stable order by the keys, the first one first; one sort where they fit one integer."""
+    sizes = [int(key.max(initial=0)) + 1 for key in keys]
+    if math.prod(sizes) >= 2**63:
+        return np.lexsort(keys[::-1])
+    joint = np.zeros(len(keys[0]), np.int64)
+    for key, size in zip(keys, sizes, strict=True):
+        joint *= size
+        joint += key
+    return np.argsort(joint, kind="stable")
+
+
+def _broadcast(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    if values.shape not in ((), shape):
+        raise InputError(f"{name} has shape {values.shape}; expected {shape} or one number")
+    return np.ascontiguousarray(np.broadcast_to(values, shape))
+
+
+def _numbers(
+    name: str, values: Any, shape: tuple[int, ...], least: int, end: int | None
+) -> tuple[np.ndarray, int]:
+    """Return integers as int32, and what they must be below."""
+    given = _broadcast(name, np.asarray(values), shape)
+    if given.size and not np.issubdtype(given.dtype, np.integer):
+        raise InputError(f"{name} has dtype {given.dtype}; expected integers")
+    most = int(given.max(initial=least - 1))
+    limit = most + 1 if end is None else int(end)
+    if given.min(initial=least) < least or most >= min(limit, 2**31 - 1):
+        bad = (given < least) | (given >= min(limit, 2**31 - 1))
+        k = int(np.argmax(bad))
+        raise InputError(
+            f"{name} of connection {k} is {given[k]}; expected {least} to {limit - 1}"
+            if end is not None
+            else f"{name} of connection {k} is {given[k]}; expected at least {least}"
+        )
+    return given.astype(np.int32), max(limit, 0)
+
+
+def random_connections(
+    num_sources: int,
+    num_targets: int,
+    probability: float,
+    seed: int,
+    weight: Any = 1.0,
+    delay: Any = 1,
+) -> Connections:
+    """Connect each source with each target at a given probability.
+
+    Parameters
+    ----------
+    num_sources, num_targets : int
+    probability : float
+        0 to 1, independent for every pair.
+    seed : int
+        Of a counter-based generator (Philox): the same numbers on every machine.
+    weight : float or (low, high)
+        One for all, or uniform between two.
+    delay : int or (low, high), steps
+        One for all, or uniform from low to high, both included.
+
+    Returns
+    -------
+    Connections
+        Sorted by source, then target.
+    """
+    if not 0 <= probability <= 1:
+        raise InputError(f"probability is {probability}; expected 0 to 1")
+    generator: Any = np.random.Generator(np.random.Philox(seed))
+    pairs = _successes(generator, num_sources * num_targets, probability)
+    count = len(pairs)
+    weights = generator.uniform(*weight, count) if np.ndim(weight) else weight
+    delays = generator.integers(*delay, count, endpoint=True) if np.ndim(delay) else delay
+    source, target = np.divmod(pairs, max(1, num_targets))
+    return Connections(source, target, weights, delays, num_sources, num_targets)
+
+
+def _successes(generator: Any, trials: int, probability: float) -> np.ndarray:
+    """Which of so many trials succeed, ascending; draws the gaps between them."""
+    if probability == 0 or trials == 0:
+        return np.zeros(0, np.int64)
+    found, last = [], -1
+    while last < trials:
+        mean = (trials - last) * probability
+        gaps = generator.geometric(probability, int(mean + 4 * math.sqrt(mean) + 16))
+        # beyond the end one gap is as good as another, and sums stay in range
+        places = last + np.cumsum(np.minimum(gaps, trials + 1))
+        found.append(places)
+        last = int(places[-1])
+    every = np.concatenate(found)
+    return every[every < trials]
+
+
+# ----------------------------------------------------------------------------------- delivery
+
+
+@dataclass(frozen=True)
+class DeliverSpec:
+    """``deliver.mako``: one algorithm.
+
+    Attributes
+    ----------
+    algorithm : str
+    work_group : int
+    columns : int
+        Targets that a work-group of ``vsn`` and ``vssn`` sums for; else 0.
+    lanes : int
+        Work-items a spike; those of ``vsn`` all work at one.
+    exclusive : bool
+        One delay only: no two work-groups add to the same sum.
+    """
+
+    template: ClassVar[str] = "deliver"
+    algorithm: str
+    work_group: int
+    columns: int = 0
+    lanes: int = 0
+    exclusive: bool = False
+
+
+class Delivery:
+    """Adds the weights of connections whose source has spiked to the sums of their targets.
+
+    A list of spikes on the device goes in, as the kernels of a step append to it: `spike_source`
+    and `spike_step` (capacity,) int32 and `spike_count` (1,) int32, in any order. `enqueue`
+    delivers what came since the last `enqueue` and leaves the list as it is, for the host to
+    read; `reset` empties it. Neither waits for the device.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        In order.
+    connections : Connections
+    num_targets : int
+        At least those of the connections.
+    slots : int
+        Length of the ring of sums, above the largest delay in steps.
+    capacity : int
+        Of the list of spikes.
+    algorithm : str
+        ``vpo``, ``vsn``, ``vssn``, ``pull``, or ``auto``, which measures them on random spikes and
+        takes the fastest (see `tune`). Devices without 64-bit atomics take ``pull`` only.
+    steps : int
+        Steps that one `enqueue` covers, for ``auto``.
+    expected : int, optional
+        Spikes that one `enqueue` finds, for ``auto``. Default: of one source in a hundred.
+    external : float or (num_targets,) float
+        Of `Connections.scale`.
+    largest : (k,) float, optional
+        Of `Connections.scale`.
+    columns, work_group : int, optional
+        Of `DeliverSpec`, in place of the defaults.
+
+    Attributes
+    ----------
+    incoming_scale : float
+        The sums are integers; times this, they are weights. A power of two.
+    algorithm : str
+    seconds : dict of str to float
+        What each candidate took, where it has been measured; the names say the columns too.
+
+    Raises
+    ------
+    InputError
+        A number out of range, or an algorithm that is not known or not possible here.
+    """
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        connections: Connections,
+        num_targets: int,
+        slots: int,
+        capacity: int,
+        algorithm: str = "auto",
+        *,
+        steps: int = 1,
+        expected: int | None = None,
+        external: Any = 0.0,
+        largest: Any = None,
+        columns: int | None = None,
+        work_group: int | None = None,
+    ) -> None:
+        _check_sizes(connections, num_targets, slots, capacity)
+        self.queue, self.connections = queue, connections
+        self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
+        self.atomics = has_atomics(queue.device)
+        self.incoming_scale = connections.scale(external, largest)
+        self.seconds: dict[str, float] = {}
+        self._tables = _Tables(queue, connections, num_targets, self.quantise(connections.weight))
+        self._marks = cla.to_device(queue, np.zeros(3, np.int32))
+        self._turn = 0
+        if algorithm == "auto":
+            self.tune(steps, expected, always=False)
+        else:
+            spec = self._spec(algorithm, columns, work_group)
+            self._take(_Launcher(queue, self._tables, spec, slots))
+
+    def _take(self, launcher: _Launcher) -> None:
+        self._launcher, self.algorithm = launcher, launcher.spec.algorithm
+
+    @property
+    def spec(self) -> DeliverSpec:
+        """What the kernel in use was generated from."""
+        return self._launcher.spec
+
+    @property
+    def weights(self) -> cla.Array:
+        """(k,) int64 on the device, in the order of the rows, in units of `incoming_scale`."""
+        return self._tables.weight
+
+    def quantise(self, weight: Any) -> np.ndarray:
+        """Weights as integers in units of `incoming_scale`.
+
+        Parameters
+        ----------
+        weight : float or array of float
+
+        Returns
+        -------
+        array of int64
+        """
+        exponent = -round(math.log2(self.incoming_scale))
+        return np.rint(np.ldexp(np.asarray(weight, np.float64), exponent)).astype(np.int64)
+
+    def enqueue(
+        self,
+        spike_source: cla.Array,
+        spike_step: cla.Array,
+        spike_count: cla.Array,
+        incoming: cla.Array,
+        first_step: int,
+        steps: int = 1,
+        wait_for: Any = None,
+    ) -> cl.Event:
+        """Deliver the spikes that were appended since the last call.
+
+        Parameters
+        ----------
+        spike_source, spike_step : (capacity,) int32
+            Source and step of each spike. A source is in the list once a step at most.
+        spike_count : (1,) int32
+            How many were found; more than `capacity` is an overflow, which `check` reports.
+        incoming : (slots * num_targets,) int64
+            A spike of step s adds to slot ``(s + 1 + delay) % slots``.
+        first_step, steps : int
+            The new spikes are of these steps, at most `slots` of them.
+        wait_for : list of pyopencl.Event, optional
+
+        Returns
+        -------
+        pyopencl.Event
+        """
+        if not 1 <= steps <= self.slots:
+            raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
+        found = spike_source, spike_step, spike_count
+        event = self._deliver(found, incoming, first_step, steps, first_step + steps - 1, wait_for)
+        self._turn = 1 - self._turn
+        return event
+
+    def _deliver(
+        self,
+        found: tuple[cla.Array, cla.Array, cla.Array],
+        incoming: cla.Array,
+        first_step: int,
+        steps: int,
+        last_step: int,
+        wait_for: Any = None,
+    ) -> cl.Event:
+        """Deliver the new spikes of some steps; they stay new where `last_step` is negative."""
+        turn = self._marks, self._turn, last_step
+        return self._launcher(found, self.capacity, incoming, first_step, steps, turn, wait_for)
+
+    def reset(self, spike_count: cla.Array) -> None:
+        """Empty the list of spikes, after the host has read it; nothing waits."""
+        spike_count.fill(0)
+        self._marks.fill(0)
+
+    def check(self) -> None:
+        """Wait for the device, and see whether the list of spikes has overflowed.
+
+        Raises
+        ------
+        SpikeOverflowError
+            It has; names the step, the last one of the `enqueue` that found it.
+        """
+        step = int(self._marks.get(self.queue)[2]) - 1
+        if step >= 0:
+            raise SpikeOverflowError(
+                f"step {step}: more spikes than the list has room for, {self.capacity}; "
+                "expected a larger capacity, or to be emptied more often",
+                step,
+            )
+
+    # -- choosing
+
+    def tune(self, steps: int = 1, expected: int | None = None, always: bool = True) -> None:
+        """Measure the algorithms on random spikes and take the fastest.
+
+        Parameters
+        ----------
+        steps : int
+            Steps of one `enqueue`.
+        expected : int, optional
+            Spikes of one `enqueue`. Default: of one source in a hundred.
+        always : bool
+            Measure even where there are few connections; else these get ``vpo``.
+        """
+        if not self.atomics:
+            self._take(_Launcher(self.queue, self._tables, self._spec("pull"), self.slots))
+            return
+        if self.connections.count < _SMALL and not always:
+            self._take(_Launcher(self.queue, self._tables, self._spec("vpo"), self.slots))
+            return
+        launchers = [
+            _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()
+        ]
+        times = _measure(self, launchers, steps, expected)
+        self.seconds = {_name(c.spec): t for c, t in zip(launchers, times, strict=True)}
+        self._take(launchers[int(np.argmin(times))])
+
+    def candidates(self) -> list[DeliverSpec]:
+        """Return what ``auto`` measures: every algorithm, on GPUs with narrow and wide columns."""
+        on_cpu = devices.is_cpu(self.queue.device)
+        found = [self._spec("vpo")]
+        for columns in (2048,) if on_cpu else (256, 2048):
+            if self._room_for(columns):
+                found += [self._spec("vsn", columns), self._spec("vssn", columns)]
+        return [*dict.fromkeys(found), self._spec("pull")]
+
+    def _room_for(self, columns: int) -> bool:
+        c = self.connections
+        entries = c.num_sources * len(c.delays) * -(-self.num_targets // columns)
+        return 0 < entries <= max(_SMALL, _TABLE_SHARE * c.count)
+
+    def _spec(
+        self, algorithm: str, columns: int | None = None, work_group: int | None = None
+    ) -> DeliverSpec:
+        if algorithm not in ALGORITHMS:
+            raise InputError(
+                f"algorithm={algorithm!r} is not known; expected auto, {', '.join(ALGORITHMS)}"
+            )
+        if algorithm != "pull" and not self.atomics:
+            raise DeviceError(
+                f"{self.queue.device.name.strip()} has no 64-bit atomics, which {algorithm!r} "
+                "needs; use 'pull'"
+            )
+        on_cpu = devices.is_cpu(self.queue.device)
+        group = work_group or min(16 if on_cpu else 256, self.queue.device.max_work_group_size)
+        if algorithm in ("vpo", "pull"):
+            return DeliverSpec(algorithm, group)
+        wide = columns or (2048 if on_cpu else 256)
+        if not self._room_for(wide):
+            raise InputError(
+                f"{algorithm!r} with {wide} columns: too many chunks of sources, delays and "
+                "targets for so few connections, or none; use 'vpo'"
+            )
+        lanes = group
+        if algorithm == "vssn":
+            c = self.connections
+            filled = np.count_nonzero(np.diff(self._tables.chunks(wide)))
+            mean = c.count / max(1, int(filled))
+            lanes = min(group, 1 << math.ceil(math.log2(max(1.0, mean))))
+        return DeliverSpec(algorithm, group, wide, lanes, len(self.connections.delays) == 1)
+
+
+def has_atomics(device: cl.Device) -> bool:
+    """Whether the device adds 64-bit integers atomically."""
+    return "cl_khr_int64_base_atomics" in device.extensions.split()
+
+
+def _name(spec: DeliverSpec) -> str:
+    return f"{spec.algorithm} {spec.columns}" if spec.columns else spec.algorithm
+
+
+def _check_sizes(connections: Connections, num_targets: int, slots: int, capacity: int) -> None:
+    if num_targets < max(1, connections.num_targets):
+        raise InputError(
+            f"num_targets is {num_targets}; expected at least {max(1, connections.num_targets)}"
+        )
+    if slots <= connections.max_delay:
+        raise InputError(
+            f"slots is {slots}; expected more than the largest delay, {connections.max_delay} steps"
+        )
+    if capacity < 1:
+        raise InputError(f"capacity is {capacity}; expected at least 1")
+    if slots * num_targets >= 2**31 or connections.count >= 2**31:
+        raise InputError(
+            f"{slots} slots of {num_targets} targets and {connections.count} connections; "
+            "expected less than 2**31 of each"
+        )
+
+
+class _Tables:
+    """The arrays of connections on the device, made when an algorithm first asks for them."""
+
+    def __init__(
+        self,
+        queue: cl.CommandQueue,
+        connections: Connections,
+        num_targets: int,
+        weight: np.ndarray,
+    ) -> None:
+        self.queue, self.connections, self.num_targets = queue, connections, num_targets
+        self.weight = to_device(queue, weight[connections.order], np.int64)
+        self.row = to_device(queue, connections.row, np.int32)
+        self._chunks: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def offset(self) -> cla.Array:
+        c = self.connections
+        offset = c.delay.astype(np.int64) * self.num_targets + c.target
+        return to_device(self.queue, offset[c.order], np.int32)
+
+    @cached_property
+    def target(self) -> cla.Array:
+        return to_device(self.queue, self.connections.target[self.connections.order], np.int32)
+
+    @cached_property
+    def delays(self) -> cla.Array:
+        return to_device(self.queue, self.connections.delays, np.int32)
+
+    def chunks(self, columns: int) -> np.ndarray:
+        if columns not in self._chunks:
+            self._chunks[columns] = self.connections.chunks(columns)
+        return self._chunks[columns]
+
+    @cached_property
+    def pulled(self) -> list[cla.Array]:
+        """First place, source, delay and forward place of each target's connections."""
+        c = self.connections
+        first, place = c.backward()
+        first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
+        which = c.order[place]
+        arrays = first, c.source[which], c.delay[which], place
+        return [to_device(self.queue, a, np.int32) for a in arrays]
+
+
+def to_device(queue: cl.CommandQueue, values: np.ndarray, dtype: Any) -> cla.Array:
+    """Copy an array to the device as `dtype`; one zero stands for an empty one."""
+    return cla.to_device(queue, np.ascontiguousarray(values if len(values) else [0], dtype))
+
+
+class _Launcher:
+    """The kernels of one algorithm, with their tables and how many work-items they get."""
+
+    def __init__(
+        self, queue: cl.CommandQueue, tables: _Tables, spec: DeliverSpec, slots: int
+    ) -> None:
+        self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
+        built = program.build(queue.context, spec)
+        self._deliver_kernel = cl.Kernel(built, "deliver")
+        c = tables.connections
+        self._groups = devices.limits(queue.device).compute_units * (
+            2 if devices.is_cpu(queue.device) else 16
+        )
+        if spec.algorithm == "pull":
+            self._flag, self._clear = (cl.Kernel(built, name) for name in ("flag", "clear"))
+            self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
+        elif spec.algorithm == "vpo":
+            longest = int(np.max(np.diff(c.row), initial=1))
+            across = max(1, min(self._groups, -(-longest // spec.work_group)))
+            self._grid: tuple[int, int] = across, max(1, self._groups // across)
+            self._arguments = [tables.row.data, tables.offset.data]
+        else:
+            columns = spec.columns
+            blocks = -(-c.num_targets // columns)
+            self._grid = blocks * len(c.delays), 1
+            chunks = to_device(queue, tables.chunks(columns), np.int32)
+            counts = np.int32(self._grid[0]), np.int32(blocks)
+            self._kept = chunks
+            self._arguments = [chunks.data, *counts, tables.delays.data, tables.target.data]
+
+    def __call__(
+        self,
+        found: tuple[cla.Array, cla.Array, cla.Array],
+        capacity: int,
+        incoming: cla.Array,
+        first_step: int,
+        steps: int,
+        turn: tuple[cla.Array, int, int],
+        wait_for: Any = None,
+    ) -> cl.Event:
+        """Deliver; `turn` is the marks, which of them is read, and the step to mark or -1."""
+        marks, parity, last_step = turn
+        lists = [*(a.data for a in found), np.int32(capacity), marks.data, np.int32(parity)]
+        if self.spec.algorithm == "pull":
+            return self._pull(lists, incoming, first_step, steps, last_step, wait_for)
+        group = self.spec.work_group
+        across, along = self._grid
+        if self.spec.algorithm != "vpo":
+            along = steps
+        return self._deliver_kernel(
+            self.queue,
+            (across * group, along),
+            (group, 1),
+            *lists,
+            *np.array([first_step, steps, last_step, self.tables.num_targets, self.slots], "i4"),
+            *self._arguments,
+            self.tables.weight.data,
+            incoming.data,
+            wait_for=wait_for,
+        )
+
+    def _pull(
+        self,
+        lists: list[Any],
+        incoming: cla.Array,
+        first_step: int,
+        steps: int,
+        last_step: int,
+        wait_for: Any,
+    ) -> cl.Event:
+        group, tables = (self.spec.work_group,), self.tables
+        items = (self._groups * group[0],)
+        targets = (-(-tables.num_targets // group[0]) * group[0],)
+        pulled = [a.data for a in tables.pulled]
+        end = first_step + steps
+        for step in range(first_step, end, _FLAG_BITS):
+            count = min(_FLAG_BITS, end - step)
+            last = last_step if step + count == end else -1
+            numbers = np.array([step, count, last], np.int32)
+            self._flag(
+                self.queue, items, group, *lists, *numbers, self._fired.data, wait_for=wait_for
+            )
+            self._deliver_kernel(
+                self.queue,
+                targets,
+                group,
+                *np.array([step, tables.num_targets, self.slots], np.int32),
+                self._fired.data,
+                *pulled,
+                tables.weight.data,
+                incoming.data,
+            )
+            sources = np.int32(tables.connections.num_sources)
+            event = self._clear(self.queue, items, group, sources, self._fired.data)
+        return event
+
+
+def _measure(
+    delivery: Delivery, launchers: list[_Launcher], steps: int, expected: int | None
+) -> list[float]:
+    """Seconds a launch of each on the same random spikes: the best of rounds in turn."""
+    queue, connections = delivery.queue, delivery.connections
+    sources = connections.num_sources
+    count = max(1, sources // 100) if expected is None else expected
+    count = max(0, min(count, delivery.capacity, sources * steps))
+    pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
+    found = (
+        to_device(queue, pick % sources, np.int32),
+        to_device(queue, pick // sources, np.int32),
+        to_device(queue, np.array([count]), np.int32),
+    )
+    incoming = to_device(queue, np.zeros(delivery.slots * delivery.num_targets), np.int64)
+    marks = to_device(queue, np.zeros(3), np.int32)
+    best = [math.inf] * len(launchers)
+    for turn in range(_TURNS + 1):
+        for k, launch in enumerate(launchers):
+            queue.finish()
+            begin = time.perf_counter()
+            for _ in range(_LAUNCHES):
+                launch(found, max(1, count), incoming, 0, steps, (marks, 0, -1))
+            queue.finish()
+            if turn:  # the first warms up
+                best[k] = min(best[k], (time.perf_counter() - begin) / _LAUNCHES)
+    return best

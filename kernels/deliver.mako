@@ -1,0 +1,128 @@
+<%page args="spec"/>\
+<%
+    staged, pulled = spec.algorithm in ("vsn", "vssn"), spec.algorithm == "pull"
+    several = spec.lanes < spec.work_group
+%>\
+// Spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
+// spec: ${spec}
+// Numbers are integers in units of a common scale: sums do not depend on their order.
+// Entry k of the list: cell spike_source[k] spiked in step spike_step[k]. Delivered are the entries
+// since the last launch, as far as they are of the steps first_step to first_step + steps - 1.
+// incoming: slot (step modulo slots) after slot, in each a sum for every target.
+// Connections are sorted by source, delay and target.
+% if not pulled:
+// marks: how many entries were delivered before (two words take turns: one is read, one written),
+// and 1 + the step at which the list overflowed.
+% endif
+% if not pulled:
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+% endif
+
+% if pulled:
+// One bit a source and step: what has spiked. At most 32 steps a launch.
+__kernel void flag(__global const int *restrict spike_source, __global const int *restrict spike_step,
+                   __global const int *restrict spike_count, const int capacity,
+                   __global int *marks, const int turn, const int first_step, const int steps,
+                   const int last_step, volatile __global int *fired)
+{
+    const int count = spike_count[0], end = min(count, capacity);
+    for (int k = marks[turn] + get_global_id(0); k < end; k += get_global_size(0)) {
+        const int bit = spike_step[k] - first_step;
+        if (bit >= 0 && bit < steps) atomic_or(fired + spike_source[k], (int)(1u << bit));
+    }
+    if (get_global_id(0) == 0) {
+        if (last_step >= 0) marks[1 - turn] = end;
+        if (last_step >= 0 && count > capacity && marks[2] == 0) marks[2] = 1 + last_step;
+    }
+}
+
+// A work-item is a target and fetches what its sources sent, in the order of its connections.
+__kernel void deliver(const int first_step, const int num_targets, const int slots,
+                      __global const int *restrict fired, __global const int *restrict first,
+                      __global const int *restrict source, __global const int *restrict delay,
+                      __global const int *restrict position, __global const long *restrict weight,
+                      __global long *restrict incoming)
+{
+    for (int target = get_global_id(0); target < num_targets; target += get_global_size(0))
+        for (int i = first[target]; i < first[target + 1]; ++i) {
+            uint bits = (uint)fired[source[i]];
+            for (int slot = (first_step + 1 + delay[i]) % slots; bits; bits >>= 1) {
+                if (bits & 1) incoming[(long)slot * num_targets + target] += weight[position[i]];
+                slot = slot + 1 < slots ? slot + 1 : 0;
+            }
+        }
+}
+
+__kernel void clear(const int num_sources, __global int *restrict fired)
+{
+    for (int k = get_global_id(0); k < num_sources; k += get_global_size(0)) fired[k] = 0;
+}
+% else:
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void deliver(__global const int *restrict spike_source, __global const int *restrict spike_step,
+             __global const int *restrict spike_count, const int capacity, __global int *marks,
+             const int turn, const int first_step, const int steps,
+             const int last_step,   // that may have overflowed; -1 where the entries come once more
+             const int num_targets, const int slots, __global const int *restrict first,
+% if staged:
+             const int num_blocks, const int blocks_a_delay, __global const int *restrict delays,
+             __global const int *restrict target,
+% else:
+             __global const int *restrict offset,   // delay * num_targets + target
+% endif
+             __global const long *restrict weight, volatile __global long *incoming)
+{
+    const int count = spike_count[0], end = min(count, capacity), begin = marks[turn];
+% if staged:
+    // A work-group sums for ${spec.columns} targets of one delay in local memory, then adds the sums.
+    __local long stage[${spec.columns}];
+    const int lane = get_local_id(0), block = get_group_id(0);
+    const int column = block % blocks_a_delay * ${spec.columns};   // first target
+    const int width = min(${spec.columns}, num_targets - column);
+    const int delay = delays[block / blocks_a_delay];
+    int step = first_step + get_group_id(1);
+    do {
+        for (int c = lane; c < width; c += ${spec.work_group}) stage[c] = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+% if several:
+        // ${spec.work_group // spec.lanes} spikes at once, ${spec.lanes} work-items each
+        for (int k = begin + lane / ${spec.lanes}; k < end; k += ${spec.work_group // spec.lanes}) {
+% else:
+        for (int k = begin; k < end; ++k) {
+% endif
+            if (spike_step[k] != step) continue;
+            const long chunk = (long)spike_source[k] * num_blocks + block;
+            const int stop = first[chunk + 1];
+            for (int i = first[chunk] + lane${f" % {spec.lanes}" if several else ""}; i < stop; i += ${spec.lanes})
+                atom_add((volatile __local long *)stage + (target[i] - column), weight[i]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const long slot = (long)((step + 1 + delay) % slots) * num_targets + column;
+        for (int c = lane; c < width; c += ${spec.work_group})
+% if spec.exclusive:
+            if (stage[c]) incoming[slot + c] += stage[c];   // one delay: no other has this sum
+% else:
+            if (stage[c]) atom_add(incoming + slot + c, stage[c]);
+% endif
+        step += get_num_groups(1);
+    } while (step < first_step + steps);
+% else:
+    // A work-item takes the connections at its place in the rows of the sources that have spiked.
+    const uint size = (uint)slots * num_targets;
+    for (int k = begin + get_global_id(1); k < end; k += get_global_size(1)) {
+        const int step = spike_step[k], from = spike_source[k];
+        if (step < first_step || step >= first_step + steps) continue;
+        const uint start = (uint)((step + 1) % slots) * num_targets;
+        const int stop = first[from + 1];
+        for (int i = first[from] + get_global_id(0); i < stop; i += get_global_size(0)) {
+            const uint place = start + offset[i];
+            atom_add(incoming + (place < size ? place : place - size), weight[i]);
+        }
+    }
+% endif
+    if (get_global_id(0) == 0 && get_global_id(1) == 0 && last_step >= 0) {
+        marks[1 - turn] = end;
+        if (count > capacity && marks[2] == 0) marks[2] = 1 + last_step;
+    }
+}
+% endif
