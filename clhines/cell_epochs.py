@@ -197,7 +197,6 @@ class CellEpochs:
         variable = variable_nodes(model)
         self.blocks = make_blocks(model.forest, variable, lanes)
         self._lay_out(variable)
-        self._recorded: Any = None
 
     def _lay_out(self, variable: np.ndarray) -> None:
         """Put all numbers into blocks on the device, and set the arguments."""
@@ -293,14 +292,10 @@ class CellEpochs:
             range_of.append(np.stack([begin, end], axis=-1).astype(np.int32))
         return rows - self._slot[self._block[rows]], first, range_of
 
-    def _prepare_record(self) -> None:
-        """Tell the blocks what of them is recorded."""
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural: tells the blocks what of them it is."""
         state, lanes = self.state, self.blocks.lanes
-        if self._recorded is state.record_v:
-            return
-        self._recorded = state.record_v
-        count = state.num_recorded_nodes
-        place = self._place[state.record_node.get(self.queue)[:count]]
+        place = self._place[nodes]
         block = self._block[place // lanes]
         order = np.argsort(block, kind="stable")
         counts = np.bincount(block, minlength=len(self._slot))
@@ -308,7 +303,7 @@ class CellEpochs:
         self._table[:, 7] = self._table[:, 8] - counts
         self._kept[0].set(self._table.reshape(-1), self.queue)
         slot = place - self._slot[block] * lanes
-        given = [slot[order], order] if count else [np.zeros(1), np.zeros(1)]
+        given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]
         self._lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
         self._kernel.set_arg(self._record_argument + 1, np.int32(state.record_v.shape[1]))
         for k, a in enumerate([*self._lists, state.record_v], self._record_argument + 2):
@@ -316,7 +311,6 @@ class CellEpochs:
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self._prepare_record()
         numbers = [np.int32(first), np.int32(count), self.state.dtype.type(self.model.dt)]
         for k, value in enumerate(numbers):
             self._kernel.set_arg(k, value)

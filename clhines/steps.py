@@ -88,7 +88,7 @@ class Steps:
         self._place = np.zeros(model.forest.num_nodes, np.int64)
         self._place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
         self._set_arguments(base_d, gather)
-        self._recorded: list[Any] = [None, None]
+        self._recorded: cla.Array | None = None
 
     def _set_arguments(self, base_d: np.ndarray, gather: np.ndarray) -> None:
         """Put the tables on the device and set all arguments that never change."""
@@ -145,6 +145,10 @@ class Steps:
         items = -(-self._places // 64) * 64
         cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (64,))
 
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural."""
+        self._recorded = self._put(self._place[nodes].astype(np.int32)) if len(nodes) else None
+
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         done: int | None = None
@@ -159,12 +163,8 @@ class Steps:
 
     def _record_row(self, row: int) -> None:
         state = self.state
-        if not state.num_recorded_nodes:
-            return
-        if self._recorded[0] is not state.record_node:
-            nodes = state.record_node.get(self.queue)
-            self._recorded = [state.record_node, self._put(self._place[nodes].astype(np.int32))]
-        state.enqueue_record(row, self._recorded[1], self._v, state.record_v)
+        if state.num_recorded_nodes:
+            state.enqueue_record(row, self._recorded, self._v, state.record_v)
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""
