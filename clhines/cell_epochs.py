@@ -80,11 +80,19 @@ class Blocks:
         return self.cells.shape[1]
 
 
-def choose_lanes(forest: Forest, most: int) -> int:
-    """Return how many cells of one shape share a vector: `most`, or 1 where many lanes idle."""
+def choose_lanes(forest: Forest, most: int, units: int) -> int:
+    """Return how many cells of one shape share a vector.
+
+    As many as `most` allows with few idle lanes and a block for each of the device's `units`, or 1.
+    """
     counts = np.bincount(forest.shape_of_cell)
-    filled = (-(-counts // most)).sum() * most
-    return most if filled <= _WASTE * forest.num_cells else 1
+    lanes = most
+    while lanes > 1:
+        blocks = int((-(-counts // lanes)).sum())
+        if blocks * lanes <= _WASTE * forest.num_cells and blocks >= units:
+            break
+        lanes //= 2
+    return lanes
 
 
 def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
@@ -180,14 +188,15 @@ class CellEpochs:
         self.max_steps = state.epoch
         model, real = self.model, real_name(state.dtype)
         kinds, noise = model_kinds(model, real)
-        wide = choose_lanes(model.forest, _LANES[real]) if lanes is None else lanes
-        spec = CellEpochSpec(real, wide, kinds, model.secondorder, noise)
+        if lanes is None:
+            units = self.queue.device.max_compute_units
+            lanes = choose_lanes(model.forest, _LANES[real], units)
+        spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
         built = program.build(self.queue.context, spec)
-        self._kernel, self._record = cl.Kernel(built, "epoch"), cl.Kernel(built, "record")
+        self._kernel = cl.Kernel(built, "epoch")
         variable = variable_nodes(model)
-        self.blocks = make_blocks(model.forest, variable, wide)
+        self.blocks = make_blocks(model.forest, variable, lanes)
         self._lay_out(variable)
-        self._recorded: Any = None
 
     def _lay_out(self, variable: np.ndarray) -> None:
         """Put all numbers into blocks on the device, and set the arguments."""
@@ -238,7 +247,7 @@ class CellEpochs:
             put(self._table), put(blocks.parent.astype(np.int32)), *arrays,
             put(blocks.cells.astype(np.int32)), put(active.astype(np.int32)),
             put(model.threshold.astype(real)), state.failed, np.int32(state.max_spikes), *found,
-            np.int32(model.num_targets), np.int32(state.slots), real(state.scale),
+            np.int32(model.num_targets), np.int32(state.slots), real(state.incoming_scale),
             np.uint64(model.seed), state.incoming,
         ]  # fmt: skip
         self._record_argument = self._before + len(arguments)
@@ -283,14 +292,10 @@ class CellEpochs:
             range_of.append(np.stack([begin, end], axis=-1).astype(np.int32))
         return rows - self._slot[self._block[rows]], first, range_of
 
-    def _prepare_record(self) -> None:
-        """Tell the blocks what of them is recorded."""
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural: tells the blocks what of them it is."""
         state, lanes = self.state, self.blocks.lanes
-        if self._recorded is state.record_v:
-            return
-        self._recorded = state.record_v
-        count = state.num_recorded_nodes
-        place = self._place[state.record_node.get(self.queue)[:count]]
+        place = self._place[nodes]
         block = self._block[place // lanes]
         order = np.argsort(block, kind="stable")
         counts = np.bincount(block, minlength=len(self._slot))
@@ -298,35 +303,19 @@ class CellEpochs:
         self._table[:, 7] = self._table[:, 8] - counts
         self._kept[0].set(self._table.reshape(-1), self.queue)
         slot = place - self._slot[block] * lanes
-        given = [slot[order], order] if count else [np.zeros(1), np.zeros(1)]
+        given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]
         self._lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
         self._kernel.set_arg(self._record_argument + 1, np.int32(state.record_v.shape[1]))
         for k, a in enumerate([*self._lists, state.record_v], self._record_argument + 2):
             self._kernel.set_arg(k, a.data)
-        self._indices = [
-            cla.to_device(self.queue, (n * self.model.kinds[k].count + i.get()).astype(np.int32))
-            for k, n, i, _ in state.record_states
-        ]
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        self._prepare_record()
-        each = 1 if self.state.record_states else count  # states are recorded between launches
-        real = self.state.dtype.type
-        for step in range(first, first + count, each):
-            at = row + step - first
-            numbers = [np.int32(step), np.int32(each), real(self.model.dt)]
-            for k, value in enumerate(numbers):
-                self._kernel.set_arg(k, value)
-            self._kernel.set_arg(self._record_argument, np.int32(at))
-            cl.enqueue_nd_range_kernel(self.queue, self._kernel, (len(self._table),), (1,))
-            for (k, _, index, values), place in zip(
-                self.state.record_states, self._indices, strict=True
-            ):
-                self._record(
-                    self.queue, (index.size,), None, np.int32(at), np.int32(index.size),
-                    place.data, self.state.states[k].data, values.data,
-                )  # fmt: skip
+        numbers = [np.int32(first), np.int32(count), self.state.dtype.type(self.model.dt)]
+        for k, value in enumerate(numbers):
+            self._kernel.set_arg(k, value)
+        self._kernel.set_arg(self._record_argument, np.int32(row))
+        cl.enqueue_nd_range_kernel(self.queue, self._kernel, (len(self._table),), (1,))
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""

@@ -20,6 +20,7 @@ from clhines import program, reference
 from clhines.cable import Cable
 from clhines.cell_epochs import CellEpochs
 from clhines.device import is_cpu
+from clhines.epochs import BlockEpochs
 from clhines.errors import InputError, SimulationError
 from clhines.forest import Forest, repeat
 from clhines.network import Group, Network, as_array, as_indices
@@ -518,11 +519,19 @@ class Simulation:
 
 def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:
     """Choose what advances the cells; its path and itself."""
-    if path != "steps" and is_cpu(state.queue.device) and not options and method == "auto":
+    device, plain = state.queue.device, method == "auto" and not options
+    if path == "epochs" and not plain:
+        raise InputError("path='epochs' uses no solver; method and its options are for 'steps'")
+    if path == "steps" or not plain:
+        return "steps", Steps(state, method, **options)
+    if is_cpu(device):
         return "epochs", CellEpochs(state)
-    if path == "epochs":
-        raise InputError("path='epochs' is for CPUs and takes no method or options; use 'steps'")
-    return "steps", Steps(state, method, **options)
+    try:
+        return "epochs", BlockEpochs(state.model, state, devices.limits(device))
+    except InputError:  # a cell is too large for a work-group
+        if path == "epochs":
+            raise
+    return "steps", Steps(state, method)
 
 
 class _DeviceRun:
@@ -532,6 +541,7 @@ class _DeviceRun:
         self.state, self.executor = state, executor
         self.max_steps = min(state.epoch, executor.max_steps)
         self.delivery: Delivery | None = None
+        self._told = False
         if len(state.connections.source):
             self.delivery = Delivery(
                 state.queue,
@@ -544,7 +554,13 @@ class _DeviceRun:
             )
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        self.state.begin(rows, records)
+        state = self.state
+        before = state.record_node
+        state.begin(rows, records)
+        if state.record_node is not before or not self._told:
+            nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
+            self.executor.set_records(nodes.astype(np.int64))
+            self._told = True
         if self.delivery is None:
             self.state.spike_count.fill(0)
         else:
@@ -552,7 +568,10 @@ class _DeviceRun:
 
     def advance(self, first: int, count: int, row: int) -> None:
         self.state.add_events(first, count)
-        self.executor.advance(first, count, row)
+        each = 1 if self.state.record_states else count  # states are recorded between launches
+        for k in range(0, count, each):
+            self.executor.advance(first + k, each, row + k)
+            self.state.enqueue_states(row + k)
 
     def deliver(self, first: int, count: int) -> None:
         state = self.state

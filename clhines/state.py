@@ -13,6 +13,7 @@ import pyopencl.array as cla
 from clhines import program
 from clhines.errors import SpikeOverflowError
 from clhines.network import Model
+from clhines.parts import real_name
 from clhines.spikes import Connections
 
 MAX_EPOCH = 64  # steps between two deliveries of spikes at most
@@ -24,6 +25,14 @@ class EventsSpec:
     """``events.mako``."""
 
     template: ClassVar[str] = "events"
+
+
+@dataclass(frozen=True)
+class RecordSpec:
+    """``record.mako``; `real` is ``double`` or ``float``."""
+
+    template: ClassVar[str] = "record"
+    real: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +147,7 @@ class State:
         Of the ring: events due at step s are in row ``s % slots`` of `incoming`.
     epoch : int
         Steps whose events are known before the first of them.
-    scale : float
+    incoming_scale : float
         A weight is an entry of `incoming` times this power of two.
     incoming : (slots * num_targets,) int64
     states : list of (num_states * count,) real, one a kind
@@ -152,8 +161,8 @@ class State:
     record_node : (r,) int32
         Natural nodes of all records of voltages, one after another.
     record_v : (rows, r) real
-    record_states : list of (int, int, (r,) int32, (rows, r) real)
-        Kind, number of the state, instances, values.
+    record_states : list of (int, (r,) int32, (rows, r) real)
+        Kind, places in its states, values.
     """
 
     def __init__(
@@ -166,7 +175,7 @@ class State:
     ) -> None:
         self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
         self.connections = spike_connections(model)
-        self.slots, self.scale = ring_slots(model), incoming_scale(model, self.connections)
+        self.slots, self.incoming_scale = ring_slots(model), incoming_scale(model, self.connections)
         self.epoch, cells = epoch_steps(model), model.forest.num_cells
         most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
@@ -180,12 +189,14 @@ class State:
         self.spike_count = cla.zeros(queue, 1, np.int32)
         self.failed = cla.zeros(queue, cells, np.int32)
         self._put_events()
+        built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
+        self._record = cl.Kernel(built, "record")
         self.records: list[Record] = []
         self.rows = -1
         self.begin(0, [])
 
     def _put_events(self) -> None:
-        step, target, weight = summed_events(self.model, self.scale)
+        step, target, weight = summed_events(self.model, self.incoming_scale)
         self._event_steps = step
         if len(step):
             self._add = cl.Kernel(program.build(self.queue.context, EventsSpec()), "add_events")
@@ -227,15 +238,36 @@ class State:
         self.record_node = self._indices(nodes)
         self.record_v = self._room(rows, len(nodes))
         self.record_states = [
-            (
-                r.kind,
-                self.model.kinds[r.kind].mechanism.states.index(r.name),
-                self._indices(r.index),
-                self._room(rows, len(r.index)),
-            )
+            (r.kind, self._indices(self._places(r)), self._room(rows, len(r.index)))
             for r in records
             if r.kind >= 0
         ]
+
+    def _places(self, record: Record) -> np.ndarray:
+        """Where in the states of its kind the values of a record are."""
+        kind = self.model.kinds[record.kind]
+        return kind.mechanism.states.index(record.name) * kind.count + record.index
+
+    def enqueue_states(self, row: int) -> None:
+        """Enqueue that a row of all records of states is written."""
+        for kind, index, values in self.record_states:
+            self.enqueue_record(row, index, self.states[kind], values)
+
+    def enqueue_record(
+        self, row: int, index: cla.Array, source: cla.Array, values: cla.Array
+    ) -> None:
+        """Enqueue that a row of (rows, r) `values` is written: ``source[index]``."""
+        width = index.size
+        self._record(
+            self.queue,
+            (-(-width // 64) * 64,),
+            (64,),
+            np.int32(row),
+            np.int32(width),
+            index.data,
+            source.data,
+            values.data,
+        )
 
     def _indices(self, index: np.ndarray) -> cla.Array:
         return cla.to_device(

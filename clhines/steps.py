@@ -75,7 +75,7 @@ class Steps:
         kinds, noise = model_kinds(model, real)
         spec = StepSpec(real, kinds, model.secondorder, noise)
         built = program.build(self.queue.context, spec)
-        self._kernel, self._record = cl.Kernel(built, "between_solves"), cl.Kernel(built, "record")
+        self._kernel = cl.Kernel(built, "between_solves")
         self._places = self.solver.plan.packed_size
         over_dt = model.capacitance_over_dt
         base_d = over_dt + model.constant_d
@@ -88,8 +88,7 @@ class Steps:
         self._place = np.zeros(model.forest.num_nodes, np.int64)
         self._place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
         self._set_arguments(base_d, gather)
-        self._row = 0
-        self._recorded: list[Any] = [None, []]
+        self._recorded: cla.Array | None = None
 
     def _set_arguments(self, base_d: np.ndarray, gather: np.ndarray) -> None:
         """Put the tables on the device and set all arguments that never change."""
@@ -107,7 +106,12 @@ class Steps:
         ]  # fmt: skip
         found = [state.spike_source, state.spike_step, state.spike_count]
         arguments: list[Any] = [*arrays, np.int32(state.max_spikes), *found]
-        arguments += [np.int32(0), real(state.scale), np.uint64(model.seed), state.incoming]
+        arguments += [
+            np.int32(0),
+            real(state.incoming_scale),
+            np.uint64(model.seed),
+            state.incoming,
+        ]
         for k, kind in enumerate(model.kinds):
             first = np.searchsorted(kind.node, np.append(nodes, model.forest.num_nodes))
             numbers = [kind.count, kind.first_target, kind.first_instance]
@@ -141,16 +145,14 @@ class Steps:
         items = -(-self._places // 64) * 64
         cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (64,))
 
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural."""
+        self._recorded = self._put(self._place[nodes].astype(np.int32)) if len(nodes) else None
+
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        # events of the next step would change states before they are recorded
-        apart = bool(self.state.record_states)
         done: int | None = None
         for step in range(first, first + count):
-            if done is not None and apart:
-                self._launch(done, None)
-                self._record_row(row + done - first)
-                done = None
             self._launch(done, step)
             if done is not None:
                 self._record_row(row + done - first)
@@ -162,24 +164,7 @@ class Steps:
     def _record_row(self, row: int) -> None:
         state = self.state
         if state.num_recorded_nodes:
-            if self._recorded[0] is not state.record_node:
-                nodes = state.record_node.get(self.queue)
-                self._recorded = [state.record_node, self._put(self._place[nodes].astype(np.int32))]
-            self._enqueue_record(row, self._recorded[1], self._v, state.record_v)
-        for kind, number, index, values in state.record_states:
-            source = state.states[kind]
-            count = self.model.kinds[kind].count
-            at = source[number * count :] if number else source
-            self._enqueue_record(row, index, at, values)
-
-    def _enqueue_record(
-        self, row: int, index: cla.Array, source: cla.Array, values: cla.Array
-    ) -> None:
-        width = index.size
-        self._record(
-            self.queue, (-(-width // 64) * 64,), (64,), np.int32(row), np.int32(width), index.data,
-            source.data, values.data,
-        )  # fmt: skip
+            state.enqueue_record(row, self._recorded, self._v, state.record_v)
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""

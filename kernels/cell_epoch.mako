@@ -192,11 +192,3 @@ __kernel void epoch(
         }
     }
 }
-
-// One row of recorded states.
-__kernel void record(const int row, const int width, __global const int *restrict index,
-                     __global const real *restrict source, __global real *restrict values)
-{
-    const int j = get_global_id(0);
-    if (j < width) values[(long)row * width + j] = source[index[j]];
-}

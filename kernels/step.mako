@@ -102,11 +102,3 @@ __kernel void between_solves(
     }
     b[i] = right;
 }
-
-// One row of what is recorded.
-__kernel void record(const int row, const int width, __global const int *restrict index,
-                     __global const real *restrict source, __global real *restrict values)
-{
-    const int j = get_global_id(0);
-    if (j < width) values[(long)row * width + j] = source[index[j]];
-}
