@@ -81,30 +81,55 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a row or a reason for each simulator, case and number of cells."""
-    bar = tqdm(total=len(args.hh) * len(turns(args)) * len(args.cells), disable=None)
+    every = turns(args)
+    bar = tqdm(total=len(args.hh) * len(every) * len(args.cells) * args.rounds, disable=None)
     for hh in args.hh:
         gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
-        cost: dict[int, tuple[float, int]] = {}
+        cost: dict[int, tuple[float, int]] = {}  # what is not timed in a run, and its cells
         for cells in sorted(args.cells):
-            for k, (name, base) in enumerate(turns(args)):
+            found: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
+            for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
+                name, base = every[k]
                 case = replace(base, cells=cells, hh=hh)
-                label = f"{name}, {case.path}, {case.dtype}" if name == OWN else name
-                bar.set_description(f"{cells} cells, {label}")
+                bar.set_description(f"{cells} cells, {label(name, case)}")
                 if k not in gone and k in cost and cost[k][0] * cells / cost[k][1] > args.most:
                     gone[k] = f"more cells would take more than {args.most:.0f} s"
-                if k in gone:
-                    yield {"name": label, "cells": cells, "hh": hh, "reason": gone[k]}
-                else:
+                if k not in gone:
                     begin = time.perf_counter()
-                    found = start(name, case, args.most)
+                    row = start(name, case, args.most)
                     # What is timed lasts as long for any number of cells.
                     cost[k] = max(time.perf_counter() - begin - args.seconds, 0.0), cells
-                    if "reason" in found:
-                        gone[k] = found["reason"]
-                        found["name"] = label
-                    yield found
+                    found[k].append(row)
+                    if "reason" in row:
+                        gone[k] = row["reason"]
                 bar.update()
+            for k, (name, base) in enumerate(every):
+                if k in gone:
+                    yield {"name": label(name, base), "cells": cells, "hh": hh, "reason": gone[k]}
+                else:
+                    yield together(found[k])
     bar.close()
+
+
+def label(name: str, case: Case) -> str:
+    """Name what is run before its row does."""
+    return f"{name}, {case.path}, {case.dtype}" if name == OWN else name
+
+
+def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return one row of the rounds of a simulator: the median is over the pieces of all."""
+    row = max(rows, key=lambda r: r["simulated_ms"])
+    taken = [t for r in rows for t in r["taken"]]
+    seconds = float(np.median(taken))
+    each = seconds / row["compartments"] * 1e9
+    return {
+        **row,
+        "taken": taken,
+        "pieces": len(taken),
+        "seconds": seconds,
+        "best_seconds": min(taken),
+        "ns_per_compartment": each,
+    }
 
 
 def compare(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -213,6 +238,7 @@ def arguments() -> argparse.Namespace:
     add("--duration", type=float, default=200.0, help="ms simulated at most")
     add("--seconds", type=float, default=10.0, help="of timed steps for each simulator and size")
     add("--most", type=float, default=180.0, help="seconds of a simulator and size, all in all")
+    add("--rounds", type=int, default=1, help="in which the simulators take turns")
     add("--threads", type=int, default=common.host_threads(), help="of simulators on the host")
     add("--out", default=str(common.RESULTS))
     return parser.parse_args()

@@ -575,6 +575,7 @@ def row(running: Running, case: Case, taken: list[float]) -> dict[str, Any]:
         "seconds": step,
         "best_seconds": min(taken),
         "pieces": len(taken),
+        "taken": taken,
         "ns_per_compartment": step / running.compartments * 1e9,
         "setup_s": {k: round(v, 4) for k, v in running.built.items()},
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -429,10 +429,10 @@ def _ring_report(
 
 def _whole_steps(duration: float, dt: float) -> int:
     ratio = duration / dt
-    if not 0.5 < ratio < MAX_COUNT or abs(ratio - round(ratio)) > 1e-6 * ratio:
+    if not 0.5 < ratio < 2**31 or abs(ratio - round(ratio)) > 1e-6 * ratio:
         raise InputError(
             f"--duration {duration:g} ms is {ratio:g} steps of --dt {dt:g} ms; expected a whole "
-            "number, 1 or more"
+            "number from 1 to 2**31 - 1"
         )
     return round(ratio)
 

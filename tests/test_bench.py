@@ -535,7 +535,7 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
         tried.append((name, case.cells))
         if name == "Arbor":
             return {"name": name, "cells": case.cells, "hh": case.hh, "reason": "broken"}
-        return {"name": name, "cells": case.cells, "hh": case.hh}
+        return {"name": name, "simulated_ms": 1.0, "compartments": 10, "taken": [1.0, 5.0]}
 
     clock = iter(range(0, 10_000, 30))  # every run takes 30 s
     monkeypatch.setattr(bench_ring, "start", start)
@@ -551,6 +551,23 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
         ("NEURON", 256, more),
         ("Arbor", 256, "broken"),
     ]
+
+
+def test_simulators_take_turns(monkeypatch):
+    tried = []
+
+    def start(name, case, most):
+        tried.append(name)
+        taken = [3e-6, 1e-6, 2e-6] if len(tried) < 3 else [8e-6, 9e-6]
+        return {"name": name, "simulated_ms": len(taken), "compartments": 10, "taken": taken}
+
+    monkeypatch.setattr(bench_ring, "start", start)
+    text = "--cells 16 --peers NEURON Arbor --paths --hh soma --rounds 2"
+    neuron, arbor = bench_ring.measured(ring_arguments(monkeypatch, *text.split()))
+    assert tried == ["NEURON", "Arbor"] * 2
+    for r in (neuron, arbor):
+        assert (r["pieces"], r["seconds"], r["best_seconds"]) == (5, 3e-6, 1e-6)
+        assert r["simulated_ms"] == 3 and r["ns_per_compartment"] == pytest.approx(300)
 
 
 @pytest.mark.parametrize(
