@@ -13,6 +13,7 @@ and ``.txt`` and, with matplotlib, the picture ``ring-<device>.svg``.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -43,7 +44,7 @@ SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compar
 
 def start(name: str, case: Case, most: float) -> dict[str, Any]:
     """Run one simulator in a process of its own; its row, or its reason."""
-    missing = {"name": name, "cells": case.cells, "hh": case.hh}
+    missing = {"name": name, "cells": case.cells}
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "row.json"
         script = Path(ring_peers.__file__)
@@ -65,7 +66,6 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
     """Give each simulator, and clhines once for each dtype and path, with a case of no cells."""
     base = Case(
         0,
-        shapes=args.shapes,
         levels=args.levels,
         branching=args.branching,
         compartments=args.compartments,
@@ -81,34 +81,49 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
 
 def measured(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a row or a reason for each simulator, case and number of cells."""
+    cases = list(itertools.product(args.hh, args.shapes))
+    total = len(cases) * len(turns(args)) * len(args.cells) * args.rounds
+    with tqdm(total=total, disable=None) as bar:
+        for hh, shapes in cases:
+            for row in measured_case(args, hh, shapes, bar):
+                yield {**row, "case": title(hh, shapes)}
+
+
+def title(hh: str, shapes: str) -> str:
+    """Name a case."""
+    return f"{SHOWN[hh]}; {shapes} different trees"
+
+
+def measured_case(
+    args: argparse.Namespace, hh: str, shapes: str, bar: Any
+) -> Iterator[dict[str, Any]]:
+    """Yield a row or a reason for each simulator and number of cells of one case."""
     every = turns(args)
-    bar = tqdm(total=len(args.hh) * len(every) * len(args.cells) * args.rounds, disable=None)
-    for hh in args.hh:
-        gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
-        cost: dict[int, tuple[float, int]] = {}  # what is not timed in a run, and its cells
-        for cells in sorted(args.cells):
-            found: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
-            for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
-                name, base = every[k]
-                case = replace(base, cells=cells, hh=hh)
-                bar.set_description(f"{cells} cells, {label(name, case)}")
-                if k not in gone and k in cost and cost[k][0] * cells / cost[k][1] > args.most:
-                    gone[k] = f"more cells would take more than {args.most:.0f} s"
-                if k not in gone:
-                    begin = time.perf_counter()
-                    row = start(name, case, args.most)
-                    # What is timed lasts as long for any number of cells.
-                    cost[k] = max(time.perf_counter() - begin - args.seconds, 0.0), cells
-                    found[k].append(row)
-                    if "reason" in row:
-                        gone[k] = row["reason"]
-                bar.update()
-            for k, (name, base) in enumerate(every):
-                if k in gone:
-                    yield {"name": label(name, base), "cells": cells, "hh": hh, "reason": gone[k]}
-                else:
-                    yield together(found[k])
-    bar.close()
+    gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
+    cost: dict[int, tuple[float, int]] = {}  # what is not timed in a run, and its cells
+    for cells in sorted(args.cells):
+        found: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
+        for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
+            name, base = every[k]
+            different = cells if shapes == "all" else int(shapes)
+            case = replace(base, cells=cells, hh=hh, shapes=different)
+            bar.set_description(f"{cells} cells, {label(name, case)}")
+            if k not in gone and k in cost and cost[k][0] * cells / cost[k][1] > args.most:
+                gone[k] = f"more cells would take more than {args.most:.0f} s"
+            if k not in gone:
+                begin = time.perf_counter()
+                row = start(name, case, args.most)
+                # What is timed lasts as long for any number of cells.
+                cost[k] = max(time.perf_counter() - begin - args.seconds, 0.0), cells
+                found[k].append(row)
+                if "reason" in row:
+                    gone[k] = row["reason"]
+            bar.update()
+        for k, (name, base) in enumerate(every):
+            if k in gone:
+                yield {"name": label(name, base), "cells": cells, "reason": gone[k]}
+            else:
+                yield together(found[k])
 
 
 def label(name: str, case: Case) -> str:
@@ -139,7 +154,7 @@ def compare(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
         if r["spikes"] is None:
             yield r, ""
             continue
-        truth = first.setdefault((r["hh"], r["cells"]), r)
+        truth = first.setdefault((r["case"], r["cells"]), r)
         r["spikes_of"] = truth["name"]
         yield r, difference(r, truth)
 
@@ -173,9 +188,10 @@ def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
         f"{'build s':>8} {'plan s':>7} {'spikes':>6} {'apart':>6}"
     )
     lines: list[str] = []
-    for hh in dict.fromkeys(r["hh"] for r in rows):
-        lines += ["", SHOWN[hh], "", head, "-" * len(head)]
-        some = sorted((r for r in rows if r["hh"] == hh), key=lambda r: (r["cells"], r["seconds"]))
+    for case in dict.fromkeys(r["case"] for r in rows):
+        lines += ["", case, "", head, "-" * len(head)]
+        some = [r for r in rows if r["case"] == case]
+        some.sort(key=lambda r: (r["cells"], r["seconds"]))
         last = None
         for r in some:
             lines += [""] if last not in (None, r["cells"]) else []
@@ -212,7 +228,7 @@ def missing_lines(missing: list[dict[str, Any]]) -> list[str]:
     """Return a line for each simulator and reason, with the cases that it holds for."""
     where: dict[tuple[str, str], list[str]] = {}
     for m in missing:
-        where.setdefault((m["name"], m["reason"]), []).append(f"{m['cells']} cells ({m['hh']})")
+        where.setdefault((m["name"], m["reason"]), []).append(f"{m['cells']} cells ({m['case']})")
     lines = []
     for (name, reason), at in where.items():
         more = f" and {len(at) - 1} more" if len(at) > 1 else ""
@@ -231,7 +247,7 @@ def arguments() -> argparse.Namespace:
     add("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     add("--dtype", nargs="+", default=["float64", "float32"])
     add("--paths", nargs="*", default=["auto"], help="of clhines; none leaves it out")
-    add("--shapes", type=int, default=ring.SHAPES)
+    add("--shapes", nargs="+", default=[str(ring.SHAPES)], help="different trees, or all")
     add("--levels", type=int, default=ring.LEVELS)
     add("--branching", type=float, default=ring.BRANCHING)
     add("--compartments", type=int, default=ring.COMPARTMENTS, help="of a branch")
@@ -241,7 +257,11 @@ def arguments() -> argparse.Namespace:
     add("--rounds", type=int, default=1, help="in which the simulators take turns")
     add("--threads", type=int, default=common.host_threads(), help="of simulators on the host")
     add("--out", default=str(common.RESULTS))
-    return parser.parse_args()
+    args = parser.parse_args()
+    for shapes in args.shapes:
+        if shapes != "all" and not (shapes.isdigit() and int(shapes)):
+            parser.error(f"--shapes {shapes}: expected a whole number of 1 or more, or all")
+    return args
 
 
 def main() -> None:
@@ -258,9 +278,9 @@ def main() -> None:
     good = []
     for r, wrong in compare(rows):
         if wrong and r["name"].startswith(OWN):
-            sys.exit(f"{r['name']}, {r['cells']} cells ({r['hh']}): {wrong}")
+            sys.exit(f"{r['name']}, {r['cells']} cells ({r['case']}): {wrong}")
         if wrong:
-            missing.append({**{k: r[k] for k in ("name", "cells", "hh")}, "reason": wrong})
+            missing.append({**{k: r[k] for k in ("name", "cells", "case")}, "reason": wrong})
         else:
             good.append(r)
     result = {"record": common.record(queue, common.command_line()), "ring": good}

@@ -152,7 +152,6 @@ def draw(result: dict[str, Any], path: Path) -> None:
         plt.close(figure)
 
 
-RING_PANELS = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compartment"}
 RING_OWN: dict[str, dict[str, Any]] = {  # by dtype, and by path
     "float64": {"color": "#D55E00", "lw": 2.5},
     "float32": {"color": "#E69F00", "lw": 2.5},
@@ -185,20 +184,25 @@ def draw_ring(result: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     rows = result["ring"]
-    cases = [hh for hh in RING_PANELS if any(r["hh"] == hh for r in rows)]
+    cases = list(dict.fromkeys(r["case"] for r in rows))
+    width = min(2, len(cases))
+    height = -(-len(cases) // width)
     with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}):
         figure, grid = plt.subplots(
-            1,
-            len(cases),
-            figsize=(4.0 + 4.6 * len(cases), 4.8),
+            height,
+            width,
+            figsize=(4.0 + 4.6 * width, 0.9 + 3.9 * height),
+            sharex=True,
             sharey=True,
             squeeze=False,
             layout="constrained",
         )
         drawn: dict[str, Any] = {}
-        for axes, hh in zip(grid.flat, cases):
-            drawn |= ring_panel(axes, [r for r in rows if r["hh"] == hh])
-            axes.set(title=RING_PANELS[hh])
+        for axes, case in zip(grid.flat, cases):
+            drawn |= ring_panel(axes, [r for r in rows if r["case"] == case])
+            axes.set_title(case, fontsize=10)
+        for axes in grid.flat[len(cases) :]:
+            axes.set_axis_off()
         legend(figure, drawn)
         each = {r["compartments"] / r["cells"] for r in rows}
         figure.supxlabel(f"number of cells, {min(each):.0f} to {max(each):.0f} compartments each")

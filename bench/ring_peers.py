@@ -569,6 +569,7 @@ def row(running: Running, case: Case, taken: list[float]) -> dict[str, Any]:
         "where": running.where,
         "cells": case.cells,
         "hh": case.hh,
+        "shapes": min(case.shapes, case.cells),
         "dtype": running.dtype,
         "compartments": running.compartments,
         "nodes": running.nodes,
@@ -594,7 +595,7 @@ def run(name: str, case: Case) -> dict[str, Any]:
         reason = str(error)
     except Exception as error:  # whatever a simulator does, the others are timed
         reason = f"{type(error).__name__}: {error}"
-    return {"name": name, "cells": case.cells, "hh": case.hh, "reason": first_line(reason)}
+    return {"name": name, "cells": case.cells, "reason": first_line(reason)}
 
 
 def first_line(text: str) -> str:

@@ -508,7 +508,7 @@ def test_peers_that_fail_have_a_reason(monkeypatch):
     monkeypatch.setitem(ring_peers.PEERS, "NEURON", fails)
     found = ring_peers.run("NEURON", TINY)
     assert found["reason"] == "RuntimeError: a broken library"
-    assert (found["name"], found["cells"], found["hh"]) == ("NEURON", 3, "soma")
+    assert (found["name"], found["cells"]) == ("NEURON", 3)
 
 
 def test_a_peer_that_takes_too_long_or_dies(monkeypatch, tmp_path):
@@ -534,8 +534,14 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
     def start(name, case, most):
         tried.append((name, case.cells))
         if name == "Arbor":
-            return {"name": name, "cells": case.cells, "hh": case.hh, "reason": "broken"}
-        return {"name": name, "simulated_ms": 1.0, "compartments": 10, "taken": [1.0, 5.0]}
+            return {"name": name, "cells": case.cells, "reason": "broken"}
+        return {
+            "name": name,
+            "cells": case.cells,
+            "simulated_ms": 1.0,
+            "compartments": 10,
+            "taken": [1.0, 5.0],
+        }
 
     clock = iter(range(0, 10_000, 30))  # every run takes 30 s
     monkeypatch.setattr(bench_ring, "start", start)
@@ -551,6 +557,27 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
         ("NEURON", 256, more),
         ("Arbor", 256, "broken"),
     ]
+
+
+def test_cases_of_a_run(monkeypatch, capsys):
+    """Each kind of cells with each number of different trees; all means as many as cells."""
+    tried = []
+
+    def start(name, case, most):
+        tried.append((case.hh, case.cells, case.shapes))
+        return {"name": name, "cells": case.cells, "reason": "not here"}
+
+    monkeypatch.setattr(bench_ring, "start", start)
+    text = "--cells 128 --peers NEURON --paths --shapes 64 all"
+    found = list(bench_ring.measured(ring_arguments(monkeypatch, *text.split())))
+    assert tried == [(hh, 128, n) for hh in ("soma", "all") for n in (64, 128)]
+    assert [f["case"] for f in found][:2] == [
+        "HH in the soma, passive dendrites; 64 different trees",
+        "HH in the soma, passive dendrites; all different trees",
+    ]
+    with pytest.raises(SystemExit):
+        ring_arguments(monkeypatch, "--shapes", "0")
+    assert "--shapes 0: expected a whole number" in capsys.readouterr().err
 
 
 def test_simulators_take_turns(monkeypatch):
@@ -593,7 +620,7 @@ def test_spikes_that_differ(time, cell, said):
 
 def test_wrong_spikes_are_not_a_row(monkeypatch, tmp_path, capsys):
     """Of a peer they make a line; of clhines they end the run."""
-    good = ring_peers.run("clhines", TINY)
+    good = {**ring_peers.run("clhines", TINY), "case": "a ring"}
     late = {**good, "name": "Arbor 1", "spikes": {"time": [11.0], "cell": [0]}}
     arguments = ["--hh", "soma", "--out", str(tmp_path)]
     for rows, code in (([good, late], None), ([{**late, "name": "NEURON 9"}, good], 1)):
