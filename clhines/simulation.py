@@ -387,7 +387,7 @@ class Simulation:
             while self.step < end and not failed:
                 count = min(self.chunk, end - self.step)
                 chunk = self._advance(count, cost)
-                failed = int(chunk.failed[chunk.failed > 0].min(initial=0))
+                failed = int(min(chunk.failed[chunk.failed > 0], default=0))
                 chunks.append(chunk)
                 self.step += count
                 bar.update(count * self.model.dt)
