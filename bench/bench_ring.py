@@ -2,12 +2,12 @@
 
     python bench/bench_ring.py [--device SPEC] [--cells 16 64 256 ...] [--hh soma all]
 
-The cells are different random trees of about 300 compartments in a ring, as in the 2018 report:
-a synapse at each soma, delays of 5 ms, steps of 0.025 ms, one event to start; HH in the soma and
-passive dendrites, or HH everywhere. Each simulator runs in a process of its own, one after another.
-A row counts only where its spikes are those of the first simulator of the list that has any. What
-is not there, or too slow for ``--most``, gets a line that says so. Writes ``ring-<device>.json``
-and ``.txt`` and, with matplotlib, the picture ``ring-<device>.svg``.
+The cells are random trees of about 300 compartments in a ring, as in the 2018 report, 64 different
+ones in turn or all different: a synapse at each soma, delays of 5 ms, steps of 0.025 ms, one event
+to start; HH in the soma and passive dendrites, or HH everywhere. Each simulator runs in a process
+of its own, one after another. A row counts only where its spikes are those of the first simulator
+of the list that has any. What is not there, or too slow for ``--most``, gets a line that says so.
+Writes ``ring-<device>.json`` and ``.txt`` and, with matplotlib, the picture ``ring-<device>.svg``.
 """
 
 from __future__ import annotations
@@ -247,12 +247,12 @@ def arguments() -> argparse.Namespace:
     add("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     add("--dtype", nargs="+", default=["float64", "float32"])
     add("--paths", nargs="*", default=["auto"], help="of clhines; none leaves it out")
-    add("--shapes", nargs="+", default=[str(ring.SHAPES)], help="different trees, or all")
+    add("--shapes", nargs="+", default=[str(ring.SHAPES), "all"], help="different trees")
     add("--levels", type=int, default=ring.LEVELS)
     add("--branching", type=float, default=ring.BRANCHING)
     add("--compartments", type=int, default=ring.COMPARTMENTS, help="of a branch")
     add("--duration", type=float, default=200.0, help="ms simulated at most")
-    add("--seconds", type=float, default=10.0, help="of timed steps for each simulator and size")
+    add("--seconds", type=float, default=5.0, help="of timed steps for each simulator and size")
     add("--most", type=float, default=180.0, help="seconds of a simulator and size, all in all")
     add("--rounds", type=int, default=1, help="in which the simulators take turns")
     add("--threads", type=int, default=common.host_threads(), help="of simulators on the host")

@@ -438,7 +438,7 @@ def test_duration(seconds, text):
 
 # -- the ring network beside other simulators --------------------------------------------------
 
-TINY = ring_peers.Case(3, levels=2, compartments=2, duration=12.0, seconds=5.0, path="reference")
+TINY = ring_peers.Case(3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, path="reference")
 SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jaxley": "jaxley"}
 
 
@@ -447,8 +447,8 @@ def ring_ran(tmp_path_factory):
     """One small run of the command; what it wrote and printed."""
     out = tmp_path_factory.mktemp("ring")
     command = [sys.executable, BENCH / "bench_ring.py", "--out", out, "--paths", "reference"]
-    command += "--cells 3 --hh soma --levels 2 --compartments 2 --duration 12 --seconds 5".split()
-    command += "--dtype float64 --threads 2 --most 60".split()
+    command += "--cells 3 --hh soma --shapes 2 --levels 2 --compartments 2 --duration 12".split()
+    command += "--seconds 5 --dtype float64 --threads 2 --most 60".split()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert done.returncode == 0, done.stderr
     (path,) = out.glob("ring-*.json")
@@ -546,7 +546,8 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
     clock = iter(range(0, 10_000, 30))  # every run takes 30 s
     monkeypatch.setattr(bench_ring, "start", start)
     monkeypatch.setattr(bench_ring.time, "perf_counter", lambda: next(clock))
-    text = "--cells 16 32 256 --peers NEURON Arbor --paths --hh soma --seconds 10 --most 100"
+    text = "--cells 16 32 256 --peers NEURON Arbor --paths --hh soma --shapes 2"
+    text += " --seconds 10 --most 100"
     found = list(bench_ring.measured(ring_arguments(monkeypatch, *text.split())))
     assert tried == [("NEURON", 16), ("Arbor", 16), ("NEURON", 32)]
     reasons = [(f["name"], f["cells"], f["reason"]) for f in found if "reason" in f]
@@ -589,7 +590,7 @@ def test_simulators_take_turns(monkeypatch):
         return {"name": name, "simulated_ms": len(taken), "compartments": 10, "taken": taken}
 
     monkeypatch.setattr(bench_ring, "start", start)
-    text = "--cells 16 --peers NEURON Arbor --paths --hh soma --rounds 2"
+    text = "--cells 16 --peers NEURON Arbor --paths --hh soma --shapes 2 --rounds 2"
     neuron, arbor = bench_ring.measured(ring_arguments(monkeypatch, *text.split()))
     assert tried == ["NEURON", "Arbor"] * 2
     for r in (neuron, arbor):
