@@ -36,8 +36,6 @@ from clhines import device as devices
 from clhines import ring
 from clhines.errors import ClhinesError
 
-EDGE = 1.0  # ms before the end that are not compared: a spike may be there in one and not yet in
-# another
 APART = 0.1  # ms, largest difference of a spike's time, for each cell that the ring has gone round
 SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compartment"}
 
@@ -161,12 +159,15 @@ def compare(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
 
 def difference(r: dict[str, Any], truth: dict[str, Any]) -> str:
     """Compare the spikes of two rows up to the shorter time; keeps the largest difference."""
-    end = min(r["simulated_ms"], truth["simulated_ms"]) - EDGE
+    common_ms = min(r["simulated_ms"], truth["simulated_ms"])
+    # So much before the end a spike may be there in one and not yet in another.
+    edge = APART * (1 + sum(t < common_ms for t in truth["spikes"]["time"]))
+    end = common_ms - edge
     expected = [(t, c) for t, c in zip(truth["spikes"]["time"], truth["spikes"]["cell"]) if t < end]
     got = list(zip(r["spikes"]["time"], r["spikes"]["cell"]))
-    early = sum(t < end - EDGE for t, _ in got)
+    early = sum(t < end - edge for t, _ in got)
     if len(got) < len(expected) or early > len(expected):
-        return f"{early} spikes up to {end - EDGE:.1f} ms, {truth['name']} has {len(expected)}"
+        return f"{early} spikes up to {end - edge:.1f} ms, {truth['name']} has {len(expected)}"
     got = got[: len(expected)]
     if [c for _, c in got] != [c for _, c in expected]:
         return f"other cells spike than in {truth['name']}"

@@ -603,10 +603,11 @@ def test_simulators_take_turns(monkeypatch):
     [
         ([2.0, 9.0, 16.0], [0, 1, 2], ""),
         ([2.05, 9.15, 16.2], [0, 1, 2], ""),
-        ([2.0, 9.0], [0, 1], "2 spikes up to 18.0 ms, A has 3"),
-        ([2.0, 4.0, 9.0, 16.0], [0, 3, 1, 2], "4 spikes up to 18.0 ms, A has 3"),
+        ([2.0, 9.0], [0, 1], "2 spikes up to 19.2 ms, A has 3"),
+        ([2.0, 4.0, 9.0, 16.0], [0, 3, 1, 2], "4 spikes up to 19.2 ms, A has 3"),
         ([2.0, 9.0, 16.0], [0, 2, 1], "other cells spike than in A"),
         ([2.0, 9.25, 16.0], [0, 1, 2], "spike 1 is 0.250 ms from that of A"),
+        ([2.0, 9.0, 16.0, 19.7], [0, 1, 2, 3], ""),  # at the very end
     ],
 )
 def test_spikes_that_differ(time, cell, said):
@@ -630,7 +631,7 @@ def test_wrong_spikes_are_not_a_row(monkeypatch, tmp_path, capsys):
         ring_arguments(monkeypatch, *arguments)
         if code is None:
             bench_ring.main()
-            assert "missing: Arbor 1: 0 spikes up to" in capsys.readouterr().out
+            assert "missing: Arbor 1: 1 spikes up to" in capsys.readouterr().out
         else:
             with pytest.raises(SystemExit, match=r"clhines \(reference\), float64, 3 cells"):
                 bench_ring.main()

@@ -669,7 +669,19 @@ def test_help_in_ascii(tmp_path, arguments):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on Windows")
-def test_progress_bar_on_a_terminal(tmp_path):
+@pytest.mark.parametrize(
+    ("arguments", "shown", "printed"),
+    [
+        ("solve --steps 50", b"steps:", b"check      good"),
+        (
+            "simulate ring --depth 2 --compartments 3 --cells 3 --path reference --duration 10",
+            b"s a second",
+            b"spikes     2, the first at ",
+        ),
+    ],
+    ids=["solve", "ring"],
+)
+def test_progress_bar_on_a_terminal(tmp_path, arguments, shown, printed):
     """So that its absence elsewhere means something."""
     import fcntl
     import pty
@@ -677,17 +689,17 @@ def test_progress_bar_on_a_terminal(tmp_path):
 
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "clhines.cli", "solve", "--steps", "50"]
+    command = [sys.executable, "-m", "clhines.cli", *arguments.split()]
     done = subprocess.run(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=end, timeout=120, check=False
     )
     ready, _, _ = select.select([terminal], [], [], 0)
-    shown = os.read(terminal, 1 << 16) if ready else b""
+    seen = os.read(terminal, 1 << 16) if ready else b""
     os.close(end)
     os.close(terminal)
     assert done.returncode == 0
-    assert b"steps:" in shown
-    assert b"check      good" in done.stdout
+    assert shown in seen
+    assert printed in done.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes break otherwise on Windows")
