@@ -43,6 +43,8 @@ class KindSpec:
     most : int
         Instances of a work-group.
     density, takes_events, uses_noise : bool
+    factor : str
+        What makes the factor of a node of its capacitance over dt, where that is one number.
     first_target : int
         Number of instance 0 among the targets of events.
     local : bool
@@ -59,6 +61,7 @@ class KindSpec:
     density: bool
     takes_events: bool
     uses_noise: bool
+    factor: str
     first_target: int
     local: bool
 
@@ -128,10 +131,11 @@ class EpochSpec:
         held = 4 if self.constant or self.phase == "factor" else 5
         tree = (2 if self.dense else 3) if self.constant else 7
         states = sum(len(k.states) * k.most for k in self.kinds if k.local)
+        sites = sum(4 * k.most for k in self.kinds)
         values = self.units * (held * self.capacity + tree * self.lanes + 1)
         values += self.units * self.inner**2 if self.dense else 0
         size = 8 if self.real == "double" else 4
-        return size * (values + states + 2 * self.slots) + 8 * self.units * self.segment + 64
+        return size * (values + states + 2 * self.slots) + sites + 8 * self.units * (self.segment + 1)
 
 
 class _Table:
@@ -319,20 +323,21 @@ class BlockEpochs:
         which = np.repeat(np.arange(len(kinds)), [k.count for k in kinds])
         cell = np.searchsorted(model.forest.cell_offsets, node, side="right") - 1
         unit = table.unit_of_cell[cell]
-        order = np.lexsort((which, node, unit))
+        place = table.places(node) - table.rows.block_start[unit] if len(node) else node
+        order = np.lexsort((which, place, unit))
         first = np.searchsorted(unit[order] // units, np.arange(groups + 1))
         slot = np.empty(len(node), np.int64)
         slot[order] = np.arange(len(node)) - first[unit[order] // units]
         self._slots = int(np.diff(first).max()) if kinds else 0
-        place = table.places(node) - table.rows.block_start[unit]
         self._lists, specs = [], []
         begin = 0
         for kind in kinds:
             mine = np.arange(begin, begin + kind.count)
-            sort = np.argsort(unit[mine], kind="stable")
+            sort = np.lexsort((place[mine], unit[mine]))
             mine = mine[sort]
             starts = np.searchsorted(unit[mine] // units, np.arange(groups + 1))
-            entries = np.stack((sort, unit[mine] % units, place[mine], slot[mine]), axis=1)
+            site = place[mine] | (unit[mine] % units) << 12 | slot[mine] << 16
+            entries = np.stack((sort, site), axis=1).astype(np.uint32).view(np.int32)
             self._lists.append((starts, entries))
             specs.append(self._kind_spec(kind, int(np.diff(starts).max()), local))
             begin += kind.count
@@ -354,21 +359,30 @@ class BlockEpochs:
     def _kind_spec(self, kind: Kind, most: int, local: bool) -> KindSpec:
         mechanism, real = kind.mechanism, real_name(self.dtype)
         values = [kind.parameters[p] for p in mechanism.parameters]
-        suffix = "f" if real == "float" else ""
         return KindSpec(
             name=mechanism.name,
             source=mechanism.functions(real),
             number=kind.first_instance,
             parameters=tuple(mechanism.parameters),
             states=tuple(mechanism.states),
-            literals=tuple("" if np.ndim(v) else f"({float(v)!r}{suffix})" for v in values),
+            literals=tuple("" if np.ndim(v) else _literal(float(v), self.dtype) for v in values),
             most=most,
             density=mechanism.kind == "density",
             takes_events=mechanism.takes_events,
             uses_noise=mechanism.uses_noise,
+            factor=self._factor_of_capacitance(kind),
             first_target=max(0, kind.first_target),
             local=local,
         )
+
+    def _factor_of_capacitance(self, kind: Kind) -> str:
+        """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+        if kind.mechanism.kind != "density":
+            return ""
+        ratio = kind.factor / self.model.capacitance_over_dt[kind.node]
+        if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
+            return ""
+        return _literal(float(ratio[0]), self.dtype)
 
     # -- device --------------------------------------------------------------------------------
 
@@ -403,7 +417,8 @@ class BlockEpochs:
             starts, entries = self._lists[k]
             arrays = [self._int32(starts), self._int32(entries), self.state.states[k]]
             varying = [self._real(v) for v in kind.parameters.values() if np.ndim(v)]
-            factor = [self._real(kind.factor)] if self._kinds[k].density else []
+            factor = [] if self._kinds[k].factor else [self._real(kind.factor)]
+            factor = factor if self._kinds[k].density else []
             self._of_kinds.append((arrays, np.int32(kind.count), factor + varying))
         self._slot_array = self._int32(self._slot_table)
         self.set_records(np.zeros(0, np.int64))
@@ -499,6 +514,10 @@ class BlockEpochs:
         """Take (n,) voltages, mV, in natural order."""
         gather = self._table.gather
         self._v.set(np.where(gather < 0, 0, v[gather]).astype(self.dtype))
+
+
+def _literal(value: float, dtype: np.dtype) -> str:
+    return f"({value!r}{'f' if dtype == np.float32 else ''})"
 
 
 def constant_factors(model: Model) -> bool:

@@ -17,6 +17,17 @@
     def state(kind, s):
         return (f"{kind.name}_local[{s * kind.most} + q]" if kind.local
                 else f"{kind.name}_states[{s} * {kind.name}_count + instance]")
+    def needs_instance(kind):
+        return (not all(kind.literals) or kind.takes_events or kind.uses_noise
+                or not kind.local or (kind.density and not kind.factor))
+    step_of_active = spec.extra or spec.work_group
+    def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
+        return kind.takes_events and kind.most <= step_of_active
+    voltage = ("root_v[site >> 12 & 15]" if constant else
+               f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
+    def factor_of(kind):
+        return (f"all_held[(site >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site & 0xfff)] * {kind.factor}"
+                if kind.factor else f"{kind.name}_factor[instance]")
     def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}_{kind.parameters[p]}[instance]"
 %>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
@@ -94,7 +105,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for kind in kinds:
              __global const int *restrict ${kind.name}_start, __global const int *restrict ${kind.name}_list,
              __global real *restrict ${kind.name}_states, const int ${kind.name}_count,
-% if kind.density:
+% if kind.density and not kind.factor:
              __global const real *restrict ${kind.name}_factor,
 % endif
 % for p, name in enumerate(kind.parameters):
@@ -176,6 +187,11 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for j in range(M):
     real a${j} = 0${f", v{j} = 0" if solves and constant and half else ""}${f", e{j} = 0" if solves and constant else ""}${f", w{j} = 0, e{j} = 0" if solves and not constant else ""};
 % endfor
+% if kinds and not constant:
+% for j in range(M):
+    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : 0;   // first slot | number << 16
+% endfor
+% endif
 % if solves and constant:
     real ${"tree_f1 = 0, tree_f2 = 0, " if rounds else ""}tree_inverse = 0;   // of the root: the pivot
     if (is_inner) {
@@ -208,15 +224,24 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kinds:
 
     // states of the group's instances
-    const int active = lid${f" - {K * U}" if spec.extra else ""}, step_of_active = ${spec.extra or spec.work_group};
+    const int active = lid${f" - {K * U}" if spec.extra else ""}, step_of_active = ${step_of_active};
     __local real slot_g[${spec.slots}], slot_h[${spec.slots}];   // conductance; conductance * v - current
 % for kind in kinds:
     const int ${kind.name}_first = ${kind.name}_start[get_group_id(0)];
     const int ${kind.name}_here = ${kind.name}_start[get_group_id(0) + 1] - ${kind.name}_first;
+    __local uint ${kind.name}_site[${kind.most}];   // place in the cell | cell << 12 | slot << 16
+    for (int q = lid; q < ${kind.name}_here; q += WORK_GROUP)
+        ${kind.name}_site[q] = ${kind.name}_list[2 * (${kind.name}_first + q) + 1];
+% if ahead(kind):
+    long ${kind.name}_next = 0;
+    if (active >= 0 && active < ${kind.name}_here)
+        ${kind.name}_next = incoming[(long)(first_step % ring) * num_targets + ${kind.first_target}
+                                     + ${kind.name}_list[2 * (${kind.name}_first + active)]];
+% endif
 % if kind.states and kind.local:
     __local real ${kind.name}_local[${len(kind.states) * kind.most}];
     for (int q = lid; q < ${kind.name}_here; q += WORK_GROUP) {
-        const int instance = ${kind.name}_list[4 * (${kind.name}_first + q)];
+        const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
 % for s, _ in enumerate(kind.states):
         ${kind.name}_local[${s * kind.most} + q] = ${kind.name}_states[${s} * ${kind.name}_count + instance];
 % endfor
@@ -240,14 +265,21 @@ void advance(const int first_step, const int num_steps, const int num_units,
         if (active >= 0) {
 % for kind in kinds:
             for (int q = active; q < ${kind.name}_here; q += step_of_active) {
-                // instance, cell of the group, place in the cell, slot
-                const int4 it = vload4(${kind.name}_first + q, ${kind.name}_list);
-                const int instance = it.x;
+                const uint site = ${kind.name}_site[q];
+% if needs_instance(kind):
+                const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
+% endif
 % if kind.takes_events:
                 __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
+% if ahead(kind):
+                const long weight = ${kind.name}_next;
+                if (step + 1 < first_step + num_steps)
+                    ${kind.name}_next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance];
+% else:
                 const long weight = *due;
 % endif
-                const real v = ${"root_v[it.y]" if constant else f"all_held[(it.y * {len(held) + 1} + {len(held)}) * CAPACITY + it.z]"};
+% endif
+                const real v = ${voltage};
 % for s, name in enumerate(kind.states):
                 real s_${name} = ${state(kind, s)};
 % endfor
@@ -275,12 +307,12 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
                 ${kind.name}_current(v, (real)((step + 0.5) * dt), ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
 % if kind.density:
-                const real factor = ${kind.name}_factor[instance];
+                const real factor = ${factor_of(kind)};
                 i *= factor;
                 g *= factor;
 % endif
-                slot_g[it.w] = g;
-                slot_h[it.w] = g * v - i;
+                slot_g[site >> 16] = g;
+                slot_h[site >> 16] = g * v - i;
             }
 % endfor
         }
@@ -321,7 +353,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
             old_root = V(place);
 % endif
 % if kinds:
-            for (int q = slots[mine.s0 + place] & 0xffff, end = q + (slots[mine.s0 + place] >> 16); q < end; ++q) {
+            for (int q = s${j} & 0xffff, end = q + (s${j} >> 16); q < end; ++q) {
                 my_d += slot_g[q];
                 my_b += slot_h[q];
             }
@@ -578,9 +610,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kind.states:
     if (active >= 0) {
         for (int q = active; q < ${kind.name}_here; q += step_of_active) {
-            const int4 it = vload4(${kind.name}_first + q, ${kind.name}_list);
-            const int instance = it.x;
-            const real v = ${"root_v[it.y]" if constant else f"all_held[(it.y * {len(held) + 1} + {len(held)}) * CAPACITY + it.z]"};
+            const uint site = ${kind.name}_site[q];
+            const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
+            const real v = ${voltage};
 <%
     params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
 %>\
