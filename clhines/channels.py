@@ -378,7 +378,7 @@ def _twins(text: str) -> dict[str, Callable[..., Any]]:
     source = emit.Source(e, "numpy").text()
     space: dict[str, Any] = {"np": np}
     exec(compile(source, f"<mechanism {e.name}>", "exec"), space)
-    prefix = emit.safe(e.name) + "_"
+    prefix = e.name + "_"
     return {name[len(prefix) :]: f for name, f in space.items() if name.startswith(prefix)}
 
 

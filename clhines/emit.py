@@ -20,6 +20,7 @@ from clhines.equations import (
     Less,
     LessEqual,
     Where,
+    is_condition,
     linear_parts,
     symbol,
 )
@@ -36,12 +37,6 @@ _WORDS = set(
     substep part np lambda def class import from pass and or not in is None True False
     yield try except finally raise global nonlocal with as assert async await del elif""".split()
 )
-
-
-class Expm1(sp.Function):
-    """``exp(x) - 1`` without cancellation."""
-
-    nargs = 1
 
 
 class Weight(sp.Function):
@@ -76,7 +71,7 @@ class Block:
 def block(results: list[Any], named: dict[str, Any]) -> Block:
     """Share what the results have in common; names of the text are kept where they fit."""
     shared = _share_exponentials([*results, *named.values()])
-    shared.expressions = _constant_powers(shared.expressions)
+    shared.expressions = [_constant_powers(e) for e in shared.expressions]
     prelude = list(shared.prelude.items())
     everything = [*shared.expressions, *(value for _, value in prelude)]
     found, reduced = sp.cse(everything, symbols=(local(f"x{k}") for k in itertools.count()))
@@ -91,6 +86,8 @@ def block(results: list[Any], named: dict[str, Any]) -> Block:
     }
     outputs = reduced[:count]
     used = _needed(assigned, outputs)
+    spare = [s for s, _ in found if s in used and s not in renamed]
+    outputs = _used_once(assigned, used, outputs, spare)
     order = _ordered(assigned, used)
     plain = [s for s, _ in found if s in used and s not in renamed]
     plain.sort(key=order.index)
@@ -102,16 +99,32 @@ def block(results: list[Any], named: dict[str, Any]) -> Block:
 
 
 def _without_signs(found: list[Any], reduced: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Put shared negatives of a symbol back where they are used: they save nothing."""
+    """Put negatives of a symbol and comparisons back where they are used: they save nothing."""
     gone: dict[Any, Any] = {}
     kept = []
     for s, value in found:
         value = value.xreplace(gone)
-        if value.is_Mul and (-value).is_Symbol:
+        if (value.is_Mul and (-value).is_Symbol) or is_condition(value):
             gone[s] = value
         else:
             kept.append((s, value))
     return kept, [value.xreplace(gone) for value in reduced]
+
+
+def _used_once(
+    assigned: dict[Any, Any], used: set[Any], outputs: list[Any], spare: list[Any]
+) -> list[Any]:
+    """Put what is needed in one place only back there; sums stay apart, for SymPy expands them."""
+    for s in spare:
+        value = assigned[s]
+        places = [assigned[other] for other in used] + outputs
+        if value.is_Add or sum(place.count(s) for place in places) != 1:
+            continue
+        used.discard(s)
+        for other in used:
+            assigned[other] = assigned[other].xreplace({s: value})
+        outputs = [output.xreplace({s: value}) for output in outputs]
+    return outputs
 
 
 def _needed(assigned: dict[Any, Any], outputs: list[Any]) -> set[Any]:
@@ -141,15 +154,26 @@ def _ordered(assigned: dict[Any, Any], used: set[Any]) -> list[Any]:
     return order
 
 
-def _constant_powers(expressions: list[Any]) -> list[Any]:
-    """Write ``3**x`` as ``exp(log(3) * x)``: a power function takes several times as long."""
+def _constant_powers(e: Any) -> Any:
+    """Write ``3**x`` as ``exp(log(3) * x)``: a power function takes several times as long.
 
-    def matches(e: Any) -> bool:
-        return e.is_Pow and e.base.is_Number and e.base.is_positive and not e.exp.is_number
-
-    return [
-        e.replace(matches, lambda e: sp.exp(sp.log(e.base).evalf(25) * e.exp)) for e in expressions
-    ]
+    SymPy splits such a power in a product, ``3**(x + 1/2)``; its parts are put together again.
+    """
+    exponents: dict[Any, Any] = {}
+    rest = []
+    for factor in sp.Mul.make_args(e):
+        if factor.is_Pow and factor.base.is_Number and factor.base.is_positive:
+            exponents[factor.base] = exponents.get(factor.base, 0) + factor.exp
+        else:
+            rest.append(factor)
+    inner = [f.func(*(_constant_powers(a) for a in f.args)) if f.args else f for f in rest]
+    for base, exponent in exponents.items():
+        if exponent.is_number:
+            inner.append(base**exponent)
+        else:
+            factor = sp.Rational(str(sp.log(base).evalf(25)))  # a Float would be split off again
+            inner.append(sp.exp(sp.expand(factor * _constant_powers(exponent))))
+    return sp.Mul(*inner)
 
 
 @dataclass
@@ -253,7 +277,8 @@ class Printer:
     def assign(self, name: str, value: str) -> None:
         """Add the definition of a local."""
         const, end = ("", "") if self.python else ("const real ", ";")
-        self.lines.append(f"{self.indent}{const}{name} = {value}{end}")
+        line = f"{self.indent}{const}{name} = {value}{end}"
+        self.lines.append(line if self.python else folded(line))
 
     def call(self, name: str, *arguments: str) -> str:
         """Return a call of a mathematical function."""
@@ -370,8 +395,8 @@ class Printer:
         helpers = {Bernoulli: "bernoulli", BernoulliSlope: "bernoulli_slope", Weight: "weight"}
         arguments = [self.show(a) for a in e.args]
         if type(e) in helpers:
-            return f"{self.prefix}_{helpers[type(e)]}({', '.join(arguments)})"
-        names = {"Abs": "fabs", "Expm1": "expm1"}
+            return f"{self.prefix}_{helpers[type(e)]}_({', '.join(arguments)})"
+        names = {"Abs": "fabs"}
         return self.call(names.get(type(e).__name__, type(e).__name__), *arguments)
 
 
@@ -380,6 +405,10 @@ def _is_negative(term: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------- helpers
+
+
+def _eps(real: str) -> float:
+    return float(np.finfo(np.float32 if real == "float" else np.float64).eps)
 
 
 def bernoulli_coefficients(real: str) -> list[Any]:
@@ -391,44 +420,55 @@ def bernoulli_coefficients(real: str) -> list[Any]:
     for k in range(1, 40):
         value = sp.bernoulli(2 * k) / sp.factorial(2 * k)
         result.append(value)
-        if abs(value) < np.finfo(np.float32 if real == "float" else np.float64).eps / 64:
+        if abs(value) < _eps(real) / 64:
             break
     return result
 
 
-def _horner(p: Printer, coefficients: list[Any], x: str) -> str:
-    text = p.number(coefficients[-1])
-    for value in reversed(coefficients[:-1]):
-        text = f"({text}) * {x} + {p.number(value)}".replace(
-            f"({p.number(coefficients[-1])})", p.number(coefficients[-1])
-        )
-    return text
+def _expm1_coefficients(real: str) -> list[Any]:
+    """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = 1/2``."""
+    eps = _eps(real)
+    result = [sp.S.One]
+    while result[-1] / 2 ** (len(result) - 1) > eps / 16:
+        result.append(result[-1] / (len(result) + 1))
+    return result
+
+
+def _horner(p: Printer, coefficients: list[Any], x: str) -> list[str]:
+    """Return statements that leave a polynomial in the local ``sum``."""
+    numbers = [p.number(c) for c in reversed(coefficients)]
+    first = f"sum = {numbers[0]}" if p.python else f"real sum = {numbers[0]}"
+    return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Arguments, lines and result of each helper, in the printer's language."""
+    """Arguments, statements and result of each helper, in the printer's language."""
     one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
+    series = _expm1_coefficients("double" if p.python else p.real)
+    const = "" if p.python else "const real "
 
-    def choose(test: str, a: str, b: str) -> str:
+    def choose(argument: str, limit: str, a: str, b: str) -> str:
+        test = f"{p.call('fabs', argument)} < {limit}"
         return f"np.where({test}, {a}, {b})" if p.python else f"{test} ? {a} : {b}"
 
-    near = f"({_horner(p, c, 'y')}) * y - {half} * x + {one}"
-    near_slope = f"({_horner(p, slope, 'y')}) * x - {half}"
-    inside = f"{p.call('fabs', 'x')} < {one}"
-    tiny = p.number(1e-30)
+    far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
     return {
-        "bernoulli": (["x", "e"], ["y = x * x"], choose(inside, near, f"x / (e - {one})")),
+        "bernoulli": (
+            ["x", "e"],
+            [f"{const}y = x * x", *_horner(p, c, "y")],
+            choose("x", one, f"sum * y - {half} * x + {one}", far),
+        ),
         "bernoulli_slope": (
             ["x", "e"],
-            ["y = x * x"],
-            choose(inside, near_slope, f"({one} - x - x / (e - {one})) / (e - {one})"),
+            [f"{const}y = x * x", *_horner(p, slope, "y")],
+            choose("x", one, f"sum * x - {half}", far_slope),
         ),
         "weight": (
             ["b", "dt"],
-            ["z = b * dt"],
-            choose(f"{p.call('fabs', 'z')} < {tiny}", "dt", f"{p.call('expm1', 'z')} / b"),
+            [f"{const}z = b * dt", *_horner(p, series, "z")],
+            choose("z", half, "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"),
         ),
     }
 
@@ -445,15 +485,15 @@ def helpers(text: str, prefix: str, real: str) -> str:
     p = Printer(prefix, real)
     result = ""
     for name, (arguments, lines, value) in _helper_bodies(p).items():
-        if f"{prefix}_{name}(" not in text:
+        if f"{prefix}_{name}_(" not in text:
             continue
         if p.python:
-            result += f"def {prefix}_{name}({', '.join(arguments)}):\n"
+            result += f"def {prefix}_{name}_({', '.join(arguments)}):\n"
             result += "".join(f"    {line}\n" for line in lines) + f"    return {value}\n\n\n"
         else:
             declared = ", ".join(f"const real {a}" for a in arguments)
-            result += f"// {_COMMENTS[name]}\nstatic real {prefix}_{name}({declared})\n{{\n"
-            result += "".join(f"    const real {line};\n" for line in lines)
+            result += f"// {_COMMENTS[name]}\nstatic real {prefix}_{name}_({declared})\n{{\n"
+            result += "".join(f"    {line};\n" for line in lines)
             result += f"    return {value};\n}}\n\n"
     return result
 
@@ -477,7 +517,7 @@ class Source:
 
     def __init__(self, equations: Equations, real: str) -> None:
         self.eq, self.real = equations, real
-        self.prefix = safe(equations.name)
+        self.prefix = equations.name
         self.parameters = tuple(safe(q.name) for q in equations.parameters)
         self.states = tuple(safe(q.name) for q in equations.states)
 
@@ -602,7 +642,7 @@ class Source:
         p = self._printer()
         values = p.block(code)
         f = _Function(
-            "rate",
+            "rate_",
             ("v", "t", *self.parameters, *self.states),
             tuple(f"d{s}" for s in stepped),
             comment="time derivatives",
@@ -638,11 +678,13 @@ class Source:
         outputs = [f"k{k}_{safe(s)}_" for s in stepped]
         inputs = ", ".join(["v", t, *self.parameters, *(at.get(s, s) for s in self.states)])
         if p.python:
-            p.lines.append(f"{p.indent}{', '.join(outputs)}, = {self.prefix}_rate({inputs})")
+            p.lines.append(f"{p.indent}{', '.join(outputs)}, = {self.prefix}_rate_({inputs})")
         else:
             p.lines.append(f"{p.indent}real {', '.join(outputs)};")
-            given = ", ".join(f"&{o}" for o in outputs)
-            p.lines.append(f"{p.indent}{self.prefix}_rate({inputs}, {given});")
+            begin = f"{p.indent}{self.prefix}_rate_("
+            given = ["v", t, *self.parameters, *(at.get(s, s) for s in self.states)]
+            given += [f"&{o}" for o in outputs]
+            p.lines.append(begin + _wrapped(given, len(begin)) + ");")
 
     def _loop(self, p: Printer, new: dict[str, str]) -> list[str]:
         n = self.eq.substeps
@@ -650,7 +692,8 @@ class Source:
         if p.python:
             inside = f"        {', '.join(new)}, t = {', '.join(new.values())}, t + substep"
             return [f"    substep = dt * {share}", f"    for _ in range({n}):", *p.lines, inside]
-        body = [*p.lines, *(f"        const real new_{s}_ = {value};" for s, value in new.items())]
+        lasts = (f"        const real new_{s}_ = {value};" for s, value in new.items())
+        body = [*p.lines, *(folded(line) for line in lasts)]
         body += [f"        {s} = new_{s}_;" for s in new]
         if self._uses_clock():
             body.append("        t += substep;")
@@ -683,8 +726,21 @@ class Source:
         result += "".join(f"    {kind} {s} = *{s}_;\n" for s in f.changes)
         result += "".join(line + "\n" for line in lines)
         for output, value in zip(f.outputs, values, strict=True):
-            result += f"    *{output}_ = {value};\n"
+            result += folded(f"    *{output}_ = {value};") + "\n"
         return f"// {f.comment}\n{result}}}\n"
+
+
+def folded(line: str, width: int = 100) -> str:
+    """Break a long statement of C at spaces, four columns further in."""
+    start = len(line) - len(line.lstrip()) + 4
+    lines = []
+    while len(line) > width:
+        at = line.rfind(" ", start, width)
+        if at < 0:
+            break
+        lines.append(line[:at])
+        line = " " * start + line[at + 1 :]
+    return "\n".join([*lines, line])
 
 
 def _wrapped(parts: list[str], indent: int, width: int = 100) -> str:
@@ -704,7 +760,9 @@ def uses(expression: Any, name: str) -> bool:
 
 
 def is_constant(eq: Equations) -> bool:
-    """Whether the current is linear in v with coefficients of parameters only."""
+    """Whether the current is linear in v with coefficients of parameters only, without states."""
+    if eq.states or any(uses(test, "v") for test in eq.current.atoms(Less)):
+        return False
     v, allowed = symbol("v"), {q.name for q in eq.parameters}
     slope = eq.current.diff(v)
     rest = eq.current.subs(v, 0)

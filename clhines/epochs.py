@@ -199,9 +199,7 @@ class _Table:
         start = np.repeat(rows.block_start, size[kind])
         real = np.flatnonzero(spread >= 0)
         self.tie = np.full(rows.size, -1)
-        self.tie[ranges(rows.block_start, size[kind])[real]] = self.gather[
-            (spread + start)[real]
-        ]
+        self.tie[ranges(rows.block_start, size[kind])[real]] = self.gather[(spread + start)[real]]
         every = np.arange(len(length))
         top = place(every, np.where(leaf, length - 1, 0))
         counts = np.diff(lanes.template_start)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import sympy as sp
 
 from clhines.errors import InputError
@@ -88,6 +89,17 @@ class BernoulliSlope(sp.Function):
     """Derivative of `Bernoulli` by its first argument: -1/2 at ``x = 0``."""
 
     nargs = 2
+
+
+def is_condition(e: Any) -> bool:
+    """Whether an expression is a comparison, or comparisons that must all hold."""
+    return all(isinstance(factor, Less) for factor in sp.Mul.make_args(e))
+
+
+def _negated(e: Any) -> Any:
+    if isinstance(e, Less):
+        return (Less if isinstance(e, LessEqual) else LessEqual)(e.args[1], e.args[0])
+    return Where(e, sp.S.Zero, sp.S.One)
 
 
 def _minimum(a: Any, b: Any) -> Any:
@@ -372,7 +384,23 @@ class _Reader:
             raise self.fail(line, f"the expression is too long or too deep ({error})") from error
         if result.has(sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I):
             raise self.fail(line, f"'{line.name}' is not a finite real number: {result}")
-        return remove_singularities(result)
+        result = result.replace(sp.cot, lambda a: 1 / sp.tan(a))  # SymPy's tan(pi/2 - a)
+        result = remove_singularities(result)
+        point = singular_point(result, self._defaults())
+        if point is not None:
+            raise self.fail(
+                line,
+                f"'{line.name}' is 0/0 at v = {point:.10g} in a way that is not known how to "
+                "remove; expected a form with exp, tanh or sinh, or where(...) around it",
+            )
+        return result
+
+    def _defaults(self) -> dict[Any, float]:
+        return {
+            symbol(name): float(line.source)
+            for name, line in self.parameters.items()
+            if re.fullmatch(_NUMBER, line.source)
+        }
 
     def _expression(self, node: ast.expr, line: _Line) -> Any:
         def inner(child: ast.expr) -> Any:
@@ -394,7 +422,8 @@ class _Reader:
             result = values[0]
             for value in values[1:]:
                 if isinstance(node.op, ast.And):
-                    result = Where(result, value, sp.S.Zero)
+                    both = is_condition(result) and is_condition(value)
+                    result = result * value if both else Where(result, value, sp.S.Zero)
                 else:
                     result = Where(result, sp.S.One, value)
             return result
@@ -426,7 +455,7 @@ class _Reader:
 _UNARY: dict[type, Callable[[Any], Any]] = {
     ast.USub: lambda a: -a,
     ast.UAdd: lambda a: a,
-    ast.Not: lambda a: Where(a, sp.S.Zero, sp.S.One),
+    ast.Not: _negated,
 }
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
@@ -584,6 +613,8 @@ def _substeps(r: _Reader) -> int:
 def linear_parts(rate: Any, name: str) -> tuple[Any, Any] | None:
     """Return ``a`` and ``b`` of ``rate = a + b * state``, or None if it is not so."""
     state = symbol(name)
+    if any(state in test.free_symbols for test in rate.atoms(Less)):
+        return None
     b = rate.diff(state)
     if b.has(state):
         b = sp.expand(b)
@@ -627,13 +658,15 @@ def _is_above(factor: Any) -> bool:
 
 def _quotient(above: Any, below: Any) -> Any:
     """Return ``above / below`` without the 0/0 that both share, or None where they share none."""
-    half = below.args[0] if isinstance(below, sp.tanh | sp.sinh) else None
-    if isinstance(below, sp.tanh):  # 1/tanh(y) = 1 + 2/(exp(2 y) - 1)
-        ratio = _proportional(above, 2 * half)
-        return None if ratio is None else ratio * (2 * half + 2 * _of(2 * half))
-    if isinstance(below, sp.sinh):  # 1/sinh(y) = 2 exp(-y)/(1 - exp(-2 y)), y not below 0
-        ratio = _proportional(above, half)
-        return None if ratio is None else ratio * sp.exp(-sp.Abs(half)) * _of(-2 * sp.Abs(half))
+    if isinstance(below, sp.tanh | sp.sinh):
+        y = below.args[0]
+        ratio = _proportional(above, y)
+        if ratio is None:
+            return None
+        if isinstance(below, sp.tanh):  # 1/tanh(y) = 1 + 2/(exp(2 y) - 1)
+            return ratio * (y + _of(2 * y))
+        y = sp.Abs(y)  # 1/sinh(y) = 2 exp(-y)/(1 - exp(-2 y)), which does not overflow
+        return ratio * sp.exp(-y) * _of(-2 * y)
     found = _distance(below)
     ratio = _proportional(above, found[1]) if found else None
     if found is None or ratio is None:
@@ -656,7 +689,7 @@ def _distance(below: Any) -> tuple[Any, Any] | None:
     ratio = -c1 / c2
     if x1 == x2 or not (ratio.is_number and ratio.is_positive):
         return None
-    return -c2 * sp.exp(x2), sp.expand(x1 - x2 + sp.log(ratio))
+    return -c2 * sp.exp(x2), sp.expand(sp.expand_log(x1 - x2 + sp.log(ratio)))
 
 
 def _coefficient_and_exponent(term: Any) -> tuple[Any, Any]:
@@ -664,6 +697,8 @@ def _coefficient_and_exponent(term: Any) -> tuple[Any, Any]:
     for factor in sp.Mul.make_args(term):
         if isinstance(factor, sp.exp):
             exponent += factor.args[0]
+        elif factor.is_Pow and factor.base.is_Number and factor.base.is_positive:
+            exponent += sp.log(factor.base) * factor.exp
         else:
             factors.append(factor)
     return sp.Mul(*factors), exponent
@@ -676,3 +711,48 @@ def _proportional(factor: Any, x: Any) -> Any:
         return None
     ratio = sp.cancel(factor / x)
     return None if sp.fraction(ratio)[1].free_symbols & shared else ratio
+
+
+def singular_point(expression: Any, parameters: dict[Any, float]) -> float | None:
+    """Return a voltage within 200 mV of 0 where a quotient is still 0/0, or None.
+
+    Sought at the parameters' defaults, in quotients that depend on v only, by changes of sign of
+    what stands below.
+    """
+    if isinstance(expression, Where) or not expression.args:
+        return None
+    for part in expression.args:
+        point = singular_point(part, parameters)
+        if point is not None:
+            return point
+    if not expression.is_Mul:
+        return None
+    given = expression.subs(parameters)
+    above, below = sp.fraction(given)
+    v = symbol("v")
+    if below.free_symbols != {v} or above.free_symbols - {v} or given.atoms(Bernoulli, Where, Less):
+        return None
+    top, bottom = (sp.lambdify(v, e, "numpy") for e in (above, below))
+    with np.errstate(all="ignore"):
+        grid = np.arange(-200, 200.5, 0.5)
+        values = bottom(grid)
+        size = np.nanmedian(np.abs(top(grid) * np.ones_like(grid)))
+        for k in np.flatnonzero(
+            (values[:-1] <= 0) & (values[1:] > 0) | (values[:-1] >= 0) & (values[1:] < 0)
+        ):
+            root = _bisect(bottom, grid[k], grid[k + 1])
+            if abs(top(root)) <= 1e-9 * size:
+                return float(root)
+    return None
+
+
+def _bisect(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a function changes its sign between two numbers."""
+    below = function(low) < 0 or function(high) > 0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if (function(middle) < 0) == below and function(middle) != 0:
+            low = middle
+        else:
+            high = middle
+    return high

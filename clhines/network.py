@@ -315,6 +315,9 @@ class Network:
         return self._group(found, nodes, parameters)
 
     def _group(self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, Any]) -> Group:
+        for other in self.groups:
+            if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
+                raise InputError(f"there is another mechanism called {mechanism.name} here")
         known = mechanism.parameters
         for name in parameters:
             if name not in known:
@@ -524,7 +527,7 @@ class Network:
         """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
         mechanism, count = group.mechanism, len(group)
         values = {k: np.broadcast_to(np.float64(v), count) for k, v in group.parameters.items()}
-        i, g = mechanism.current(np.zeros(count), np.zeros(count), values, {})
+        i, g = mechanism.current(np.zeros(count), 0.0, values, {})
         factor, n = self._factor(mechanism, group.nodes), self.forest.num_nodes
         constant_d += np.bincount(group.nodes, factor * g, n)
         constant_b -= np.bincount(group.nodes, factor * i, n)

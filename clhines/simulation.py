@@ -18,6 +18,9 @@ from tqdm import tqdm
 from clhines import device as devices
 from clhines import program, reference
 from clhines.cable import Cable
+from clhines.cell_epochs import CellEpochs
+from clhines.device import is_cpu
+from clhines.epochs import BlockEpochs
 from clhines.errors import InputError, SimulationError
 from clhines.forest import Forest, repeat
 from clhines.network import Group, Network, as_array, as_indices
@@ -25,7 +28,9 @@ from clhines.parts import real_name
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
-from clhines.state import Chunk, Record
+from clhines.spikes import Delivery
+from clhines.state import Chunk, Record, State, external_sums
+from clhines.steps import Steps
 
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
@@ -294,10 +299,10 @@ class Simulation:
         real_name(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
-        from clhines.steps import DeviceRun
 
-        self._run = DeviceRun(self.model, queue, np.dtype(dtype), chunk, max_spikes)
-        self.path = self._run.choose(path, method, options)
+        state = State(self.model, queue, np.dtype(dtype), chunk, max_spikes)
+        self.path, executor = _executor(state, path, method, options)
+        self._run = _DeviceRun(state, executor)
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
@@ -510,6 +515,82 @@ class Simulation:
             digest.update(array.tobytes())
         digest.update(repr((model.dt, model.secondorder, model.seed)).encode())
         return digest.hexdigest()
+
+
+def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:
+    """Choose what advances the cells; its path and itself."""
+    device, plain = state.queue.device, method == "auto" and not options
+    if path == "epochs" and not plain:
+        raise InputError("path='epochs' uses no solver; method and its options are for 'steps'")
+    if path == "steps" or not plain:
+        return "steps", Steps(state, method, **options)
+    if is_cpu(device):
+        return "epochs", CellEpochs(state)
+    try:
+        return "epochs", BlockEpochs(state.model, state, devices.limits(device))
+    except InputError:  # a cell is too large for a work-group
+        if path == "epochs":
+            raise
+    return "steps", Steps(state, method)
+
+
+class _DeviceRun:
+    """An executor on a device, the state it works on, and the delivery of spikes."""
+
+    def __init__(self, state: State, executor: Any) -> None:
+        self.state, self.executor = state, executor
+        self.max_steps = min(state.epoch, executor.max_steps)
+        self.delivery: Delivery | None = None
+        self._told = False
+        if len(state.connections.source):
+            self.delivery = Delivery(
+                state.queue,
+                state.connections,
+                state.model.num_targets,
+                state.slots,
+                state.max_spikes,
+                steps=self.max_steps,
+                external=external_sums(state.model),
+            )
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        state = self.state
+        before = state.record_node
+        state.begin(rows, records)
+        if state.record_node is not before or not self._told:
+            nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
+            self.executor.set_records(nodes.astype(np.int64))
+            self._told = True
+        if self.delivery is None:
+            self.state.spike_count.fill(0)
+        else:
+            self.delivery.reset(self.state.spike_count)
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        self.state.add_events(first, count)
+        each = 1 if self.state.record_states else count  # states are recorded between launches
+        for k in range(0, count, each):
+            self.executor.advance(first + k, each, row + k)
+            self.state.enqueue_states(row + k)
+
+    def deliver(self, first: int, count: int) -> None:
+        state = self.state
+        if self.delivery is not None:
+            found = state.spike_source, state.spike_step, state.spike_count
+            self.delivery.enqueue(*found, state.incoming, first, count)
+
+    def end(self) -> Chunk:
+        return self.state.end()
+
+    def voltages(self) -> np.ndarray:
+        return self.executor.voltages()
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"v": self.voltages(), **self.state.save()}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        self.executor.set_voltages(saved["v"])
+        self.state.load(saved)
 
 
 def _bar(duration: float, show: bool) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -31,7 +32,8 @@ _LEAST_BITS = 40  # of the largest weight
 _FLAG_BITS = 32  # steps a launch of ``pull`` takes
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
-_TURNS, _LAUNCHES = 5, 4  # of each candidate: rounds, and launches in each
+_LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
+_TURNS = 9  # times that each candidate is measured
 
 
 # -------------------------------------------------------------------------------- connections
@@ -302,7 +304,7 @@ class DeliverSpec:
     columns : int
         Targets that a work-group of ``vsn`` and ``vssn`` sums for; else 0.
     lanes : int
-        Work-items a spike; those of ``vsn`` all work at one.
+        Work-items a spike; those of ``vsn`` all work at one. A power of two, as `work_group`.
     exclusive : bool
         One delay only: no two work-groups add to the same sum.
     """
@@ -385,13 +387,25 @@ class Delivery:
         self.incoming_scale = connections.scale(external, largest)
         self.seconds: dict[str, float] = {}
         self._tables = _Tables(queue, connections, num_targets, self.quantise(connections.weight))
-        self._marks = cla.to_device(queue, np.zeros(3, np.int32))
+        self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))
         self._turn = 0
         if algorithm == "auto":
             self.tune(steps, expected, always=False)
         else:
-            spec = self._spec(algorithm, columns, work_group)
-            self._take(_Launcher(queue, self._tables, spec, slots))
+            self.use(algorithm, columns, work_group)
+
+    def use(
+        self, algorithm: str, columns: int | None = None, work_group: int | None = None
+    ) -> None:
+        """Take an algorithm from now on; the sums are the same bits with each.
+
+        Raises
+        ------
+        InputError
+            It is not known, or not possible here.
+        """
+        spec = self._spec(algorithm, columns, work_group)
+        self._take(_Launcher(self.queue, self._tables, spec, self.slots))
 
     def _take(self, launcher: _Launcher) -> None:
         self._launcher, self.algorithm = launcher, launcher.spec.algorithm
@@ -448,14 +462,29 @@ class Delivery:
         -------
         pyopencl.Event
         """
-        if not 1 <= steps <= self.slots:
-            raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
+        self.check_steps(steps)
         found = spike_source, spike_step, spike_count
-        event = self._deliver(found, incoming, first_step, steps, first_step + steps - 1, wait_for)
-        self._turn = 1 - self._turn
+        event = self.deliver(found, incoming, first_step, steps, first_step + steps - 1, wait_for)
+        self.turn_over()
         return event
 
-    def _deliver(
+    # -- for `plasticity`, which takes the steps of a list one by one
+
+    def check_steps(self, steps: int) -> None:
+        """Raise InputError where one call cannot cover so many steps."""
+        if not 1 <= steps <= self.slots:
+            raise InputError(f"got {steps} steps at once; expected 1 to {self.slots}, the slots")
+
+    @property
+    def marks(self) -> tuple[cla.Array, int]:
+        """Marks on the device, and which of the first two says where the new spikes begin."""
+        return self._marks, self._turn
+
+    def turn_over(self) -> None:
+        """Count all that is in the list as delivered, after the last `deliver`."""
+        self._turn = 1 - self._turn
+
+    def deliver(
         self,
         found: tuple[cla.Array, cla.Array, cla.Array],
         incoming: cla.Array,
@@ -464,14 +493,14 @@ class Delivery:
         last_step: int,
         wait_for: Any = None,
     ) -> cl.Event:
-        """Deliver the new spikes of some steps; they stay new where `last_step` is negative."""
-        turn = self._marks, self._turn, last_step
+        """Deliver the new spikes of some steps; before the last call `last_step` is negative."""
+        turn = *self.marks, last_step
         return self._launcher(found, self.capacity, incoming, first_step, steps, turn, wait_for)
 
     def reset(self, spike_count: cla.Array) -> None:
         """Empty the list of spikes, after the host has read it; nothing waits."""
-        spike_count.fill(0)
-        self._marks.fill(0)
+        for array in (spike_count, self._marks):
+            cl.enqueue_copy(self.queue, array.data, self._zeros.data, byte_count=array.nbytes)
 
     def check(self) -> None:
         """Wait for the device, and see whether the list of spikes has overflowed.
@@ -504,17 +533,53 @@ class Delivery:
             Measure even where there are few connections; else these get ``vpo``.
         """
         if not self.atomics:
-            self._take(_Launcher(self.queue, self._tables, self._spec("pull"), self.slots))
+            self.use("pull")
             return
         if self.connections.count < _SMALL and not always:
-            self._take(_Launcher(self.queue, self._tables, self._spec("vpo"), self.slots))
+            self.use("vpo")
             return
-        launchers = [
-            _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()
-        ]
-        times = _measure(self, launchers, steps, expected)
+        sources = self.connections.num_sources
+        count = max(1, sources // 100) if expected is None else expected
+        count = max(0, min(count, self.capacity, sources * steps))
+        self.measure([_random_list(sources, steps, count)], steps)
+
+    def measure(
+        self, lists: Sequence[tuple[np.ndarray, np.ndarray]], steps: int = 1
+    ) -> dict[str, float]:
+        """Measure the candidates on lists of spikes and take the fastest.
+
+        Parameters
+        ----------
+        lists : sequence of (source, step), each (k,) int
+            They take turns; steps are from 0 to `steps` - 1.
+        steps : int
+            Steps that each list covers.
+
+        Returns
+        -------
+        dict of str to float, s
+            Median time a list of each candidate, in turn with the others; also `seconds`. On a
+            CPU wall time, elsewhere that of the kernels alone where the queue has timestamps.
+        """
+        queue = self.queue
+        launchers = [_Launcher(queue, self._tables, spec, self.slots) for spec in self.candidates()]
+        found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
+        counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
+        incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
+        marks = to_device(queue, np.zeros(3), np.int32), 0, -1
+        taken: list[list[float]] = [[] for _ in launchers]
+        for turn in range(-1, _TURNS):  # the first warms up
+            for k, launch in enumerate(launchers):
+                times = [
+                    _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
+                    for (*pair, count), number in zip(found, counts, strict=True)
+                ]
+                if turn >= 0:
+                    taken[k].append(float(np.mean(times)))
+        times = [float(np.median(t)) for t in taken]
         self.seconds = {_name(c.spec): t for c, t in zip(launchers, times, strict=True)}
         self._take(launchers[int(np.argmin(times))])
+        return self.seconds
 
     def candidates(self) -> list[DeliverSpec]:
         """Return what ``auto`` measures: every algorithm, on GPUs with narrow and wide columns."""
@@ -546,6 +611,8 @@ class Delivery:
         group = work_group or min(16 if on_cpu else 256, self.queue.device.max_work_group_size)
         if algorithm in ("vpo", "pull"):
             return DeliverSpec(algorithm, group)
+        if group & (group - 1):
+            raise InputError(f"work_group is {group}; expected a power of two for {algorithm!r}")
         wide = columns or (2048 if on_cpu else 256)
         if not self._room_for(wide):
             raise InputError(
@@ -645,28 +712,30 @@ class _Launcher:
         self, queue: cl.CommandQueue, tables: _Tables, spec: DeliverSpec, slots: int
     ) -> None:
         self.queue, self.tables, self.spec, self.slots = queue, tables, spec, slots
+        self.events: list[cl.Event] = []  # of the kernels of the last launch
         built = program.build(queue.context, spec)
-        self._deliver_kernel = cl.Kernel(built, "deliver")
         c = tables.connections
         self._groups = devices.limits(queue.device).compute_units * (
             2 if devices.is_cpu(queue.device) else 16
         )
         if spec.algorithm == "pull":
-            self._flag, self._clear = (cl.Kernel(built, name) for name in ("flag", "clear"))
+            self._flag = program.typed_kernel(built, "flag", _LIST + "iiib")
+            self._clear = program.typed_kernel(built, "clear", "ib")
+            types = "iii" + "b" * 7
             self._fired = to_device(queue, np.zeros(c.num_sources), np.int32)
         elif spec.algorithm == "vpo":
             longest = int(np.max(np.diff(c.row), initial=1))
             across = max(1, min(self._groups, -(-longest // spec.work_group)))
-            self._grid: tuple[int, int] = across, max(1, self._groups // across)
+            self._grid = across, max(1, self._groups // across), 1
             self._arguments = [tables.row.data, tables.offset.data]
+            types = _LIST + "iiiii" + "bbbb"
         else:
             columns = spec.columns
-            blocks = -(-c.num_targets // columns)
-            self._grid = blocks * len(c.delays), 1
+            self._grid = -(-c.num_targets // columns), 1, len(c.delays)
             chunks = to_device(queue, tables.chunks(columns), np.int32)
-            counts = np.int32(self._grid[0]), np.int32(blocks)
-            self._kept = chunks
-            self._arguments = [chunks.data, *counts, tables.delays.data, tables.target.data]
+            self._arguments = [chunks.data, tables.delays.data, tables.target.data]
+            types = _LIST + "iiiii" + "bbbbb"
+        self._deliver_kernel = program.typed_kernel(built, "deliver", types)
 
     def __call__(
         self,
@@ -680,24 +749,30 @@ class _Launcher:
     ) -> cl.Event:
         """Deliver; `turn` is the marks, which of them is read, and the step to mark or -1."""
         marks, parity, last_step = turn
-        lists = [*(a.data for a in found), np.int32(capacity), marks.data, np.int32(parity)]
+        lists = [*(a.data for a in found), capacity, marks.data, parity]
         if self.spec.algorithm == "pull":
             return self._pull(lists, incoming, first_step, steps, last_step, wait_for)
         group = self.spec.work_group
-        across, along = self._grid
+        across, along, deep = self._grid
         if self.spec.algorithm != "vpo":
             along = steps
-        return self._deliver_kernel(
+        event = self._deliver_kernel(
             self.queue,
-            (across * group, along),
-            (group, 1),
+            (across * group, along, deep),
+            (group, 1, 1),
             *lists,
-            *np.array([first_step, steps, last_step, self.tables.num_targets, self.slots], "i4"),
+            first_step,
+            steps,
+            last_step,
+            self.tables.num_targets,
+            self.slots,
             *self._arguments,
             self.tables.weight.data,
             incoming.data,
             wait_for=wait_for,
         )
+        self.events = [event]
+        return event
 
     def _pull(
         self,
@@ -713,52 +788,40 @@ class _Launcher:
         targets = (-(-tables.num_targets // group[0]) * group[0],)
         pulled = [a.data for a in tables.pulled]
         end = first_step + steps
+        self.events = []
         for step in range(first_step, end, _FLAG_BITS):
             count = min(_FLAG_BITS, end - step)
             last = last_step if step + count == end else -1
-            numbers = np.array([step, count, last], np.int32)
-            self._flag(
-                self.queue, items, group, *lists, *numbers, self._fired.data, wait_for=wait_for
+            fired = self._fired.data
+            flagged = self._flag(
+                self.queue, items, group, *lists, step, count, last, fired, wait_for=wait_for
             )
-            self._deliver_kernel(
-                self.queue,
-                targets,
-                group,
-                *np.array([step, tables.num_targets, self.slots], np.int32),
-                self._fired.data,
-                *pulled,
-                tables.weight.data,
-                incoming.data,
+            numbers = step, tables.num_targets, self.slots
+            sums = tables.weight.data, incoming.data
+            delivered = self._deliver_kernel(
+                self.queue, targets, group, *numbers, fired, *pulled, *sums
             )
-            sources = np.int32(tables.connections.num_sources)
-            event = self._clear(self.queue, items, group, sources, self._fired.data)
-        return event
+            sources = tables.connections.num_sources
+            cleared = self._clear(self.queue, items, group, sources, fired)
+            self.events += [flagged, delivered, cleared]
+        return cleared
 
 
-def _measure(
-    delivery: Delivery, launchers: list[_Launcher], steps: int, expected: int | None
-) -> list[float]:
-    """Seconds a launch of each on the same random spikes: the best of rounds in turn."""
-    queue, connections = delivery.queue, delivery.connections
-    sources = connections.num_sources
-    count = max(1, sources // 100) if expected is None else expected
-    count = max(0, min(count, delivery.capacity, sources * steps))
+def _random_list(sources: int, steps: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Source and step, from 0, of so many different spikes."""
     pick = np.random.default_rng(0).choice(sources * steps, count, replace=False)
-    found = (
-        to_device(queue, pick % sources, np.int32),
-        to_device(queue, pick // sources, np.int32),
-        to_device(queue, np.array([count]), np.int32),
-    )
-    incoming = to_device(queue, np.zeros(delivery.slots * delivery.num_targets), np.int64)
-    marks = to_device(queue, np.zeros(3), np.int32)
-    best = [math.inf] * len(launchers)
-    for turn in range(_TURNS + 1):
-        for k, launch in enumerate(launchers):
-            queue.finish()
-            begin = time.perf_counter()
-            for _ in range(_LAUNCHES):
-                launch(found, max(1, count), incoming, 0, steps, (marks, 0, -1))
-            queue.finish()
-            if turn:  # the first warms up
-                best[k] = min(best[k], (time.perf_counter() - begin) / _LAUNCHES)
-    return best
+    return pick % max(1, sources), pick // max(1, sources)
+
+
+def _timed(queue: cl.CommandQueue, launch: _Launcher, found: Any, *arguments: Any) -> float:
+    """Seconds that a launch takes: of the device's own clock where that is the better one."""
+    capacity, incoming, steps, marks = arguments
+    queue.finish()
+    begin = time.perf_counter()
+    launch(found, capacity, incoming, 0, steps, marks)
+    queue.finish()
+    wall = time.perf_counter() - begin
+    profiled = queue.properties & cl.command_queue_properties.PROFILING_ENABLE
+    if not profiled or devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
+        return wall
+    return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines import program
 from clhines.errors import SpikeOverflowError
 from clhines.network import Model
+from clhines.parts import real_name
 from clhines.spikes import Connections
 
 MAX_EPOCH = 64  # steps between two deliveries of spikes at most
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
+
+
+@dataclass(frozen=True)
+class EventsSpec:
+    """``events.mako``."""
+
+    template: ClassVar[str] = "events"
+
+
+@dataclass(frozen=True)
+class RecordSpec:
+    """``record.mako``; `real` is ``double`` or ``float``."""
+
+    template: ClassVar[str] = "record"
+    real: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +145,9 @@ class State:
     connections : spikes.Connections
     slots : int
         Of the ring: events due at step s are in row ``s % slots`` of `incoming`.
-    scale : float
+    epoch : int
+        Steps whose events are known before the first of them.
+    incoming_scale : float
         A weight is an entry of `incoming` times this power of two.
     incoming : (slots * num_targets,) int64
     states : list of (num_states * count,) real, one a kind
@@ -142,8 +161,8 @@ class State:
     record_node : (r,) int32
         Natural nodes of all records of voltages, one after another.
     record_v : (rows, r) real
-    record_states : list of (int, int, (r,) int32, (rows, r) real)
-        Kind, number of the state, instances, values.
+    record_states : list of (int, (r,) int32, (rows, r) real)
+        Kind, places in its states, values.
     """
 
     def __init__(
@@ -156,8 +175,8 @@ class State:
     ) -> None:
         self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
         self.connections = spike_connections(model)
-        self.slots, self.scale = ring_slots(model), incoming_scale(model, self.connections)
-        cells = model.forest.num_cells
+        self.slots, self.incoming_scale = ring_slots(model), incoming_scale(model, self.connections)
+        self.epoch, cells = epoch_steps(model), model.forest.num_cells
         most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
@@ -169,9 +188,35 @@ class State:
         self.spike_step = cla.zeros(queue, self.max_spikes, np.int32)
         self.spike_count = cla.zeros(queue, 1, np.int32)
         self.failed = cla.zeros(queue, cells, np.int32)
+        self._put_events()
+        built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
+        self._record = cl.Kernel(built, "record")
         self.records: list[Record] = []
-        self.rows = 0
+        self.rows = -1
         self.begin(0, [])
+
+    def _put_events(self) -> None:
+        step, target, weight = summed_events(self.model, self.incoming_scale)
+        self._event_steps = step
+        if len(step):
+            self._add = cl.Kernel(program.build(self.queue.context, EventsSpec()), "add_events")
+            arrays = step.astype(np.int32), target.astype(np.int32), weight
+            self._events = [cla.to_device(self.queue, a) for a in arrays]
+
+    def add_events(self, first: int, count: int) -> None:
+        """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
+        begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
+        if begin == end:
+            return
+        numbers = [begin, end - begin, self.model.num_targets, self.slots]
+        self._add(
+            self.queue,
+            (-(-(end - begin) // 64) * 64,),
+            (64,),
+            *(np.int32(n) for n in numbers),
+            *(a.data for a in self._events),
+            self.incoming.data,
+        )
 
     def _packed_states(self, k: int, states: dict[str, np.ndarray]) -> np.ndarray:
         kind = self.model.kinds[k]
@@ -193,15 +238,36 @@ class State:
         self.record_node = self._indices(nodes)
         self.record_v = self._room(rows, len(nodes))
         self.record_states = [
-            (
-                r.kind,
-                self.model.kinds[r.kind].mechanism.states.index(r.name),
-                self._indices(r.index),
-                self._room(rows, len(r.index)),
-            )
+            (r.kind, self._indices(self._places(r)), self._room(rows, len(r.index)))
             for r in records
             if r.kind >= 0
         ]
+
+    def _places(self, record: Record) -> np.ndarray:
+        """Where in the states of its kind the values of a record are."""
+        kind = self.model.kinds[record.kind]
+        return kind.mechanism.states.index(record.name) * kind.count + record.index
+
+    def enqueue_states(self, row: int) -> None:
+        """Enqueue that a row of all records of states is written."""
+        for kind, index, values in self.record_states:
+            self.enqueue_record(row, index, self.states[kind], values)
+
+    def enqueue_record(
+        self, row: int, index: cla.Array, source: cla.Array, values: cla.Array
+    ) -> None:
+        """Enqueue that a row of (rows, r) `values` is written: ``source[index]``."""
+        width = index.size
+        self._record(
+            self.queue,
+            (-(-width // 64) * 64,),
+            (64,),
+            np.int32(row),
+            np.int32(width),
+            index.data,
+            source.data,
+            values.data,
+        )
 
     def _indices(self, index: np.ndarray) -> cla.Array:
         return cla.to_device(
@@ -245,7 +311,7 @@ class State:
         )
 
     def _recorded(self) -> list[np.ndarray]:
-        v = self.record_v.get(self.queue) if self.num_recorded_nodes else None
+        v = self.record_v.get(self.queue)
         states = [values for *_, values in self.record_states]
         found, column = [], 0
         for record in self.records:

@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 <%
     staged, pulled = spec.algorithm in ("vsn", "vssn"), spec.algorithm == "pull"
-    several = spec.lanes < spec.work_group
+    several = spec.lanes < spec.work_group   # both are powers of two
 %>\
 // Spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
 // spec: ${spec}
@@ -65,8 +65,7 @@ void deliver(__global const int *restrict spike_source, __global const int *rest
              const int last_step,   // that may have overflowed; -1 where the entries come once more
              const int num_targets, const int slots, __global const int *restrict first,
 % if staged:
-             const int num_blocks, const int blocks_a_delay, __global const int *restrict delays,
-             __global const int *restrict target,
+             __global const int *restrict delays, __global const int *restrict target,
 % else:
              __global const int *restrict offset,   // delay * num_targets + target
 % endif
@@ -75,25 +74,27 @@ void deliver(__global const int *restrict spike_source, __global const int *rest
     const int count = spike_count[0], end = min(count, capacity), begin = marks[turn];
 % if staged:
     // A work-group sums for ${spec.columns} targets of one delay in local memory, then adds the sums.
+    // Groups along the dimensions: targets, steps, delays.
     __local long stage[${spec.columns}];
-    const int lane = get_local_id(0), block = get_group_id(0);
-    const int column = block % blocks_a_delay * ${spec.columns};   // first target
+    const int lane = get_local_id(0), num_delays = get_num_groups(2), num_blocks = get_num_groups(0);
+    const int column = get_group_id(0) * ${spec.columns};   // first target
     const int width = min(${spec.columns}, num_targets - column);
-    const int delay = delays[block / blocks_a_delay];
+    const int delay = delays[get_group_id(2)];
     int step = first_step + get_group_id(1);
     do {
         for (int c = lane; c < width; c += ${spec.work_group}) stage[c] = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
 % if several:
         // ${spec.work_group // spec.lanes} spikes at once, ${spec.lanes} work-items each
-        for (int k = begin + lane / ${spec.lanes}; k < end; k += ${spec.work_group // spec.lanes}) {
+        for (int k = begin + (int)((uint)lane / ${spec.lanes}); k < end; k += ${spec.work_group // spec.lanes}) {
 % else:
         for (int k = begin; k < end; ++k) {
 % endif
             if (spike_step[k] != step) continue;
-            const long chunk = (long)spike_source[k] * num_blocks + block;
+            const long row = (long)spike_source[k] * num_delays + get_group_id(2);
+            const long chunk = row * num_blocks + get_group_id(0);
             const int stop = first[chunk + 1];
-            for (int i = first[chunk] + lane${f" % {spec.lanes}" if several else ""}; i < stop; i += ${spec.lanes})
+            for (int i = first[chunk] + ${f"(lane & {spec.lanes - 1})" if several else "lane"}; i < stop; i += ${spec.lanes})
                 atom_add((volatile __local long *)stage + (target[i] - column), weight[i]);
         }
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -120,7 +121,7 @@ void deliver(__global const int *restrict spike_source, __global const int *rest
         }
     }
 % endif
-    if (get_global_id(0) == 0 && get_global_id(1) == 0 && last_step >= 0) {
+    if (get_global_id(0) == 0 && get_global_id(1) == 0 && get_global_id(2) == 0 && last_step >= 0) {
         marks[1 - turn] = end;
         if (count > capacity && marks[2] == 0) marks[2] = 1 + last_step;
     }

@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
 import bench_methods
 import bench_reach
+import bench_spikes
 import common
 import cuda_peers
 import host_peers
@@ -157,6 +158,33 @@ def test_every_method_on_one_mix(fast_queue, monkeypatch, tmp_path, capsys):
     assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
     monkeypatch.setattr(bench_methods.reference, "residual", lambda *_: 1.0)
     assert bench_methods.main() == 1
+
+
+def test_spikes(fast_queue, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(bench_spikes.devices, "make_queue", lambda _: fast_queue)
+    arguments = "--targets 500 --probability 0.1 0.5 --spikes 2 10 --max-delay 2 --out".split()
+    monkeypatch.setattr(sys, "argv", ["bench_spikes.py", *arguments, str(tmp_path)])
+    assert bench_spikes.main() == 0
+    (path,) = tmp_path.glob("spikes-*.json")
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [(r["probability"], r["spikes"]) for r in rows] == [
+        (0.1, 2),
+        (0.1, 10),
+        (0.5, 2),
+        (0.5, 10),
+    ]
+    for r in rows:
+        assert r["good"] and r["found"] > 0 and r["chosen"] in r["seconds"]
+        assert min(r["seconds"], key=r["seconds"].get) == r["best"]
+        assert all(0 < t < np.inf for t in r["seconds"].values())
+        assert r["chosen_x_best"] >= 1
+    printed = capsys.readouterr().out
+    assert all(len(line) <= 100 for line in printed.splitlines())
+    assert printed.count(" is best in ") >= 1 and printed.count(" yes") == len(rows)
+    if importlib.util.find_spec("matplotlib"):
+        assert path.with_suffix(".svg").stat().st_size > 10_000
+    monkeypatch.setattr(bench_spikes, "same_bits", lambda *_: False)
+    assert bench_spikes.main() == 1
 
 
 def test_bad_shapes_are_refused(capsys, monkeypatch):

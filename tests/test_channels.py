@@ -176,6 +176,7 @@ SINGULAR = {  # a rate with a removable singularity, where it is, and what it is
     "sine": ("(v + 30)/sinh((v + 30)/25)", -30),
     "reciprocal": ("(1 - exp(-(v + 25)/9))/(v + 25)", -25),
     "current of a field": ("v*(0.1 - 2*exp(-v/25))/(1 - exp(-v/25))", 0),
+    "power of ten": ("(v - 40)/(10^(v/20 - 2) - 1)", 40),
     "difference": ("(v + 50)/(exp((v + 50)/40) - exp(-(v + 50)/30))", -50),
 }
 
@@ -222,6 +223,13 @@ def test_removable_singularities_are_removed(name, dtype):
     size = np.abs(slope) + np.abs(got) / 10 + 1e-3
     bound = 4 * np.finfo(dtype).eps * (8 + np.abs(v)) + 1e-7
     assert (np.abs(slope - (both[1] - both[0]) / (2 * h)) <= bound * size).all()
+
+
+@pytest.mark.parametrize("rate", ["sin(v + 40)/(v + 40)", "(v - 3)^2/(cosh(v - 3) - 1 + v - 3)"])
+def test_what_is_left_of_0_by_0_is_refused(rate):
+    with pytest.raises(InputError, match="line 3: 'a' is 0/0 at v = "):
+        Mechanism(minimal(f"current i = a*v\na = {rate}"))
+    assert Mechanism(minimal(f"current i = where(abs(v) < 0.1, 0, {rate})"))
 
 
 def test_a_pole_is_left_alone():
@@ -430,6 +438,16 @@ def test_what_a_mechanism_says_of_itself():
     assert "parameter tau = 0.1 ms" in syn.describe()
     assert "static void expsyn_event(const real weight, const real tau" in syn.source
     assert syn.functions("float") == mechanism("expsyn").functions("float")
+
+
+def test_a_choice_is_neither_linear_nor_constant():
+    assert not Mechanism(minimal("current i = where(v < 0, 1, 2)")).constant
+    assert not Mechanism(minimal("current i = abs(v)")).constant
+    assert not Mechanism(minimal("state a = 0\ncurrent i = v", "point")).constant
+    assert Mechanism(minimal("parameter a = 2\ncurrent i = where(a < 3, a, 2)*v + a^2")).constant
+    lines = "state x = 1\ndx/dt = where(x < 0.5, 1, 2) - x\ncurrent i = x"
+    with pytest.raises(InputError, match="line 3: state 'x' is not linear in itself"):
+        Mechanism(minimal(lines))
 
 
 def test_hh_takes_few_exponentials():

@@ -29,7 +29,9 @@ from systems import forest_for, make_system, updates_for
 from clhines import METHODS, Forest, PivotError, Solver, make_plan, mixed, plan_fine, program
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
+from clhines.plasticity import STDP, Plasticity
 from clhines.render import FloorSpec, PassiveSpec
+from clhines.spikes import ALGORITHMS, Delivery, random_connections
 
 CONFIGS = {
     "flat": ("flat", {"work_group": 2}),
@@ -216,6 +218,27 @@ def passive_case(queue, real):
     assert np.allclose(b.get(), values[0] * values[2] + values[1], rtol=1e-6)
 
 
+def spikes_case(queue, algorithm, plastic, delay):
+    """Two lists of spikes of several steps, delivered with fixed or changing weights."""
+    connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
+    more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
+    rule = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
+    largest = rule.largest(connections)
+    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, largest=largest, **more)
+    change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if plastic else delivery
+    arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
+    incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
+    spikes = [(cell, 3 + cell % 4) for cell in (5, 0, 7, 2, 4)], [(8, 9), (0, 9), (8, 7)]
+    for found, first, steps in zip(spikes, (3, 7), (4, 36)):
+        for array, column in zip(arrays, zip(*found)):
+            array.set(np.resize(np.array(column, np.int32), array.shape))
+        arrays[2].set(np.array([len(found)], np.int32))
+        change.enqueue(*arrays, incoming, first, 3 if plastic else steps)
+        delivery.check()
+        delivery.reset(arrays[2])
+    assert incoming.get().any()
+
+
 def clean_cases():
     """Yield name and function of every case that must run without a report."""
     for config, (method, _) in CONFIGS.items():
@@ -245,6 +268,11 @@ def clean_cases():
             yield label, lambda queue, a=arguments: factor_case(queue, *a)
     for method, symmetric in (("flat", True), ("contraction", False)):
         yield f"mixed: {method}", lambda queue, a=(method, symmetric): mixed_case(queue, *a)
+    for algorithm in ALGORITHMS:
+        for plastic, delay in ((False, (1, 3)), (False, 2), (True, (1, 3))):
+            label = f"spikes: {algorithm}, {'plastic' if plastic else 'fixed'}, {delay}"
+            arguments = algorithm, plastic, delay
+            yield label, lambda queue, a=arguments: spikes_case(queue, *a)
     for real in ("double", "float"):
         yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
         for width in (1, 4):
@@ -336,6 +364,14 @@ FAULTS = {
     "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
 }
 FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums go out before all have come"] = ("spikes", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums that are not atomic"] = (
+    "spikes",
+    "atom_add(incoming + slot + c, stage[c])",
+    "incoming[slot + c] += stage[c]",
+    "race",
+)
+FAULTS["spikes: a target of the next columns"] = ("spikes", "- column)", "- column + 16)", "write")
 FAULTS |= {
     "cr: no barrier in the substitution": (
         "cr",
@@ -372,6 +408,10 @@ def fault_case(config, old, new):
 
     program.render = changed
     try:
+        if config == "spikes":
+            spikes_case(queue, "vsn", False, (1, 3))
+            assert any(there), f"{old!r} is not in the source"
+            return
         method, options = ("flat", {}) if mixed else CONFIGS[config]
         forest = mixed_forest(method)
         system = make_system(forest, np.float32)
@@ -482,7 +522,7 @@ def test_every_template_is_covered():
         make_plan(mixed_forest(method), method, **options).parts[0].spec.template
         for method, options in CONFIGS.values()
     }
-    assert templates == planned | {"permute", "floor", "passive", "residual"}
+    assert templates == planned | {"permute", "floor", "passive", "residual", "deliver", "plastic"}
 
 
 def test_planted_faults_are_reported():

@@ -64,7 +64,7 @@ def initialise(secondorder):
 
 
 @pytest.mark.parametrize("secondorder", [False, True])
-@pytest.mark.parametrize("path", ["reference"])
+@pytest.mark.parametrize("path", ["reference", "steps", "epochs"])
 def test_voltages_of_one_cell(fast_queue, needs, path, secondorder):
     """A spiking soma on passive dendrites: all nodes, in every eighth step of 100 ms."""
     needs(fast_queue, "float64")
@@ -92,7 +92,7 @@ def test_voltages_of_one_cell(fast_queue, needs, path, secondorder):
     assert len(sections) > 10
 
 
-@pytest.mark.parametrize("path", ["reference"])
+@pytest.mark.parametrize("path", ["reference", "steps", "epochs"])
 def test_ring(fast_queue, needs, path):
     """Sixteen cells, each with a synapse at its soma that hears the one before."""
     needs(fast_queue, "float64")
