@@ -22,7 +22,7 @@ from clhines.parts import Limits, real_name
 from clhines.plan_contraction import _Cut, _cut
 
 MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
-MAX_DENSE = 32  # inner lanes whose tree is solved by its inverse
+MAX_DENSE = 48  # inner lanes whose tree is solved by its inverse
 _UNITS = 4  # cells of a work-group
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
 
@@ -85,7 +85,7 @@ class EpochSpec:
     segment : int
         Most nodes of a segment.
     capacity : int
-        Values of the largest cell.
+        Values of the largest cell, and one more.
     rounds : int
         Most rounds of a cell, 1 or more.
     inner : int
@@ -282,7 +282,7 @@ class BlockEpochs:
             units=1,
             extra=32 if self.constant and self.model.kinds else 0,
             segment=self._most,
-            capacity=int(self._table.rows.template_size.max()),
+            capacity=int(self._table.rows.template_size.max()) + 1,
             rounds=max(1, int(self._table.lanes.rounds.max())),
             inner=inner,
             dense=self.constant and inner <= MAX_DENSE,

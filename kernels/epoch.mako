@@ -23,6 +23,7 @@
     step_of_active = spec.extra or spec.work_group
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
         return kind.takes_events and kind.most <= step_of_active
+    split = constant and solves and bool(kinds) and spec.ptx   # mechanisms in a loop of their own
     voltage = ("root_v[site >> 12 & 15]" if constant else
                f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
     def factor_of(kind):
@@ -76,6 +77,13 @@ typedef ${spec.real} real;
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
 % else:
 #define MEET() barrier(CLK_LOCAL_MEM_FENCE)
+% endif
+
+// All lanes of the group meet.
+% if spec.ptx:
+#define GATHER() __asm__ volatile("bar.sync 0;" ::: "memory")
+% else:
+#define GATHER() barrier(CLK_LOCAL_MEM_FENCE)
 % endif
 
 % if noisy:
@@ -172,9 +180,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
     __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
 % endif
     for (int k = lane; present && k < ${2 * M}; k += LANES) row[k] = rows[mine.s4 + k];
-    for (int k = lane; present && k < mine.s1; k += LANES) {
+    for (int k = lane; present && k < ${"CAPACITY" if solves and constant else "mine.s1"}; k += LANES) {
 % for name in held:
-        ${name.upper()}(k) = all_${name}[mine.s0 + k];
+        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves and constant else ""}all_${name}[mine.s0 + k];
 % endfor
 % if solves and not constant:
         V(k) = all_v[mine.s0 + k];
@@ -201,12 +209,11 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
         tree_inverse = tree_factors[3 * (mine.s7 + lane) + 2];
     }
+    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
 % for j in range(M):
-    if (length > ${j}) {
-        const int place = column + row[${j}];
-        a${j} = all_v[mine.s0 + place];
-        e${j} = all_f2[mine.s0 + place];
-    }
+    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
+    a${j} = length > ${j} ? all_v[mine.s0 + place${j}] : 0;
+    e${j} = length > ${j} ? all_f2[mine.s0 + place${j}] : -1;
 % endfor
 % else:
     const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
@@ -259,10 +266,16 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if solves:
 
     int step = first_step;
+% if split:
+    if (active >= 0) {   // lanes for the mechanisms
     do {
-% endif
+% else:
+    do {
 % if kinds:
         if (active >= 0) {
+% endif
+% endif
+% endif
 % for kind in kinds:
             for (int q = active; q < ${kind.name}_here; q += step_of_active) {
                 const uint site = ${kind.name}_site[q];
@@ -315,6 +328,13 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 slot_h[site >> 16] = g * v - i;
             }
 % endfor
+% if split:
+        GATHER();
+        GATHER();
+    } while (++step < first_step + num_steps);
+    } else {   // lanes of the cells
+    do {
+% elif kinds:
         }
 % endif
 % if kinds and not constant:
@@ -335,17 +355,20 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if solves and not constant:
         real old_root = 0;
 % endif
+% if solves and constant:
+% for j in range(M):
+% if half:
+        v${j} = a${j};
+% endif
+        a${j} = C(place${j}) * a${j} + (K(place${j}) - less_b);
+        my_b = length > ${j} ? a${j} : my_b;
+        sum_b += F1(place${j}) * a${j};
+        less_b = e${j} * a${j};
+% endfor
+% else:
 % for j in range(M):
         if (length > ${j}) {
             const int place = column + row[${j}];
-% if solves and constant:
-% if half:
-            v${j} = a${j};
-% endif
-            a${j} = my_b = C(place) * a${j} + (K(place) - less_b);
-            sum_b += F1(place) * my_b;
-            less_b = e${j} * my_b;
-% else:
             my_d = D(place) - less_d;
 % if solves:
             my_b = C(place) * V(place) + (K(place) - less_b);
@@ -379,9 +402,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 all_inverse[mine.s0 + place] = inverse;
 % endif
             }
-% endif
         }
 % endfor
+% endif
         if (used) {
 % if eliminates:
             lost_d[mailbox] = sum_d;
@@ -511,7 +534,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 <% return STOP_RENDERING %>\
 % endif
 % if kinds and constant:
-        barrier(CLK_LOCAL_MEM_FENCE);   // conductances and currents are there
+        GATHER();   // conductances and currents are there
 % endif
 
         // the root, and back
@@ -544,7 +567,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
             if (!isfinite(after) && !fault) fault = step + 1;
         }
 % if constant:
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GATHER();
 % else:
         MEET();
 % endif
@@ -570,16 +593,16 @@ void advance(const int first_step, const int num_steps, const int num_units,
         const real top = parent == NONE ? (real)0 : tree_b[parent];
         real x = my_x;
 % for j in reversed(range(M)):
+% if constant:
+        x = a${j} * INVERSE(place${j}) - F1(place${j}) * top - e${j} * x;
+        a${j} = ${f"2 * x - v{j}" if half else "x"};
+% else:
         if (length > ${j}) {
             const int place = column + row[${j}];
-% if constant:
-            x = a${j} * INVERSE(place) - F1(place) * top - e${j} * x;
-            a${j} = ${f"2 * x - v{j}" if half else "x"};
-% else:
             if (is_leaf || length > ${j + 1}) x = a${j} - w${j} * top - e${j} * x;
             V(place) = ${"2 * x - V(place)" if half else "x"};
-% endif
         }
+% endif
 % endfor
         for (int q = first_record; q < end_record; ++q) {   // lane | node << 16, column
             const int2 it = vload2(q, record_list);
@@ -596,11 +619,14 @@ void advance(const int first_step, const int num_steps, const int num_units,
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
     } while (++step < first_step + num_steps);
+% if split:
+    }
+% endif
 
     // back to memory
 % if constant:
 % for j in range(M):
-    if (length > ${j}) all_v[mine.s0 + column + row[${j}]] = a${j};
+    if (length > ${j}) all_v[mine.s0 + place${j}] = a${j};
 % endfor
 % else:
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
