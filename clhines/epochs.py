@@ -22,7 +22,7 @@ from clhines.parts import Limits, real_name
 from clhines.plan_contraction import _Cut, _cut
 
 MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
-MAX_DENSE = 48  # inner lanes whose tree is solved by its inverse
+MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _UNITS = 4  # cells of a work-group
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
 
@@ -88,10 +88,9 @@ class EpochSpec:
         Values of the largest cell, and one more.
     rounds : int
         Most rounds of a cell, 1 or more.
-    inner : int
-        Most inner lanes of a cell.
-    dense : bool
-        The tree of the inner lanes' last nodes is solved by its inverse, without rounds.
+    before, dense : int
+        With constant factors: after so many rounds at most so many nodes are left, which are solved
+        by the inverse of their matrix; 0 for rounds alone.
     slots : int
         Instances of a work-group.
     secondorder, ptx, fused : bool
@@ -111,8 +110,8 @@ class EpochSpec:
     segment: int
     capacity: int
     rounds: int
-    inner: int
-    dense: bool
+    before: int
+    dense: int
     slots: int
     secondorder: bool
     ptx: bool
@@ -129,11 +128,12 @@ class EpochSpec:
     def local_bytes(self) -> int:
         """Local memory that the kernel takes."""
         held = 4 if self.constant or self.phase == "factor" else 5
-        tree = (2 if self.dense else 3) if self.constant else 7
+        tree = 3 if self.constant else 7
         states = sum(len(k.states) * k.most for k in self.kinds if k.local)
         sites = sum(4 * k.most for k in self.kinds)
         values = self.units * (held * self.capacity + tree * self.lanes + 1)
-        values += self.units * self.inner**2 if self.dense else 0
+        if self.dense:
+            values += self.units * (self.dense * (self.dense + 1) + 1 + self.lanes // 2 + 1)
         size = 8 if self.real == "double" else 4
         return size * (values + states + 2 * self.slots) + sites + 8 * self.units * (self.segment + 1)
 
@@ -273,7 +273,7 @@ class BlockEpochs:
 
     def _plan(self, cut: _Cut, limits: Limits, units: int | None) -> EpochSpec:
         lanes = -(-int(cut.lanes.max()) // 32) * 32
-        inner = int(self._table.lanes.inner.max())
+        before, dense = self._dense() if self.constant else (0, 0)
         spec = EpochSpec(
             real=real_name(self.dtype),
             phase="advance",
@@ -284,8 +284,8 @@ class BlockEpochs:
             segment=self._most,
             capacity=int(self._table.rows.template_size.max()) + 1,
             rounds=max(1, int(self._table.lanes.rounds.max())),
-            inner=inner,
-            dense=self.constant and inner <= MAX_DENSE,
+            before=before,
+            dense=dense,
             slots=0,
             secondorder=self.model.secondorder,
             ptx=limits.ptx,
@@ -311,6 +311,17 @@ class BlockEpochs:
             f"cells of {int(self.model.forest.sizes.max())} nodes, {lanes} lanes: too large to stay "
             f"in {limits.local_bytes} bytes of local memory; use path='steps'"
         )
+
+    def _dense(self) -> tuple[int, int]:
+        """Rounds after which few enough nodes of all trees are left, and how many."""
+        lanes = self._table.lanes
+        inner = np.concatenate([np.arange(k) + s for k, s in zip(lanes.inner, lanes.template_start)])
+        when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
+        for before in range(int(lanes.rounds.max()) + 1):
+            left = int(np.bincount(template[when >= before]).max())
+            if left <= MAX_DENSE:
+                return before, -(-left // 4) * 4
+        raise AssertionError("only the root is left after the last round")
 
     def _list_instances(self, units: int, local: bool) -> None:
         """Instances of each group of `units` cells, and the slots that they write to."""
@@ -437,7 +448,7 @@ class BlockEpochs:
         kernel = cl.Kernel(program.build(self.queue.context, spec), "advance")
         self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
         self._tree = cla.zeros(self.queue, max(1, 3 * self._table.num_lanes), self.dtype)
-        inverses = self.model.forest.num_cells * spec.inner**2 if spec.dense else 1
+        inverses = self.model.forest.num_cells * max(1, spec.dense**2)
         self._tree_inverses = cla.zeros(self.queue, inverses, self.dtype)
         arrays = [self._d, self._tie, self._up, self._f1, self._f2, self._inverse, self._tree]
         arrays.append(self._tree_inverses)

@@ -10,9 +10,10 @@
     held = ["c", "k", "f1", "inverse"] if solves and constant else (
         ["c", "k", "d", "tie"] if solves else ["d", "tie"])
     half = spec.secondorder
-    I, dense = spec.inner, spec.dense       # inner lanes of a cell; their tree by its inverse
-    rounds = factor or not dense
-    tree = 4 if eliminates else 2 if rounds else 1   # arrays of values a lane
+    I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
+    rounds = spec.rounds if factor or not dense else spec.before
+    tree = 4 if eliminates else 2   # arrays of values a lane
+    steps = "mine.s5" if in_warp and not dense else rounds
     noisy = any(kind.uses_noise for kind in kinds)
     def state(kind, s):
         return (f"{kind.name}_local[{s * kind.most} + q]" if kind.local
@@ -161,19 +162,24 @@ void advance(const int first_step, const int num_steps, const int num_units,
     __local real *held = all_held + at * ${len(held) + (0 if factor or constant else 1)} * CAPACITY;
     __local int *row = row_start + at * ${2 * M};
     __local real *tree_b = all_tree + at * ${tree} * LANES;
-% if rounds:
     __local real *above_b = tree_b + LANES;
-% endif
     __local real *lost_b = all_lost + at * LANES;
 % if dense:
-    __local int root_lane[UNITS];
-    if (is_root) root_lane[at] = lane;
+    // the last ones of the tree, ranked by lane: those of rounds from ${spec.before} on, and the root
+    const bool is_late = is_inner && my_round >= ${spec.before};
+    __local int all_late[UNITS * LANES], root_rank[UNITS];
+    if (unit < UNITS) all_late[lid] = is_late;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int rank = 0;
+    for (int k = 0; is_late && k < lane; ++k) rank += all_late[unit * LANES + k];
+    if (is_root) root_rank[at] = rank;
 % endif
 % if dense and solves:
-    __local real all_inverse_tree[UNITS * ${I * I}];   // column j of the inner lanes' inverse, ...
-    __local real *inverse_tree = all_inverse_tree + at * ${I * I};
-    for (int k = lane; present && k < inner * inner; k += LANES)
+    __local real all_inverse_tree[UNITS * ${I * I}], all_late_b[UNITS * ${I}], root_x[UNITS];
+    __local real *inverse_tree = all_inverse_tree + at * ${I * I}, *late_b = all_late_b + at * ${I};
+    for (int k = lane; present && k < ${I * I}; k += LANES)
         inverse_tree[k] = tree_inverses[(long)number * ${I * I} + k];
+    for (int k = lane; present && k < ${I}; k += LANES) late_b[k] = 0;
 % endif
 % if eliminates:
     __local real *tree_d = above_b + LANES, *above_d = tree_d + LANES;
@@ -201,12 +207,10 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endfor
 % endif
 % if solves and constant:
-    real ${"tree_f1 = 0, tree_f2 = 0, " if rounds else ""}tree_inverse = 0;   // of the root: the pivot
+    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
     if (is_inner) {
-% if rounds:
         tree_f1 = tree_factors[3 * (mine.s7 + lane)];
         tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];
-% endif
         tree_inverse = tree_factors[3 * (mine.s7 + lane) + 2];
     }
     // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
@@ -431,10 +435,8 @@ void advance(const int first_step, const int num_steps, const int num_units,
             tree_up[lane] = my_up;
 % endif
 % if solves:
-            tree_b[lane] = ${"my_b" if rounds else "is_root ? (real)0 : my_b"};
-% if rounds:
+            tree_b[lane] = my_b;
             above_b[lane] = 0;
-% endif
 % endif
         }
         MEET();
@@ -467,18 +469,20 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
             }
             MEET();
-        } while (++r < ${"mine.s5" if in_warp else spec.rounds});
-% else:
-        // all but the root by the inverse of their matrix; the root's own b without what they leave
-        const real my_share = is_root ? my_b : (real)0;
-        if (is_inner) {
-            real even = my_share, odd = 0;
-            for (int j = 0; j + 1 < inner; j += 2) {
-                even += inverse_tree[j * inner + lane] * tree_b[j];
-                odd += inverse_tree[(j + 1) * inner + lane] * tree_b[j + 1];
-            }
-            if (inner & 1) even += inverse_tree[(inner - 1) * inner + lane] * tree_b[inner - 1];
-            g = even + odd;
+        } while (++r < ${steps});
+% endif
+% if dense and solves:
+        // the late ones but the root by the inverse of their matrix; the root's b without what they leave
+        const real my_rest = is_late ? tree_b[lane] - above_b[lane] : (real)0;
+        if (is_late) late_b[rank] = is_root ? (real)0 : my_rest;
+        MEET();
+        if (is_late) {
+            real ${", ".join(f"part{k} = 0" for k in range(4))};
+% for j in range(I):
+            part${j % 4} += inverse_tree[${j * I} + rank] * late_b[${j}];
+% endfor
+            g = (part0 + part1) + (part2 + part3);
+            if (is_root) g += my_rest;
         }
 % endif
 % if factor:
@@ -493,11 +497,11 @@ void advance(const int first_step, const int num_steps, const int num_units,
             tree_factors[3 * (mine.s7 + lane) + 2] = is_root ? tree_d[lane] - above_d[lane] : tree_inverse;
         }
 % if dense:
-        // column by column, the inverse of what is left without the root; of the root's column, the
+        // column by column, the inverse of the late ones without the root; of the root's column, the
         // solution with 1 at the root; of its row, what the others leave of its b
         for (int j = 0; j < ${I}; ++j) {
             if (is_inner) {
-                tree_b[lane] = lane == j && !is_root ? 1 : 0;
+                tree_b[lane] = is_late && rank == j && !is_root ? 1 : 0;
                 above_b[lane] = 0;
             }
             real g = 0;
@@ -510,11 +514,11 @@ void advance(const int first_step, const int num_steps, const int num_units,
                     if (below != NONE) above_b[below] += tree_f2 * g;
                 }
                 MEET();
-            } while (++r < ${"mine.s5" if in_warp else spec.rounds});
+            } while (++r < ${steps});
             real x = 0;
             if (is_root) {
                 g = tree_b[lane] - above_b[lane];
-                tree_b[lane] = j == lane ? 1 : 0;
+                tree_b[lane] = j == rank ? 1 : 0;
             }
             MEET();
             do {
@@ -526,8 +530,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 }
                 MEET();
             } while (r > 0);
-            if (is_inner && j < inner)
-                tree_inverses[(long)number * ${I * I} + j * inner + lane] = is_root ? g : x;
+            if (is_late) tree_inverses[(long)number * ${I * I} + j * ${I} + rank] = is_root ? g : x;
         }
 % endif
 }
@@ -541,7 +544,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
         real my_x = 0;
         if (is_root) {
             real pivot = ${"tree_inverse" if constant else "tree_d[lane] - above_d[lane]"};
-% if rounds:
+% if not dense:
             g = tree_b[lane] - above_b[lane];
 % endif
 % if kinds and constant:
@@ -554,6 +557,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
             const real before = ${"root_v[unit]" if constant else "old_root"};
             const real after = ${"2 * my_x - before" if half else "my_x"};
             tree_b[lane] = my_x;
+% if dense:
+            root_x[unit] = my_x;
+% endif
 % if constant:
             root_v[unit] = after;
 % endif
@@ -571,6 +577,13 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % else:
         MEET();
 % endif
+% if dense:
+        if (is_late && !is_root) {
+            my_x = g + inverse_tree[root_rank[at] * ${I} + rank] * root_x[at];
+            tree_b[lane] = my_x;
+        }
+        MEET();
+% endif
 % if rounds:
         do {
             --r;
@@ -581,12 +594,6 @@ void advance(const int first_step, const int num_steps, const int num_units,
             }
             MEET();
         } while (r > 0);
-% else:
-        if (is_inner && !is_root) {
-            my_x = g + inverse_tree[root_lane[at] * inner + lane] * tree_b[root_lane[at]];
-            tree_b[lane] = my_x;
-        }
-        MEET();
 % endif
 
         // segments, back to their first nodes
