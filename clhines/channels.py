@@ -96,7 +96,7 @@ BUILT_IN = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mechanism:
     """A channel, synapse or clamp, from its equations as text.
 
@@ -121,7 +121,8 @@ class Mechanism:
 
     A state whose rate is linear in the state itself is integrated by exponential Euler (NEURON's
     cnexp), with the other states as they were; every other state by the method named, or all states
-    with ``method rk4 all``. The right sides of an event's actions use the values before it.
+    with ``method rk4 all``. The right sides of an event's actions use the values before it; events
+    of one instance in the same step act once, with the sum of their weights.
     A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
 
     Parameters
@@ -142,6 +143,9 @@ class Mechanism:
             raise InputError(f"a mechanism is a text; got {type(self.text).__name__}")
         object.__setattr__(self, "text", cleandoc(self.text).strip() + "\n")
         self._equations  # noqa: B018  (a wrong text is refused here)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mechanism, (self.text,)

@@ -7,7 +7,9 @@ order.
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass
+from keyword import kwlist
 from typing import Any
 
 import numpy as np
@@ -32,11 +34,13 @@ _WORDS = set(
     """auto bool break case char const constant continue default do double else enum extern float
     for global goto half if image1d_t image2d_t image3d_t inline int kernel local long main private
     real register restrict return sampler_t short signed size_t sizeof static struct switch typedef
-    uchar uint ulong union unsigned ushort void volatile while event_t bool true false NULL
-    fabs fmin fmax exp expm1 log pow sqrt sin cos tan sinh cosh tanh sign select
-    substep part np lambda def class import from pass and or not in is None True False
-    yield try except finally raise global nonlocal with as assert async await del elif""".split()
-)
+    uchar uint ulong union unsigned ushort void volatile while event_t true false NULL
+    complex imaginary pipe generic NAN INFINITY HUGE_VAL HUGE_VALF MAXFLOAT CHAR_BIT
+    fabs exp log pow sqrt sin cos tan sinh cosh tanh sign np substep part range""".split()
+) | set(kwlist)
+
+
+_MACRO = re.compile("(M|FLT|DBL|HALF|U?INT|U?LONG|[US]?CHAR|U?SHRT|FP|CLK|CL|cl)_")
 
 
 class Weight(sp.Function):
@@ -49,7 +53,7 @@ def safe(name: str) -> str:
     """Return a name as it stands in generated source: with an underscore if it is a word of it."""
     numbered = name[0] in "xe" and name[1:].isdigit()  # names of common subexpressions
     vector = name.rstrip("0123456789") in _WORDS  # float4 and the like
-    return name + "_" if vector or numbered or name.startswith(("M_", "CL", "cl")) else name
+    return name + "_" if vector or numbered or _MACRO.match(name) else name
 
 
 def local(name: str) -> sp.Symbol:
@@ -205,7 +209,7 @@ def _share_exponentials(expressions: list[Any]) -> _Shared:
             cluster = [(m, k) for m, k in powers if k.is_Integer and abs(k) <= MAX_SHARED_POWER]
             rest = [m for m, k in powers if not (k.is_Integer and abs(k) <= MAX_SHARED_POWER)]
             if len(cluster) > 1:
-                _share(cluster, unit * s, replaced, prelude)
+                _share(cluster, unit * (sp.factor_terms(s) if s.is_Add else s), replaced, prelude)
     return _Shared([e.xreplace(replaced) for e in expressions], prelude)
 
 

@@ -22,7 +22,7 @@ from clhines.parts import Limits, real_name
 from clhines.plan_contraction import _Cut, _cut
 
 MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
-MAX_DENSE = 32  # inner lanes whose tree is solved by its inverse
+MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _UNITS = 4  # cells of a work-group
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
 
@@ -43,6 +43,8 @@ class KindSpec:
     most : int
         Instances of a work-group.
     density, takes_events, uses_noise : bool
+    factor : str
+        What makes the factor of a node of its capacitance over dt, where that is one number.
     first_target : int
         Number of instance 0 among the targets of events.
     local : bool
@@ -59,6 +61,7 @@ class KindSpec:
     density: bool
     takes_events: bool
     uses_noise: bool
+    factor: str
     first_target: int
     local: bool
 
@@ -82,13 +85,12 @@ class EpochSpec:
     segment : int
         Most nodes of a segment.
     capacity : int
-        Values of the largest cell.
+        Values of the largest cell, and one more.
     rounds : int
         Most rounds of a cell, 1 or more.
-    inner : int
-        Most inner lanes of a cell.
-    dense : bool
-        The tree of the inner lanes' last nodes is solved by its inverse, without rounds.
+    before, dense : int
+        With constant factors: after so many rounds at most so many nodes are left, which are solved
+        by the inverse of their matrix; 0 for rounds alone.
     slots : int
         Instances of a work-group.
     secondorder, ptx, fused : bool
@@ -108,8 +110,8 @@ class EpochSpec:
     segment: int
     capacity: int
     rounds: int
-    inner: int
-    dense: bool
+    before: int
+    dense: int
     slots: int
     secondorder: bool
     ptx: bool
@@ -126,12 +128,14 @@ class EpochSpec:
     def local_bytes(self) -> int:
         """Local memory that the kernel takes."""
         held = 4 if self.constant or self.phase == "factor" else 5
-        tree = (2 if self.dense else 3) if self.constant else 7
+        tree = 3 if self.constant else 7
         states = sum(len(k.states) * k.most for k in self.kinds if k.local)
+        sites = sum(4 * k.most for k in self.kinds)
         values = self.units * (held * self.capacity + tree * self.lanes + 1)
-        values += self.units * self.inner**2 if self.dense else 0
+        if self.dense:
+            values += self.units * (self.dense * (self.dense + 1) + 1 + self.lanes // 2 + 1)
         size = 8 if self.real == "double" else 4
-        return size * (values + states + 2 * self.slots) + 8 * self.units * self.segment + 64
+        return size * (values + states + 2 * self.slots) + sites + 8 * self.units * (self.segment + 1)
 
 
 class _Table:
@@ -269,7 +273,7 @@ class BlockEpochs:
 
     def _plan(self, cut: _Cut, limits: Limits, units: int | None) -> EpochSpec:
         lanes = -(-int(cut.lanes.max()) // 32) * 32
-        inner = int(self._table.lanes.inner.max())
+        before, dense = self._dense() if self.constant else (0, 0)
         spec = EpochSpec(
             real=real_name(self.dtype),
             phase="advance",
@@ -278,10 +282,10 @@ class BlockEpochs:
             units=1,
             extra=32 if self.constant and self.model.kinds else 0,
             segment=self._most,
-            capacity=int(self._table.rows.template_size.max()),
+            capacity=int(self._table.rows.template_size.max()) + 1,
             rounds=max(1, int(self._table.lanes.rounds.max())),
-            inner=inner,
-            dense=self.constant and inner <= MAX_DENSE,
+            before=before,
+            dense=dense,
             slots=0,
             secondorder=self.model.secondorder,
             ptx=limits.ptx,
@@ -308,6 +312,17 @@ class BlockEpochs:
             f"in {limits.local_bytes} bytes of local memory; use path='steps'"
         )
 
+    def _dense(self) -> tuple[int, int]:
+        """Rounds after which few enough nodes of all trees are left, and how many."""
+        lanes = self._table.lanes
+        inner = np.concatenate([np.arange(k) + s for k, s in zip(lanes.inner, lanes.template_start)])
+        when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
+        for before in range(int(lanes.rounds.max()) + 1):
+            left = int(np.bincount(template[when >= before]).max())
+            if left <= MAX_DENSE:
+                return before, -(-left // 4) * 4
+        raise AssertionError("only the root is left after the last round")
+
     def _list_instances(self, units: int, local: bool) -> None:
         """Instances of each group of `units` cells, and the slots that they write to."""
         model, table = self.model, self._table
@@ -317,20 +332,21 @@ class BlockEpochs:
         which = np.repeat(np.arange(len(kinds)), [k.count for k in kinds])
         cell = np.searchsorted(model.forest.cell_offsets, node, side="right") - 1
         unit = table.unit_of_cell[cell]
-        order = np.lexsort((which, node, unit))
+        place = table.places(node) - table.rows.block_start[unit] if len(node) else node
+        order = np.lexsort((which, place, unit))
         first = np.searchsorted(unit[order] // units, np.arange(groups + 1))
         slot = np.empty(len(node), np.int64)
         slot[order] = np.arange(len(node)) - first[unit[order] // units]
         self._slots = int(np.diff(first).max()) if kinds else 0
-        place = table.places(node) - table.rows.block_start[unit]
         self._lists, specs = [], []
         begin = 0
         for kind in kinds:
             mine = np.arange(begin, begin + kind.count)
-            sort = np.argsort(unit[mine], kind="stable")
+            sort = np.lexsort((place[mine], unit[mine]))
             mine = mine[sort]
             starts = np.searchsorted(unit[mine] // units, np.arange(groups + 1))
-            entries = np.stack((sort, unit[mine] % units, place[mine], slot[mine]), axis=1)
+            site = place[mine] | (unit[mine] % units) << 12 | slot[mine] << 16
+            entries = np.stack((sort, site), axis=1).astype(np.uint32).view(np.int32)
             self._lists.append((starts, entries))
             specs.append(self._kind_spec(kind, int(np.diff(starts).max()), local))
             begin += kind.count
@@ -352,21 +368,30 @@ class BlockEpochs:
     def _kind_spec(self, kind: Kind, most: int, local: bool) -> KindSpec:
         mechanism, real = kind.mechanism, real_name(self.dtype)
         values = [kind.parameters[p] for p in mechanism.parameters]
-        suffix = "f" if real == "float" else ""
         return KindSpec(
             name=mechanism.name,
             source=mechanism.functions(real),
             number=kind.first_instance,
             parameters=tuple(mechanism.parameters),
             states=tuple(mechanism.states),
-            literals=tuple("" if np.ndim(v) else f"({float(v)!r}{suffix})" for v in values),
+            literals=tuple("" if np.ndim(v) else _literal(float(v), self.dtype) for v in values),
             most=most,
             density=mechanism.kind == "density",
             takes_events=mechanism.takes_events,
             uses_noise=mechanism.uses_noise,
+            factor=self._factor_of_capacitance(kind),
             first_target=max(0, kind.first_target),
             local=local,
         )
+
+    def _factor_of_capacitance(self, kind: Kind) -> str:
+        """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+        if kind.mechanism.kind != "density":
+            return ""
+        ratio = kind.factor / self.model.capacitance_over_dt[kind.node]
+        if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
+            return ""
+        return _literal(float(ratio[0]), self.dtype)
 
     # -- device --------------------------------------------------------------------------------
 
@@ -401,7 +426,8 @@ class BlockEpochs:
             starts, entries = self._lists[k]
             arrays = [self._int32(starts), self._int32(entries), self.state.states[k]]
             varying = [self._real(v) for v in kind.parameters.values() if np.ndim(v)]
-            factor = [self._real(kind.factor)] if self._kinds[k].density else []
+            factor = [] if self._kinds[k].factor else [self._real(kind.factor)]
+            factor = factor if self._kinds[k].density else []
             self._of_kinds.append((arrays, np.int32(kind.count), factor + varying))
         self._slot_array = self._int32(self._slot_table)
         self.set_records(np.zeros(0, np.int64))
@@ -422,7 +448,7 @@ class BlockEpochs:
         kernel = cl.Kernel(program.build(self.queue.context, spec), "advance")
         self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
         self._tree = cla.zeros(self.queue, max(1, 3 * self._table.num_lanes), self.dtype)
-        inverses = self.model.forest.num_cells * spec.inner**2 if spec.dense else 1
+        inverses = self.model.forest.num_cells * max(1, spec.dense**2)
         self._tree_inverses = cla.zeros(self.queue, inverses, self.dtype)
         arrays = [self._d, self._tie, self._up, self._f1, self._f2, self._inverse, self._tree]
         arrays.append(self._tree_inverses)
@@ -497,6 +523,10 @@ class BlockEpochs:
         """Take (n,) voltages, mV, in natural order."""
         gather = self._table.gather
         self._v.set(np.where(gather < 0, 0, v[gather]).astype(self.dtype))
+
+
+def _literal(value: float, dtype: np.dtype) -> str:
+    return f"({value!r}{'f' if dtype == np.float32 else ''})"
 
 
 def constant_factors(model: Model) -> bool:

@@ -7,10 +7,13 @@ mechanism is made. The format is described in `channels.Mechanism`.
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import accumulate
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,7 @@ CONSTANTS = {"pi": sp.pi}
 RESERVED = NAMES | set(CONSTANTS) | {"dt"}
 
 _NAME = r"[A-Za-z][A-Za-z0-9_]*"
+_KEYWORD = "__"  # put after a name that is a word of Python's, such as lambda
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 
 
@@ -201,7 +205,8 @@ class _Reader:
     def fail(self, line: _Line, problem: str) -> InputError:
         """Return the error of a line."""
         where = f"mechanism {self.name}, " if self.name else ""
-        return InputError(f"{where}line {line.number}: {problem}; in '{line.text}'")
+        text = line.text if len(line.text) <= 80 else line.text[:77] + "..."
+        return InputError(f"{where}line {line.number}: {problem}; in '{text}'")
 
     # --------------------------------------------------------------------------- statements
 
@@ -270,7 +275,7 @@ class _Reader:
     def parameter(self, line: _Line, name: str, source: str) -> None:
         """Take ``parameter NAME = NUMBER UNIT``."""
         self._define(line, name, source)
-        if not re.fullmatch(_NUMBER, line.source):
+        if not re.fullmatch(_NUMBER, line.source) or not math.isfinite(float(line.source)):
             raise self.fail(
                 line, f"parameter '{name}' got '{line.source}'; expected a number and its unit"
             )
@@ -361,27 +366,17 @@ class _Reader:
         known = [*self.parameters, *self.states, *self.named, *self.currents, *sorted(NAMES)]
         return "known are " + ", ".join(known)
 
-    def convert(self, line: _Line, allowed: Iterable[str] = ()) -> Any:
+    def convert(self, line: _Line) -> Any:
         """Turn the expression of a line into SymPy's, removable singularities removed."""
-        if not line.source:
-            raise self.fail(line, f"'{line.name}' has nothing on its right side")
-        if re.search(r"[^\w\s.+\-*/^()<>=!,]", line.source) or not line.source.isascii():
-            bad = re.search(r"[^\w\s.+\-*/^()<>=!,]|[^\x00-\x7f]", line.source)
-            assert bad
-            raise self.fail(line, f"unexpected character '{bad.group()}'")
-        source = "(" + line.source.replace("^", "**") + ")"
         try:
-            tree = ast.parse(source, mode="eval").body
-            result = self._expression(tree, line)
-        except SyntaxError as error:
-            at = (error.text or source)[max((error.offset or 1) - 1, 0) :].strip(
-                "()\n "
-            ) or "the end"
-            raise self.fail(line, f"cannot read the expression at '{at}'") from error
-        except (RecursionError, MemoryError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise self.fail(line, f"the expression is too long or too deep ({error})") from error
+            result = self._expression(self._parsed(line), line)
+        except InputError:
+            raise
+        except RecursionError as error:
+            raise self.fail(line, "the expression is too deep") from error
+        except (TypeError, ValueError, ArithmeticError) as error:  # SymPy's, of complex numbers
+            problem = " ".join(str(error).split())
+            raise self.fail(line, f"'{line.name}' has no real value ({problem})") from error
         if result.has(sp.zoo, sp.nan, sp.oo, -sp.oo, sp.I):
             raise self.fail(line, f"'{line.name}' is not a finite real number: {result}")
         result = result.replace(sp.cot, lambda a: 1 / sp.tan(a))  # SymPy's tan(pi/2 - a)
@@ -395,6 +390,27 @@ class _Reader:
             )
         return result
 
+    def _parsed(self, line: _Line) -> ast.expr:
+        """Return Python's tree of an expression; what is in it is checked later."""
+        if not line.source:
+            raise self.fail(line, f"'{line.name}' has nothing on its right side")
+        bad = re.search(r"[^A-Za-z0-9_\s.+\-*/^()<>=!,]", line.source)
+        if bad:
+            raise self.fail(line, f"unexpected character '{bad.group()}'")
+        depths = list(accumulate((c == "(") - (c == ")") for c in line.source))
+        if min(depths) < 0 or depths[-1] != 0:
+            raise self.fail(line, f"the brackets of '{line.name}' do not match")
+        try:
+            source = re.sub(rf"\b{_NAME}", _no_keyword, line.source).replace("^", "**")
+            return ast.parse(f"({source})", mode="eval").body
+        except SyntaxError as error:
+            rest = (error.text or "")[max((error.offset or 1) - 1, 0) :].strip("() ") or "the end"
+            last = re.sub(r"[\d^]*(/.*)?$", "", rest.split()[-1])
+            hint = " (a unit stands in [ ])" if last in BASE_UNITS else ""
+            raise self.fail(line, f"cannot read the expression at '{rest}'{hint}") from error
+        except (RecursionError, MemoryError) as error:
+            raise self.fail(line, "the expression is too deep") from error
+
     def _defaults(self) -> dict[Any, float]:
         return {
             symbol(name): float(line.source)
@@ -406,10 +422,13 @@ class _Reader:
         def inner(child: ast.expr) -> Any:
             return self._expression(child, line)
 
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            if not math.isfinite(node.value):
+                raise self.fail(line, "a number is too large")
             return sp.Rational(repr(node.value))
         if isinstance(node, ast.Name):
-            return self.resolve(node.id, line)
+            word = node.id.removesuffix(_KEYWORD)
+            return self.resolve(word if iskeyword(word) else node.id, line)
         if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
             return _UNARY[type(node.op)](inner(node.operand))
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
@@ -479,6 +498,11 @@ _STATEMENTS: list[tuple[str, Callable[..., None]]] = [
     (r"(method|substeps)\s+(.*)", _Reader.setting),
     (rf"({_NAME})\s*=(?!=)(.*)", _Reader.expression),
 ]
+
+
+def _no_keyword(found: re.Match[str]) -> str:
+    name = found.group()
+    return name + _KEYWORD if iskeyword(name) and name not in ("and", "or", "not") else name
 
 
 def _lines(text: str) -> list[_Line]:
@@ -617,6 +641,8 @@ def linear_parts(rate: Any, name: str) -> tuple[Any, Any] | None:
         return None
     b = rate.diff(state)
     if b.has(state):
+        if any(p.exp.is_number and abs(p.exp) > 4 for p in b.atoms(sp.Pow)):
+            return None  # multiplied out, it may be too long
         b = sp.expand(b)
         if b.has(state):
             return None
@@ -689,7 +715,8 @@ def _distance(below: Any) -> tuple[Any, Any] | None:
     ratio = -c1 / c2
     if x1 == x2 or not (ratio.is_number and ratio.is_positive):
         return None
-    return -c2 * sp.exp(x2), sp.expand(sp.expand_log(x1 - x2 + sp.log(ratio)))
+    x = sp.expand(sp.expand_log(x1 - x2 + sp.log(ratio)))
+    return -c2 * sp.exp(x2), sp.factor_terms(x) if x.is_Add else x
 
 
 def _coefficient_and_exponent(term: Any) -> tuple[Any, Any]:

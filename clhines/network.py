@@ -241,7 +241,7 @@ class Network:
                 raise InputError(f"cables[{k}] is {type(cable).__name__}; expected a Cable")
         if not cables:
             raise InputError("got no cables; expected at least one")
-        count = len(cables) if num_cells is None else _whole_number("num_cells", num_cells, 1)
+        count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
         self.cables, self.num_cells = cables, count
         different = {id(cable): cable for cable in cables}
         rooted = {key: _rooted(cable) for key, cable in different.items()}
@@ -478,7 +478,7 @@ class Network:
             v_init=_spread("v_init", v_init, n),
             dt=dt,
             secondorder=bool(secondorder),
-            seed=_whole_number("seed", seed, 0),
+            seed=as_whole_number("seed", seed, 0),
         )
 
     def _axial_sums(self) -> np.ndarray:
@@ -623,7 +623,8 @@ def _number(name: str, value: Any) -> float:
     return float(array)
 
 
-def _whole_number(name: str, value: Any, least: int) -> int:
+def as_whole_number(name: str, value: Any, least: int) -> int:
+    """Return a whole number of `least` or more."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or value < least:
         raise InputError(f"{name} is {value!r}; expected a whole number, {least} or more")

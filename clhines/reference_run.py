@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -135,6 +136,14 @@ class ReferenceRun:
         slot = (step + 1 + known.delay[sent]) % self.slots
         weight = np.rint(known.weight[sent] / self.scale).astype(np.int64)
         np.add.at(self.incoming, (slot, known.target[sent]), weight)
+
+    def mark(self) -> float:
+        """Return what `seconds` takes as this moment."""
+        return time.perf_counter()
+
+    def seconds(self, marks: list[float]) -> list[float]:
+        """Return the moments, s."""
+        return marks
 
     def deliver(self, first: int, count: int) -> None:
         """Do nothing: spikes were sent in their step."""

@@ -23,13 +23,13 @@ from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
 from clhines.errors import InputError, SimulationError
 from clhines.forest import Forest, repeat
-from clhines.network import Group, Network, as_array, as_indices
+from clhines.network import Group, Network, as_array, as_indices, as_whole_number
 from clhines.parts import real_name
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
 from clhines.spikes import Delivery
-from clhines.state import Chunk, Record, State, external_sums
+from clhines.state import Chunk, Record, State, epoch_steps, external_sums
 from clhines.steps import Steps
 
 PATHS = ("auto", "epochs", "steps", "reference")
@@ -209,8 +209,9 @@ class Result:
     spike_cell : (k,) int64
         By time, then cell.
     cost : dict of str to float, s
-        ``all``, the wall time; ``steps``, ``spikes`` and ``collect``, what the host spent on
-        enqueueing or taking the steps, on the delivery of spikes, and on waiting and reading.
+        ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
+        and recording, and ``spikes``, their delivery; where the queue has no timestamps, and for
+        ``reference``, what the host did. ``collect``: reading results after each chunk.
     """
 
     t: np.ndarray
@@ -248,7 +249,7 @@ class Simulation:
     seed : int
         Of noise.
     chunk : int
-        Steps between two looks at the device.
+        Steps between two looks at the device, made a whole number of epochs.
     max_spikes : int, optional
         Spikes that one chunk may have; default: as many as there can be, up to 2**24.
     **options
@@ -290,7 +291,11 @@ class Simulation:
             raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
         self.network, self.step, self._broken = network, 0, ""
         self.model = network.compile(dt, v_init, secondorder, seed)
-        self.chunk = chunk
+        epoch = epoch_steps(self.model)
+        chunk = as_whole_number("chunk", chunk, 1)
+        self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
+        if max_spikes is not None:
+            max_spikes = as_whole_number("max_spikes", max_spikes, 1)
         self._records: list[Record] = []
         if path == "reference":
             self.path = path
@@ -300,7 +305,7 @@ class Simulation:
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
 
-        state = State(self.model, queue, np.dtype(dtype), chunk, max_spikes)
+        state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
         self.path, executor = _executor(state, path, method, options)
         self._run = _DeviceRun(state, executor)
 
@@ -423,19 +428,21 @@ class Simulation:
         return Chunk(none, none, np.zeros(0, np.int32), values)
 
     def _advance(self, count: int, cost: dict[str, float]) -> Chunk:
-        run, marks = self._run, [time.perf_counter()]
+        run = self._run
         run.begin(count, self._records)
+        marks = [run.mark()]
         for row in range(0, count, run.max_steps):
             some = min(run.max_steps, count - row)
-            marks.append(time.perf_counter())
             run.advance(self.step + row, some, row)
-            marks.append(time.perf_counter())
+            marks.append(run.mark())
             run.deliver(self.step + row, some)
-        marks.append(time.perf_counter())
-        cost["steps"] += sum(np.diff(marks)[1::2])
-        cost["spikes"] += sum(np.diff(marks)[2::2])
+            marks.append(run.mark())
+        spent = np.diff(run.seconds(marks))  # waits
+        cost["steps"] += float(spent[0::2].sum())
+        cost["spikes"] += float(spent[1::2].sum())
+        clock = time.perf_counter()
         chunk = run.end()
-        cost["collect"] += time.perf_counter() - marks[-1]
+        cost["collect"] += time.perf_counter() - clock
         return chunk
 
     def _joined(self, chunks: list[Chunk], begin: int, last: int, cost: dict[str, float]) -> Result:
@@ -542,6 +549,8 @@ class _DeviceRun:
         self.max_steps = min(state.epoch, executor.max_steps)
         self.delivery: Delivery | None = None
         self._told = False
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        self._timed = bool(state.queue.properties & timed)
         if len(state.connections.source):
             self.delivery = Delivery(
                 state.queue,
@@ -578,6 +587,15 @@ class _DeviceRun:
         if self.delivery is not None:
             found = state.spike_source, state.spike_step, state.spike_count
             self.delivery.enqueue(*found, state.incoming, first, count)
+
+    def mark(self) -> Any:
+        """Return what `seconds` takes as this place in the queue."""
+        return cl.enqueue_marker(self.state.queue) if self._timed else time.perf_counter()
+
+    def seconds(self, marks: list[Any]) -> list[float]:
+        """Wait, and return when the queue came to the marks."""
+        self.state.queue.finish()
+        return [mark.profile.end * 1e-9 for mark in marks] if self._timed else marks
 
     def end(self) -> Chunk:
         return self.state.end()

@@ -10,13 +10,26 @@
     held = ["c", "k", "f1", "inverse"] if solves and constant else (
         ["c", "k", "d", "tie"] if solves else ["d", "tie"])
     half = spec.secondorder
-    I, dense = spec.inner, spec.dense       # inner lanes of a cell; their tree by its inverse
-    rounds = factor or not dense
-    tree = 4 if eliminates else 2 if rounds else 1   # arrays of values a lane
+    I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
+    rounds = spec.rounds if factor or not dense else spec.before
+    tree = 4 if eliminates else 2   # arrays of values a lane
+    steps = "mine.s5" if in_warp and not dense else rounds
     noisy = any(kind.uses_noise for kind in kinds)
     def state(kind, s):
         return (f"{kind.name}_local[{s * kind.most} + q]" if kind.local
                 else f"{kind.name}_states[{s} * {kind.name}_count + instance]")
+    def needs_instance(kind):
+        return (not all(kind.literals) or kind.takes_events or kind.uses_noise
+                or not kind.local or (kind.density and not kind.factor))
+    step_of_active = spec.extra or spec.work_group
+    def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
+        return kind.takes_events and kind.most <= step_of_active
+    split = constant and solves and bool(kinds) and spec.ptx   # mechanisms in a loop of their own
+    voltage = ("root_v[site >> 12 & 15]" if constant else
+               f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
+    def factor_of(kind):
+        return (f"all_held[(site >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site & 0xfff)] * {kind.factor}"
+                if kind.factor else f"{kind.name}_factor[instance]")
     def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}_{kind.parameters[p]}[instance]"
 %>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
@@ -67,6 +80,13 @@ typedef ${spec.real} real;
 #define MEET() barrier(CLK_LOCAL_MEM_FENCE)
 % endif
 
+// All lanes of the group meet.
+% if spec.ptx:
+#define GATHER() __asm__ volatile("bar.sync 0;" ::: "memory")
+% else:
+#define GATHER() barrier(CLK_LOCAL_MEM_FENCE)
+% endif
+
 % if noisy:
 ${spec.normal}
 % endif
@@ -94,7 +114,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for kind in kinds:
              __global const int *restrict ${kind.name}_start, __global const int *restrict ${kind.name}_list,
              __global real *restrict ${kind.name}_states, const int ${kind.name}_count,
-% if kind.density:
+% if kind.density and not kind.factor:
              __global const real *restrict ${kind.name}_factor,
 % endif
 % for p, name in enumerate(kind.parameters):
@@ -142,28 +162,33 @@ void advance(const int first_step, const int num_steps, const int num_units,
     __local real *held = all_held + at * ${len(held) + (0 if factor or constant else 1)} * CAPACITY;
     __local int *row = row_start + at * ${2 * M};
     __local real *tree_b = all_tree + at * ${tree} * LANES;
-% if rounds:
     __local real *above_b = tree_b + LANES;
-% endif
     __local real *lost_b = all_lost + at * LANES;
 % if dense:
-    __local int root_lane[UNITS];
-    if (is_root) root_lane[at] = lane;
+    // the last ones of the tree, ranked by lane: those of rounds from ${spec.before} on, and the root
+    const bool is_late = is_inner && my_round >= ${spec.before};
+    __local int all_late[UNITS * LANES], root_rank[UNITS];
+    if (unit < UNITS) all_late[lid] = is_late;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int rank = 0;
+    for (int k = 0; is_late && k < lane; ++k) rank += all_late[unit * LANES + k];
+    if (is_root) root_rank[at] = rank;
 % endif
 % if dense and solves:
-    __local real all_inverse_tree[UNITS * ${I * I}];   // column j of the inner lanes' inverse, ...
-    __local real *inverse_tree = all_inverse_tree + at * ${I * I};
-    for (int k = lane; present && k < inner * inner; k += LANES)
+    __local real all_inverse_tree[UNITS * ${I * I}], all_late_b[UNITS * ${I}], root_x[UNITS];
+    __local real *inverse_tree = all_inverse_tree + at * ${I * I}, *late_b = all_late_b + at * ${I};
+    for (int k = lane; present && k < ${I * I}; k += LANES)
         inverse_tree[k] = tree_inverses[(long)number * ${I * I} + k];
+    for (int k = lane; present && k < ${I}; k += LANES) late_b[k] = 0;
 % endif
 % if eliminates:
     __local real *tree_d = above_b + LANES, *above_d = tree_d + LANES;
     __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
 % endif
     for (int k = lane; present && k < ${2 * M}; k += LANES) row[k] = rows[mine.s4 + k];
-    for (int k = lane; present && k < mine.s1; k += LANES) {
+    for (int k = lane; present && k < ${"CAPACITY" if solves and constant else "mine.s1"}; k += LANES) {
 % for name in held:
-        ${name.upper()}(k) = all_${name}[mine.s0 + k];
+        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves and constant else ""}all_${name}[mine.s0 + k];
 % endfor
 % if solves and not constant:
         V(k) = all_v[mine.s0 + k];
@@ -176,21 +201,23 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for j in range(M):
     real a${j} = 0${f", v{j} = 0" if solves and constant and half else ""}${f", e{j} = 0" if solves and constant else ""}${f", w{j} = 0, e{j} = 0" if solves and not constant else ""};
 % endfor
+% if kinds and not constant:
+% for j in range(M):
+    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : 0;   // first slot | number << 16
+% endfor
+% endif
 % if solves and constant:
-    real ${"tree_f1 = 0, tree_f2 = 0, " if rounds else ""}tree_inverse = 0;   // of the root: the pivot
+    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
     if (is_inner) {
-% if rounds:
         tree_f1 = tree_factors[3 * (mine.s7 + lane)];
         tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];
-% endif
         tree_inverse = tree_factors[3 * (mine.s7 + lane) + 2];
     }
+    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
 % for j in range(M):
-    if (length > ${j}) {
-        const int place = column + row[${j}];
-        a${j} = all_v[mine.s0 + place];
-        e${j} = all_f2[mine.s0 + place];
-    }
+    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
+    a${j} = length > ${j} ? all_v[mine.s0 + place${j}] : 0;
+    e${j} = length > ${j} ? all_f2[mine.s0 + place${j}] : -1;
 % endfor
 % else:
     const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
@@ -208,15 +235,24 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kinds:
 
     // states of the group's instances
-    const int active = lid${f" - {K * U}" if spec.extra else ""}, step_of_active = ${spec.extra or spec.work_group};
+    const int active = lid${f" - {K * U}" if spec.extra else ""}, step_of_active = ${step_of_active};
     __local real slot_g[${spec.slots}], slot_h[${spec.slots}];   // conductance; conductance * v - current
 % for kind in kinds:
     const int ${kind.name}_first = ${kind.name}_start[get_group_id(0)];
     const int ${kind.name}_here = ${kind.name}_start[get_group_id(0) + 1] - ${kind.name}_first;
+    __local uint ${kind.name}_site[${kind.most}];   // place in the cell | cell << 12 | slot << 16
+    for (int q = lid; q < ${kind.name}_here; q += WORK_GROUP)
+        ${kind.name}_site[q] = ${kind.name}_list[2 * (${kind.name}_first + q) + 1];
+% if ahead(kind):
+    long ${kind.name}_next = 0;
+    if (active >= 0 && active < ${kind.name}_here)
+        ${kind.name}_next = incoming[(long)(first_step % ring) * num_targets + ${kind.first_target}
+                                     + ${kind.name}_list[2 * (${kind.name}_first + active)]];
+% endif
 % if kind.states and kind.local:
     __local real ${kind.name}_local[${len(kind.states) * kind.most}];
     for (int q = lid; q < ${kind.name}_here; q += WORK_GROUP) {
-        const int instance = ${kind.name}_list[4 * (${kind.name}_first + q)];
+        const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
 % for s, _ in enumerate(kind.states):
         ${kind.name}_local[${s * kind.most} + q] = ${kind.name}_states[${s} * ${kind.name}_count + instance];
 % endfor
@@ -234,20 +270,33 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if solves:
 
     int step = first_step;
+% if split:
+    if (active >= 0) {   // lanes for the mechanisms
     do {
-% endif
+% else:
+    do {
 % if kinds:
         if (active >= 0) {
+% endif
+% endif
+% endif
 % for kind in kinds:
             for (int q = active; q < ${kind.name}_here; q += step_of_active) {
-                // instance, cell of the group, place in the cell, slot
-                const int4 it = vload4(${kind.name}_first + q, ${kind.name}_list);
-                const int instance = it.x;
+                const uint site = ${kind.name}_site[q];
+% if needs_instance(kind):
+                const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
+% endif
 % if kind.takes_events:
                 __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
+% if ahead(kind):
+                const long weight = ${kind.name}_next;
+                if (step + 1 < first_step + num_steps)
+                    ${kind.name}_next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance];
+% else:
                 const long weight = *due;
 % endif
-                const real v = ${"root_v[it.y]" if constant else f"all_held[(it.y * {len(held) + 1} + {len(held)}) * CAPACITY + it.z]"};
+% endif
+                const real v = ${voltage};
 % for s, name in enumerate(kind.states):
                 real s_${name} = ${state(kind, s)};
 % endfor
@@ -275,14 +324,21 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
                 ${kind.name}_current(v, (real)((step + 0.5) * dt), ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
 % if kind.density:
-                const real factor = ${kind.name}_factor[instance];
+                const real factor = ${factor_of(kind)};
                 i *= factor;
                 g *= factor;
 % endif
-                slot_g[it.w] = g;
-                slot_h[it.w] = g * v - i;
+                slot_g[site >> 16] = g;
+                slot_h[site >> 16] = g * v - i;
             }
 % endfor
+% if split:
+        GATHER();
+        GATHER();
+    } while (++step < first_step + num_steps);
+    } else {   // lanes of the cells
+    do {
+% elif kinds:
         }
 % endif
 % if kinds and not constant:
@@ -303,17 +359,20 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if solves and not constant:
         real old_root = 0;
 % endif
+% if solves and constant:
+% for j in range(M):
+% if half:
+        v${j} = a${j};
+% endif
+        a${j} = C(place${j}) * a${j} + (K(place${j}) - less_b);
+        my_b = length > ${j} ? a${j} : my_b;
+        sum_b += F1(place${j}) * a${j};
+        less_b = e${j} * a${j};
+% endfor
+% else:
 % for j in range(M):
         if (length > ${j}) {
             const int place = column + row[${j}];
-% if solves and constant:
-% if half:
-            v${j} = a${j};
-% endif
-            a${j} = my_b = C(place) * a${j} + (K(place) - less_b);
-            sum_b += F1(place) * my_b;
-            less_b = e${j} * my_b;
-% else:
             my_d = D(place) - less_d;
 % if solves:
             my_b = C(place) * V(place) + (K(place) - less_b);
@@ -321,7 +380,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
             old_root = V(place);
 % endif
 % if kinds:
-            for (int q = slots[mine.s0 + place] & 0xffff, end = q + (slots[mine.s0 + place] >> 16); q < end; ++q) {
+            for (int q = s${j} & 0xffff, end = q + (s${j} >> 16); q < end; ++q) {
                 my_d += slot_g[q];
                 my_b += slot_h[q];
             }
@@ -347,9 +406,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 all_inverse[mine.s0 + place] = inverse;
 % endif
             }
-% endif
         }
 % endfor
+% endif
         if (used) {
 % if eliminates:
             lost_d[mailbox] = sum_d;
@@ -376,10 +435,8 @@ void advance(const int first_step, const int num_steps, const int num_units,
             tree_up[lane] = my_up;
 % endif
 % if solves:
-            tree_b[lane] = ${"my_b" if rounds else "is_root ? (real)0 : my_b"};
-% if rounds:
+            tree_b[lane] = my_b;
             above_b[lane] = 0;
-% endif
 % endif
         }
         MEET();
@@ -412,18 +469,20 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
             }
             MEET();
-        } while (++r < ${"mine.s5" if in_warp else spec.rounds});
-% else:
-        // all but the root by the inverse of their matrix; the root's own b without what they leave
-        const real my_share = is_root ? my_b : (real)0;
-        if (is_inner) {
-            real even = my_share, odd = 0;
-            for (int j = 0; j + 1 < inner; j += 2) {
-                even += inverse_tree[j * inner + lane] * tree_b[j];
-                odd += inverse_tree[(j + 1) * inner + lane] * tree_b[j + 1];
-            }
-            if (inner & 1) even += inverse_tree[(inner - 1) * inner + lane] * tree_b[inner - 1];
-            g = even + odd;
+        } while (++r < ${steps});
+% endif
+% if dense and solves:
+        // the late ones but the root by the inverse of their matrix; the root's b without what they leave
+        const real my_rest = is_late ? tree_b[lane] - above_b[lane] : (real)0;
+        if (is_late) late_b[rank] = is_root ? (real)0 : my_rest;
+        MEET();
+        if (is_late) {
+            real ${", ".join(f"part{k} = 0" for k in range(4))};
+% for j in range(I):
+            part${j % 4} += inverse_tree[${j * I} + rank] * late_b[${j}];
+% endfor
+            g = (part0 + part1) + (part2 + part3);
+            if (is_root) g += my_rest;
         }
 % endif
 % if factor:
@@ -438,11 +497,11 @@ void advance(const int first_step, const int num_steps, const int num_units,
             tree_factors[3 * (mine.s7 + lane) + 2] = is_root ? tree_d[lane] - above_d[lane] : tree_inverse;
         }
 % if dense:
-        // column by column, the inverse of what is left without the root; of the root's column, the
+        // column by column, the inverse of the late ones without the root; of the root's column, the
         // solution with 1 at the root; of its row, what the others leave of its b
         for (int j = 0; j < ${I}; ++j) {
             if (is_inner) {
-                tree_b[lane] = lane == j && !is_root ? 1 : 0;
+                tree_b[lane] = is_late && rank == j && !is_root ? 1 : 0;
                 above_b[lane] = 0;
             }
             real g = 0;
@@ -455,11 +514,11 @@ void advance(const int first_step, const int num_steps, const int num_units,
                     if (below != NONE) above_b[below] += tree_f2 * g;
                 }
                 MEET();
-            } while (++r < ${"mine.s5" if in_warp else spec.rounds});
+            } while (++r < ${steps});
             real x = 0;
             if (is_root) {
                 g = tree_b[lane] - above_b[lane];
-                tree_b[lane] = j == lane ? 1 : 0;
+                tree_b[lane] = j == rank ? 1 : 0;
             }
             MEET();
             do {
@@ -471,22 +530,21 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 }
                 MEET();
             } while (r > 0);
-            if (is_inner && j < inner)
-                tree_inverses[(long)number * ${I * I} + j * inner + lane] = is_root ? g : x;
+            if (is_late) tree_inverses[(long)number * ${I * I} + j * ${I} + rank] = is_root ? g : x;
         }
 % endif
 }
 <% return STOP_RENDERING %>\
 % endif
 % if kinds and constant:
-        barrier(CLK_LOCAL_MEM_FENCE);   // conductances and currents are there
+        GATHER();   // conductances and currents are there
 % endif
 
         // the root, and back
         real my_x = 0;
         if (is_root) {
             real pivot = ${"tree_inverse" if constant else "tree_d[lane] - above_d[lane]"};
-% if rounds:
+% if not dense:
             g = tree_b[lane] - above_b[lane];
 % endif
 % if kinds and constant:
@@ -499,6 +557,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
             const real before = ${"root_v[unit]" if constant else "old_root"};
             const real after = ${"2 * my_x - before" if half else "my_x"};
             tree_b[lane] = my_x;
+% if dense:
+            root_x[unit] = my_x;
+% endif
 % if constant:
             root_v[unit] = after;
 % endif
@@ -512,8 +573,15 @@ void advance(const int first_step, const int num_steps, const int num_units,
             if (!isfinite(after) && !fault) fault = step + 1;
         }
 % if constant:
-        barrier(CLK_LOCAL_MEM_FENCE);
+        GATHER();
 % else:
+        MEET();
+% endif
+% if dense:
+        if (is_late && !is_root) {
+            my_x = g + inverse_tree[root_rank[at] * ${I} + rank] * root_x[at];
+            tree_b[lane] = my_x;
+        }
         MEET();
 % endif
 % if rounds:
@@ -526,28 +594,22 @@ void advance(const int first_step, const int num_steps, const int num_units,
             }
             MEET();
         } while (r > 0);
-% else:
-        if (is_inner && !is_root) {
-            my_x = g + inverse_tree[root_lane[at] * inner + lane] * tree_b[root_lane[at]];
-            tree_b[lane] = my_x;
-        }
-        MEET();
 % endif
 
         // segments, back to their first nodes
         const real top = parent == NONE ? (real)0 : tree_b[parent];
         real x = my_x;
 % for j in reversed(range(M)):
+% if constant:
+        x = a${j} * INVERSE(place${j}) - F1(place${j}) * top - e${j} * x;
+        a${j} = ${f"2 * x - v{j}" if half else "x"};
+% else:
         if (length > ${j}) {
             const int place = column + row[${j}];
-% if constant:
-            x = a${j} * INVERSE(place) - F1(place) * top - e${j} * x;
-            a${j} = ${f"2 * x - v{j}" if half else "x"};
-% else:
             if (is_leaf || length > ${j + 1}) x = a${j} - w${j} * top - e${j} * x;
             V(place) = ${"2 * x - V(place)" if half else "x"};
-% endif
         }
+% endif
 % endfor
         for (int q = first_record; q < end_record; ++q) {   // lane | node << 16, column
             const int2 it = vload2(q, record_list);
@@ -564,11 +626,14 @@ void advance(const int first_step, const int num_steps, const int num_units,
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
     } while (++step < first_step + num_steps);
+% if split:
+    }
+% endif
 
     // back to memory
 % if constant:
 % for j in range(M):
-    if (length > ${j}) all_v[mine.s0 + column + row[${j}]] = a${j};
+    if (length > ${j}) all_v[mine.s0 + place${j}] = a${j};
 % endfor
 % else:
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
@@ -578,9 +643,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kind.states:
     if (active >= 0) {
         for (int q = active; q < ${kind.name}_here; q += step_of_active) {
-            const int4 it = vload4(${kind.name}_first + q, ${kind.name}_list);
-            const int instance = it.x;
-            const real v = ${"root_v[it.y]" if constant else f"all_held[(it.y * {len(held) + 1} + {len(held)}) * CAPACITY + it.z]"};
+            const uint site = ${kind.name}_site[q];
+            const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
+            const real v = ${voltage};
 <%
     params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
 %>\

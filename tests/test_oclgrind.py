@@ -232,8 +232,12 @@ def passive_case(queue, real):
     assert np.allclose(b.get(), values[0] * values[2] + values[1], rtol=1e-6)
 
 
-def spikes_case(queue, algorithm, plastic, delay):
+def spikes_case(*arguments):
     """Two lists of spikes of several steps, delivered with fixed or changing weights."""
+    assert deliver_spikes(*arguments).get().any()
+
+
+def deliver_spikes(queue, algorithm, plastic, delay):
     connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
     more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
     rule = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
@@ -250,7 +254,7 @@ def spikes_case(queue, algorithm, plastic, delay):
         change.enqueue(*arrays, incoming, first, 3 if plastic else steps)
         delivery.check()
         delivery.reset(arrays[2])
-    assert incoming.get().any()
+    return incoming
 
 
 def network_case(queue, path, dtype, lanes):
@@ -451,7 +455,7 @@ def fault_case(config, old, new):
     program.render = changed
     try:
         if config == "spikes":
-            spikes_case(queue, "vsn", False, (1, 3))
+            deliver_spikes(queue, "vsn", False, (1, 3))
             assert any(there), f"{old!r} is not in the source"
             return
         method, options = ("flat", {}) if mixed else CONFIGS[config]

@@ -260,7 +260,7 @@ def test_overflow_names_the_step(fast_queue, algorithm):
     held.append([(7, 42)], delivery)
     delivery.enqueue(*held.arrays, 42)
     delivery.enqueue(*held.arrays, 43)
-    with pytest.raises(SpikeOverflowError, match=r"step 42: more spikes .* room for, 5;") as error:
+    with pytest.raises(SpikeOverflowError, match=r"by step 42 .* room for, 5;") as error:
         delivery.check()
     assert error.value.step == 42
     held.assert_delivered()  # what was kept
@@ -315,6 +315,20 @@ def test_bad_deliveries_are_refused(fast_queue, change, words):
     arguments = {"num_targets": 50, "slots": 10, "capacity": 5, "algorithm": "pull", **change}
     with pytest.raises(InputError, match=words):
         Delivery(fast_queue, CASES["an empty list"][0], **arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"work_group": 24}, "work_group is 24; expected a power of two for 'vssn'"),
+        ({"columns": 2**27}, "134217728 columns take 1073741824 bytes of local memory"),
+    ],
+)
+def test_bad_options_are_refused(fast_queue, options, words):
+    if not has_atomics(fast_queue.device):
+        pytest.skip("no 64-bit atomics")
+    with pytest.raises(InputError, match=words):
+        Delivery(fast_queue, CASES["one delay"][0], 50, 3, 9, "vssn", **options)
 
 
 def test_more_steps_than_slots_are_refused(fast_queue):
