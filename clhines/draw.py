@@ -195,11 +195,13 @@ def activity(
     figure = _figure(figsize=(9, 6))
     raster, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     when, cell = spikes
-    size = min(max(2000.0 / num_cells, 1.5), 60.0)  # points², so that many cells stay apart
-    raster.scatter(when, cell, s=size, marker="|" if num_cells <= 128 else ".", color="black")
+    # Only as far up as cells spike: in a short run of a large ring these are few.
+    top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
+    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
+    raster.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
     if not len(when):
         raster.text(0.5, 0.5, "no spikes", transform=raster.transAxes, ha="center")
-    raster.set(ylim=(-0.5, num_cells - 0.5), ylabel="cell", title=title)
+    raster.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}", title=title)
     raster.yaxis.get_major_locator().set_params(integer=True)
     t, v, names = traces
     for k, name in enumerate(names):
