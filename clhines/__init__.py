@@ -21,13 +21,16 @@ from clhines.errors import (
     InputError,
     MorphologyError,
     PivotError,
+    SimulationError,
 )
 from clhines.forest import Forest
 from clhines.morphology import Morphology, read_swc, sample_cells
 
 if TYPE_CHECKING:
+    from clhines.network import Network
     from clhines.parts import Plan
     from clhines.plan import METHODS, make_plan
+    from clhines.simulation import Simulation
     from clhines.solver import Factors, Solver
     from clhines.tridiagonal import solve_tridiagonal
 
@@ -46,8 +49,11 @@ __all__ = [
     "InputError",
     "Morphology",
     "MorphologyError",
+    "Network",
     "PivotError",
     "Plan",
+    "Simulation",
+    "SimulationError",
     "Solver",
     "discretise",
     "make_plan",
@@ -60,7 +66,9 @@ __all__ = [
 _LATER = {
     "METHODS": "plan",
     "Factors": "solver",
+    "Network": "network",
     "Plan": "parts",
+    "Simulation": "simulation",
     "Solver": "solver",
     "make_plan": "plan",
     "solve_tridiagonal": "tridiagonal",

@@ -75,3 +75,21 @@ class StoreWarning(UserWarning):
 
 class RefinementWarning(UserWarning):
     """A mixed solve did not reach the residual of a float64 solution; the message says how far."""
+
+
+class SimulationError(ClhinesError, ArithmeticError):
+    """A voltage was not finite after a step.
+
+    Attributes
+    ----------
+    cell, node : int
+        The first cell in the first such step, and its soma's node.
+    time : float, ms
+        At the end of that step.
+    result : clhines.simulation.Result
+        What was recorded and found before.
+    """
+
+    def __init__(self, message: str, cell: int, node: int, time: float, result: object) -> None:
+        super().__init__(message)
+        self.cell, self.node, self.time, self.result = cell, node, time, result

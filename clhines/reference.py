@@ -40,7 +40,7 @@ def solve_serial(
     """
     x, pivots = solve_with_pivots(forest, d, u, b, l)
     if not ((pivots > 0) & np.isfinite(pivots)).all():
-        for nodes in reversed(_elimination_steps(forest)):
+        for nodes in reversed(elimination_steps(forest)):
             _check_pivots(forest, pivots, nodes)
     return x
 
@@ -51,8 +51,14 @@ def solve_with_pivots(
     u: np.ndarray,
     b: np.ndarray,
     l: np.ndarray | None = None,  # noqa: E741
+    steps: list[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Solve as `solve_serial` does, whatever the pivots are.
+
+    Parameters
+    ----------
+    steps : list of (m,) int64, optional
+        What `elimination_steps` gives, for who solves often.
 
     Returns
     -------
@@ -61,7 +67,7 @@ def solve_with_pivots(
     pivots : (n,) float64
     """
     lower = u if l is None else l
-    steps = _elimination_steps(forest)
+    steps = elimination_steps(forest) if steps is None else steps
     diag = np.array(d, np.float64)
     x = np.atleast_2d(np.array(b, np.float64))
     parent = forest.parent
@@ -100,7 +106,7 @@ def bad_pivot_keys(forest: Forest, pivots: np.ndarray, dtype: np.dtype) -> np.nd
     return keys
 
 
-def _elimination_steps(forest: Forest) -> list[np.ndarray]:
+def elimination_steps(forest: Forest) -> list[np.ndarray]:
     """Nodes by depth: those of one depth do not depend on each other."""
     trees = forest.trees
     start = trees.offsets[forest.shape_of_cell]

@@ -1,22 +1,42 @@
-"""Cells advanced in time on the device."""
+"""Cells advanced in time: networks, and passive cells with nothing between them."""
 
 from __future__ import annotations
 
+import hashlib
 import time
+import zipfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from tqdm import tqdm
 
+from clhines import device as devices
 from clhines import program, reference
 from clhines.cable import Cable
-from clhines.errors import InputError
+from clhines.cell_epochs import CellEpochs
+from clhines.device import is_cpu
+from clhines.epochs import BlockEpochs
+from clhines.errors import InputError, SimulationError
 from clhines.forest import Forest, repeat
+from clhines.network import Group, Network, as_array, as_indices, as_whole_number
 from clhines.parts import real_name
+from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
+from clhines.spikes import Delivery
+from clhines.state import Chunk, Record, State, epoch_steps, external_sums
+from clhines.steps import Steps
+
+PATHS = ("auto", "epochs", "steps", "reference")
+_BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
+
+
+# ------------------------------------------------------------------------------ passive cells
 
 
 class PassiveCells:
@@ -170,3 +190,426 @@ class PassiveCells:
                 "residual": reference.residual(self.forest, d, u, b, v),
                 "difference": float(np.abs(v - expected).max() / np.abs(expected).max()),
             }
+
+
+# ----------------------------------------------------------------------------------- networks
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run gave.
+
+    Attributes
+    ----------
+    t : (rows,) float64, ms
+        Times of the recorded rows: the ends of the steps, and 0 where the run began there.
+    values : list of (rows, r) arrays
+        One a call of `record`, in their order; ``result[k]`` is ``result.values[k]``.
+    spike_time : (k,) float64, ms
+    spike_cell : (k,) int64
+        By time, then cell.
+    cost : dict of str to float, s
+        ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
+        and recording, and ``spikes``, their delivery; where the queue has no timestamps, and for
+        ``reference``, what the host did. ``collect``: reading results after each chunk.
+    """
+
+    t: np.ndarray
+    values: list[np.ndarray]
+    spike_time: np.ndarray
+    spike_cell: np.ndarray
+    cost: dict[str, float]
+
+    def __getitem__(self, k: int) -> np.ndarray:
+        return self.values[k]
+
+
+class Simulation:
+    """A network advanced in time.
+
+    Parameters
+    ----------
+    network : Network
+    dt : float, ms
+    dtype : float64 or float32
+        Of all values on the device; ``reference`` computes in float64.
+    device : pyopencl.Device or str, optional
+        See `clhines.device.choose`; ignored when `queue` is given.
+    queue : pyopencl.CommandQueue, optional
+        An in-order queue to work on.
+    method : str
+        Of the `Solver`, where one is used.
+    path : str
+        ``steps``: a few kernels a step, for cells of any size. ``epochs``: whole cells advanced by
+        as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
+        ``auto``: ``epochs`` where it can be used, else ``steps``.
+    v_init : float or (n,) float64, mV
+    secondorder : bool
+        NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
+    seed : int
+        Of noise.
+    chunk : int
+        Steps between two looks at the device, made a whole number of epochs.
+    max_spikes : int, optional
+        Spikes that one chunk may have; default: as many as there can be, up to 2**24.
+    **options
+        Of the `Solver`.
+
+    Attributes
+    ----------
+    model : Model
+    step : int
+        Steps taken so far.
+    path : str
+        The one chosen.
+
+    Raises
+    ------
+    InputError
+        The network cannot be simulated so; or no such path.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        dt: float = 0.025,
+        dtype: Any = "float64",
+        device: Any = None,
+        queue: cl.CommandQueue | None = None,
+        method: str = "auto",
+        path: str = "auto",
+        v_init: Any = -65.0,
+        secondorder: bool = False,
+        seed: int = 0,
+        chunk: int = 256,
+        max_spikes: int | None = None,
+        **options: Any,
+    ) -> None:
+        if not isinstance(network, Network):
+            raise InputError(f"network is {type(network).__name__}; expected a Network")
+        if path not in PATHS:
+            raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
+        self.network, self.step, self._broken = network, 0, ""
+        self.model = network.compile(dt, v_init, secondorder, seed)
+        epoch = epoch_steps(self.model)
+        chunk = as_whole_number("chunk", chunk, 1)
+        self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
+        if max_spikes is not None:
+            max_spikes = as_whole_number("max_spikes", max_spikes, 1)
+        self._records: list[Record] = []
+        if path == "reference":
+            self.path = path
+            self._run: Any = ReferenceRun(self.model)
+            return
+        real_name(dtype)
+        if queue is None:
+            queue = devices.make_queue(devices.choose(device, dtype))
+
+        state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
+        self.path, executor = _executor(state, path, method, options)
+        self._run = _DeviceRun(state, executor)
+
+    def __repr__(self) -> str:
+        return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
+
+    @property
+    def t(self) -> float:
+        """Time, ms."""
+        return self.step * self.model.dt
+
+    def record(self, what: str, where: Any, index: Any = None) -> int:
+        """Record voltages of nodes or a state of instances in the runs that follow.
+
+        Parameters
+        ----------
+        what : str
+            ``v``, or the name of a state.
+        where : (r,) integer, or Group
+            Natural nodes for ``v``; the group that has the state.
+        index : (r,) integer, optional
+            Which of the group's instances; default: all.
+
+        Returns
+        -------
+        int
+            Number of the record: ``result[number]``.
+        """
+        self._records.append(self._record(what, where, index))
+        return len(self._records) - 1
+
+    def _record(self, what: str, where: Any, index: Any) -> Record:
+        if not isinstance(where, Group):
+            if what != "v":
+                raise InputError(f"a record of {what!r} is where a Group says; got nodes")
+            nodes = np.atleast_1d(as_array("where", where))
+            return Record("v", -1, as_indices("where", nodes, self.model.forest.num_nodes, "node"))
+        if where.network is not self.network:
+            raise InputError(f"group {where.mechanism.name} belongs to another network")
+        if where.number >= len(self.model.instances):
+            raise InputError(f"group {where.mechanism.name} came after this simulation was made")
+        place = np.arange(len(where))
+        if index is not None:
+            index = np.atleast_1d(as_array("index", index))
+            place = as_indices("index", index, len(where), where.mechanism.name)
+        if what == "v":
+            return Record("v", -1, where.nodes[place])
+        if what not in where.mechanism.states:
+            known = ", ".join(("v", *where.mechanism.states))
+            raise InputError(f"{where.mechanism.name} has no state {what!r}; expected {known}")
+        kind, instance = self.model.instances[where.number]
+        return Record(what, kind, instance[place])
+
+    def run(self, duration: float, progress: bool = False) -> Result:
+        """Advance by a time.
+
+        Parameters
+        ----------
+        duration : float, ms
+            A whole number of steps.
+        progress : bool
+            Show a bar, and how many seconds a second of the simulated time takes.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        SimulationError
+            A voltage was not finite after a step; its `result` has what came before.
+        SpikeOverflowError
+            More spikes in a chunk than `max_spikes`.
+        """
+        steps = self._whole_steps(duration)
+        if self._broken:
+            raise InputError(f"{self._broken}; restore() an earlier state to go on")
+        begin, end = self.step, self.step + steps
+        cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
+        chunks = [self._start()] if begin == 0 else []
+        failed = 0
+        with _bar(steps * self.model.dt, progress) as bar:
+            clock = time.perf_counter()
+            while self.step < end and not failed:
+                count = min(self.chunk, end - self.step)
+                chunk = self._advance(count, cost)
+                failed = int(min(chunk.failed[chunk.failed > 0], default=0))
+                chunks.append(chunk)
+                self.step += count
+                bar.update(count * self.model.dt)
+                done = (self.step - begin) * self.model.dt * 1e-3
+                bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
+        cost["all"] = time.perf_counter() - clock
+        last = failed - 1 if failed else end
+        result = self._joined(chunks, begin, last, cost)
+        if failed:
+            self._fail(chunks[-1].failed, failed, result)
+        return result
+
+    def _whole_steps(self, duration: float) -> int:
+        try:
+            ratio = float(duration) / self.model.dt
+        except (TypeError, ValueError):
+            ratio = -1.0
+        if not 0 <= ratio < 2**31 - self.step or abs(ratio - round(ratio)) > 1e-6 * max(ratio, 1):
+            raise InputError(
+                f"duration is {duration!r} ms; expected a whole number of steps of "
+                f"{self.model.dt:g} ms"
+            )
+        return round(ratio)
+
+    def _start(self) -> Chunk:
+        """Record at t = 0."""
+        v, states = self._run.voltages(), self._run.save()
+        values = [
+            (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None]
+            for r in self._records
+        ]
+        none = np.zeros(0, np.int64)
+        return Chunk(none, none, np.zeros(0, np.int32), values)
+
+    def _advance(self, count: int, cost: dict[str, float]) -> Chunk:
+        run = self._run
+        run.begin(count, self._records)
+        marks = [run.mark()]
+        for row in range(0, count, run.max_steps):
+            some = min(run.max_steps, count - row)
+            run.advance(self.step + row, some, row)
+            marks.append(run.mark())
+            run.deliver(self.step + row, some)
+            marks.append(run.mark())
+        spent = np.diff(run.seconds(marks))  # waits
+        cost["steps"] += float(spent[0::2].sum())
+        cost["spikes"] += float(spent[1::2].sum())
+        clock = time.perf_counter()
+        chunk = run.end()
+        cost["collect"] += time.perf_counter() - clock
+        return chunk
+
+    def _joined(self, chunks: list[Chunk], begin: int, last: int, cost: dict[str, float]) -> Result:
+        """Join the chunks of a run, up to the end of step `last` - 1."""
+        first = begin + 1 if begin else 0
+        t = np.arange(first, last + 1) * self.model.dt
+        values = [
+            np.concatenate([c.values[k] for c in chunks])[: len(t)]
+            if chunks
+            else np.zeros((0, len(record.index)))
+            for k, record in enumerate(self._records)
+        ]
+        none = [np.zeros(0, np.int64)]
+        step = np.concatenate(none + [c.spike_step for c in chunks])
+        cell = np.concatenate(none + [c.spike_cell for c in chunks])
+        kept = step < last
+        return Result(t, values, (step[kept] + 1) * self.model.dt, cell[kept], cost)
+
+    def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
+        cell = int(np.flatnonzero(failed == first)[0])
+        node, at = int(self.model.soma[cell]), first * self.model.dt
+        self._broken = (
+            f"the voltage of cell {cell}, at its soma, node {node}, is not finite at "
+            f"t = {at:g} ms (step {first - 1})"
+        )
+        raise SimulationError(self._broken, cell, node, at, result)
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order, as they are now."""
+        return self._run.voltages()
+
+    def save(self, path: Any) -> None:
+        """Write all that is needed to go on to an ``.npz`` file.
+
+        Parameters
+        ----------
+        path : str or path-like
+        """
+        np.savez(path, step=self.step, network=self._signature, **self._run.save())
+
+    def restore(self, path: Any) -> None:
+        """Go on from a file that `save` has written; the bits are those of not having stopped.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Of a simulation of the same network with the same `dt`.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, or is of another network.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                saved = dict(file)
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not a saved simulation: {error}") from error
+        if str(saved.get("network")) != self._signature:
+            raise InputError(
+                f"{path}: of another network or another dt; expected one saved by this simulation"
+            )
+        self._run.load(saved)
+        self.step, self._broken = int(saved["step"]), ""
+
+    @cached_property
+    def _signature(self) -> str:
+        """A digest of what the arrays of a saved state depend on."""
+        model, digest = self.model, hashlib.sha256()
+        for kind in model.kinds:
+            digest.update(f"{kind.mechanism.name} {kind.mechanism.states}".encode())
+            digest.update(kind.node.tobytes())
+        for array in (model.forest.parent, model.u, model.capacitance, model.threshold):
+            digest.update(array.tobytes())
+        known = model.connections
+        for array in (known.source, known.target, known.weight, known.delay):
+            digest.update(array.tobytes())
+        digest.update(repr((model.dt, model.secondorder, model.seed)).encode())
+        return digest.hexdigest()
+
+
+def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:
+    """Choose what advances the cells; its path and itself."""
+    device, plain = state.queue.device, method == "auto" and not options
+    if path == "epochs" and not plain:
+        raise InputError("path='epochs' uses no solver; method and its options are for 'steps'")
+    if path == "steps" or not plain:
+        return "steps", Steps(state, method, **options)
+    if is_cpu(device):
+        return "epochs", CellEpochs(state)
+    try:
+        return "epochs", BlockEpochs(state.model, state, devices.limits(device))
+    except InputError:  # a cell is too large for a work-group
+        if path == "epochs":
+            raise
+    return "steps", Steps(state, method)
+
+
+class _DeviceRun:
+    """An executor on a device, the state it works on, and the delivery of spikes."""
+
+    def __init__(self, state: State, executor: Any) -> None:
+        self.state, self.executor = state, executor
+        self.max_steps = min(state.epoch, executor.max_steps)
+        self.delivery: Delivery | None = None
+        self._told = False
+        timed = cl.command_queue_properties.PROFILING_ENABLE
+        self._timed = bool(state.queue.properties & timed)
+        if len(state.connections.source):
+            self.delivery = Delivery(
+                state.queue,
+                state.connections,
+                state.model.num_targets,
+                state.slots,
+                state.max_spikes,
+                steps=self.max_steps,
+                external=external_sums(state.model),
+            )
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        state = self.state
+        before = state.record_node
+        state.begin(rows, records)
+        if state.record_node is not before or not self._told:
+            nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
+            self.executor.set_records(nodes.astype(np.int64))
+            self._told = True
+        if self.delivery is None:
+            self.state.spike_count.fill(0)
+        else:
+            self.delivery.reset(self.state.spike_count)
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        self.state.add_events(first, count)
+        each = 1 if self.state.record_states else count  # states are recorded between launches
+        for k in range(0, count, each):
+            self.executor.advance(first + k, each, row + k)
+            self.state.enqueue_states(row + k)
+
+    def deliver(self, first: int, count: int) -> None:
+        state = self.state
+        if self.delivery is not None:
+            found = state.spike_source, state.spike_step, state.spike_count
+            self.delivery.enqueue(*found, state.incoming, first, count)
+
+    def mark(self) -> Any:
+        """Return what `seconds` takes as this place in the queue."""
+        return cl.enqueue_marker(self.state.queue) if self._timed else time.perf_counter()
+
+    def seconds(self, marks: list[Any]) -> list[float]:
+        """Wait, and return when the queue came to the marks."""
+        self.state.queue.finish()
+        return [mark.profile.end * 1e-9 for mark in marks] if self._timed else marks
+
+    def end(self) -> Chunk:
+        return self.state.end()
+
+    def voltages(self) -> np.ndarray:
+        return self.executor.voltages()
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"v": self.voltages(), **self.state.save()}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        self.executor.set_voltages(saved["v"])
+        self.state.load(saved)
+
+
+def _bar(duration: float, show: bool) -> Any:
+    return tqdm(total=duration, unit="ms", disable=not show, bar_format=_BAR)

@@ -26,11 +26,27 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from systems import forest_for, make_system, updates_for
 
-from clhines import METHODS, Forest, PivotError, Solver, make_plan, mixed, plan_fine, program
+from clhines import (
+    METHODS,
+    Forest,
+    Network,
+    PivotError,
+    Simulation,
+    Solver,
+    make_plan,
+    mixed,
+    plan_fine,
+    program,
+)
 from clhines import device as devices
-from clhines.morphology import caterpillar, chain, random_binary_tree, star
+from clhines.cable import discretise
+from clhines.cell_epochs import CellEpochs
+from clhines.epochs import BlockEpochs
+from clhines.morphology import caterpillar, chain, random_binary_tree, ring_cell, star
+from clhines.parts import Limits
 from clhines.plasticity import STDP, Plasticity
 from clhines.render import FloorSpec, PassiveSpec
+from clhines.simulation import _DeviceRun
 from clhines.spikes import ALGORITHMS, Delivery, random_connections
 
 CONFIGS = {
@@ -243,6 +259,31 @@ def deliver_spikes(queue, algorithm, plastic, delay):
     return incoming
 
 
+def network_case(queue, path, dtype, lanes):
+    """Some steps of a network with every sort of mechanism, events and records; two epochs."""
+    cables = [discretise(ring_cell(2, 0.9, 2, seed=k), max_length=100.0) for k in (1, 2)]
+    net = Network(cables, 5)  # three cells of one shape, two of another
+    net.insert("hh", "soma", gnabar=[0.1, 0.12, 0.1, 0.12, 0.1])
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    tip = net.forest.cell_offsets[1:3] - 1
+    syn = net.add("expsyn", at=np.concatenate([net.soma, tip]), tau=2.0, e=0.0)
+    net.add("iclamp", at=net.soma[:2], dur=1.0, amp=0.5)
+    net.add("inoise", at=net.soma[2:], std=0.1)
+    net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
+    net.event(syn, [0, 6, 0], [0.0, 0.1, 0.3], 0.05)
+    net.threshold = -64.9
+    sim = Simulation(net, 0.1, dtype, queue=queue, path="steps" if lanes else path)
+    if lanes:
+        state = sim._run.state
+        blocks = path == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
+        sim._run = _DeviceRun(state, blocks or CellEpochs(state, lanes))
+    sim.record("v", net.soma[:2])
+    sim.record("g", syn, [2])
+    found = sim.run(0.5)
+    assert len(found.spike_time)
+    assert np.isfinite(sim.voltages()).all()
+
+
 def clean_cases():
     """Yield name and function of every case that must run without a report."""
     for config, (method, _) in CONFIGS.items():
@@ -255,6 +296,11 @@ def clean_cases():
                     yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
+    for path, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
+        for dtype in ("float64", "float32"):
+            label = f"network: {path}, {lanes} lanes, {dtype}"
+            arguments = path, dtype, lanes
+            yield label, lambda queue, a=arguments: network_case(queue, *a)
     for dtype in (np.float64, np.float32):
         for symmetric in (True, False):
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"
@@ -526,7 +572,9 @@ def test_every_template_is_covered():
         make_plan(mixed_forest(method), method, **options).parts[0].spec.template
         for method, options in CONFIGS.values()
     }
-    assert templates == planned | {"permute", "floor", "passive", "residual", "deliver", "plastic"}
+    alone = {"permute", "floor", "passive", "residual", "deliver", "plastic"}
+    networks = {"step", "cell_epoch", "epoch", "events", "record"}
+    assert templates == planned | alone | networks
 
 
 def test_planted_faults_are_reported():

@@ -1,0 +1,327 @@
+"""Whole epochs on CPUs: one work-item takes all steps of a block of cells, one a vector lane.
+
+The cells' numbers stay in the caches from step to step. Nodes with nothing but constant
+mechanisms at and below them have constant pivots: they are eliminated once, on the host, and a
+step only moves their right-hand sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import program, reference
+from clhines.forest import Forest, ranges
+from clhines.kinds import KindSpec, model_kinds, parameter_array
+from clhines.network import Model
+from clhines.parts import real_name
+from clhines.state import State
+
+_LANES = {"double": 8, "float": 16}
+_WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
+
+
+@dataclass(frozen=True)
+class CellEpochSpec:
+    """``cell_epoch.mako``.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    lanes : int
+        Cells of a block.
+    kinds : tuple of KindSpec
+    secondorder : bool
+    noise : str
+        OpenCL source of `channels.normal`, where a kind uses it.
+    """
+
+    template: ClassVar[str] = "cell_epoch"
+    real: str
+    lanes: int
+    kinds: tuple[KindSpec, ...]
+    secondorder: bool
+    noise: str
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Cells by shape in blocks of lanes, and nodes in the order of elimination.
+
+    Attributes
+    ----------
+    cells : (num_blocks, lanes) int64
+        -1 where a lane has no cell.
+    order : (num_nodes of all shapes,) int64
+        Node in its shape, by shape and slot.
+    parent : like `order`, int64
+        The parent's slot.
+    shape : (num_blocks,) int64
+    first, sizes, constant : (num_shapes,) int64
+        First entry in `order`, slots, and how many of them have constant pivots.
+    """
+
+    cells: np.ndarray
+    order: np.ndarray
+    parent: np.ndarray
+    shape: np.ndarray
+    first: np.ndarray
+    sizes: np.ndarray
+    constant: np.ndarray
+
+    @property
+    def lanes(self) -> int:
+        """Cells of a block."""
+        return self.cells.shape[1]
+
+
+def choose_lanes(forest: Forest, most: int, units: int) -> int:
+    """Return how many cells of one shape share a vector.
+
+    As many as `most` allows with few idle lanes and a block for each of the device's `units`, or 1.
+    """
+    counts = np.bincount(forest.shape_of_cell)
+    lanes = most
+    while lanes > 1:
+        blocks = int((-(-counts // lanes)).sum())
+        if blocks * lanes <= _WASTE * forest.num_cells and blocks >= units:
+            break
+        lanes //= 2
+    return lanes
+
+
+def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
+    """Group cells by shape and order their nodes.
+
+    Parameters
+    ----------
+    forest : Forest
+    variable : (num_nodes of all shapes,) bool
+        Nodes of `forest.trees` whose pivots change.
+    lanes : int
+    """
+    trees = forest.trees
+    tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
+    order = np.lexsort((-trees.depth, variable, tree))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    above = trees.parent[order]
+    start = trees.offsets[:-1][tree]
+    parent = np.where(above < 0, -1, place[above] - start)
+    by_shape = np.argsort(forest.shape_of_cell, kind="stable")
+    counts = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
+    blocks = -(-counts // lanes)
+    first = np.cumsum(blocks) - blocks
+    shape = forest.shape_of_cell[by_shape]
+    within = np.arange(len(by_shape)) - (np.cumsum(counts) - counts)[shape]
+    cells = np.full((int(blocks.sum()), lanes), -1)
+    cells[first[shape] + within // lanes, within % lanes] = by_shape
+    return Blocks(
+        cells=cells,
+        order=order - start,
+        parent=parent,
+        shape=np.repeat(np.arange(trees.num_trees), blocks),
+        first=trees.offsets[:-1],
+        sizes=trees.sizes,
+        constant=np.add.reduceat((~variable).astype(np.int64), trees.offsets[:-1]),
+    )
+
+
+def variable_nodes(model: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
+
+    Roots always.
+    """
+    forest = model.forest
+    trees = forest.trees
+    variable = trees.parent < 0
+    nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
+    cell = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
+    variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
+    by_depth = np.argsort(trees.depth, kind="stable")
+    cuts = np.flatnonzero(np.diff(trees.depth[by_depth])) + 1
+    for deep in reversed(np.split(by_depth, cuts)[1:]):
+        variable[trees.parent[deep[variable[deep]]]] = True
+    return variable
+
+
+def eliminate_constant(
+    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray
+) -> np.ndarray:
+    """(n,) float64: pivots of the constant nodes, and what is left of the diagonal of the others.
+
+    Parameters
+    ----------
+    d, u : (n,) float64
+    constant : (n,) bool
+    """
+    left = d.copy()
+    for nodes in reversed(reference.elimination_steps(forest)[1:]):
+        some = nodes[constant[nodes]]
+        np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
+    return left
+
+
+class CellEpochs:
+    """Advance a model in epochs on a CPU.
+
+    Parameters
+    ----------
+    state : State
+    lanes : int, optional
+        Cells that share a vector; by default what suits their shapes.
+
+    Attributes
+    ----------
+    blocks : Blocks
+    max_steps : int
+        Steps of one launch at most.
+    """
+
+    def __init__(self, state: State, lanes: int | None = None) -> None:
+        self.state, self.model, self.queue = state, state.model, state.queue
+        self.max_steps = state.epoch
+        model, real = self.model, real_name(state.dtype)
+        kinds, noise = model_kinds(model, real)
+        if lanes is None:
+            units = self.queue.device.max_compute_units
+            lanes = choose_lanes(model.forest, _LANES[real], units)
+        spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
+        built = program.build(self.queue.context, spec)
+        self._kernel = cl.Kernel(built, "epoch")
+        variable = variable_nodes(model)
+        self.blocks = make_blocks(model.forest, variable, lanes)
+        self._lay_out(variable)
+
+    def _lay_out(self, variable: np.ndarray) -> None:
+        """Put all numbers into blocks on the device, and set the arguments."""
+        model, blocks, state = self.model, self.blocks, self.state
+        forest, real = model.forest, state.dtype.type
+        sizes = blocks.sizes[blocks.shape]
+        slot = np.cumsum(sizes) - sizes
+        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
+        # lanes without a cell compute what the first lane does, and keep none of it
+        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
+        block = np.repeat(np.arange(len(sizes)), sizes)
+        node = forest.cell_offsets[cells][block] + order[:, None]  # by slot and lane
+        kept = (blocks.cells >= 0)[block]
+        self._place = np.empty(forest.num_nodes, np.int64)
+        self._place[node[kept]] = np.flatnonzero(kept)
+        self._node, self._slot, self._block = node, slot, block
+
+        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
+        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+        constant = ~variable[start + within]
+        over_dt = model.capacitance_over_dt
+        left = eliminate_constant(forest, over_dt + model.constant_d, model.u, constant)
+        inverse = np.where(constant, 1 / left, 0.0)
+        moving = ~constant[node[:, 0]]
+        count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
+        self._variable = np.cumsum(count) - count
+        active, first_active, range_of = self._active(node, kept, moving)
+
+        def put(a: np.ndarray) -> cla.Array:
+            return cla.to_device(self.queue, np.ascontiguousarray(a.reshape(-1)))
+
+        def values(a: np.ndarray, where: Any = slice(None)) -> cla.Array:
+            return put(a[node[where]].astype(real))
+
+        self._v, self._b = values(model.v_init), values(np.zeros(forest.num_nodes))
+        arrays = [
+            values(over_dt), values(model.constant_b), values(model.u * inverse), values(inverse),
+            self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
+            values(left, moving), values(model.u, moving), values(left, moving),
+        ]  # fmt: skip
+        self._table = np.zeros((len(sizes), 9), np.int32)
+        columns = slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]
+        for k, column in enumerate([*columns, self._variable, first_active[:-1], first_active[1:]]):
+            self._table[:, k] = column
+        found = [state.spike_source, state.spike_step, state.spike_count]
+        self._before = 3
+        arguments: list[Any] = [
+            put(self._table), put(blocks.parent.astype(np.int32)), *arrays,
+            put(blocks.cells.astype(np.int32)), put(active.astype(np.int32)),
+            put(model.threshold.astype(real)), state.failed, np.int32(state.max_spikes), *found,
+            np.int32(model.num_targets), np.int32(state.slots), real(state.incoming_scale),
+            np.uint64(model.seed), state.incoming,
+        ]  # fmt: skip
+        self._record_argument = self._before + len(arguments)
+        nothing = put(np.zeros(1, np.int32))
+        arguments += [np.int32(0), np.int32(0), nothing, nothing, state.record_v]
+        for k, kind in enumerate(model.kinds):
+            numbers = kind.count, kind.first_target, kind.first_instance
+            arguments += [np.int32(n) for n in numbers]
+            arguments += [
+                put(range_of[k]), put(parameter_array(kind, state.dtype)), state.states[k],
+                put(kind.factor.astype(real)),
+            ]  # fmt: skip
+        self._kept = arguments  # a kernel does not keep its buffers
+        for k, value in enumerate(arguments, self._before):
+            self._kernel.set_arg(k, value.data if isinstance(value, cla.Array) else value)
+
+    def _active(
+        self, node: np.ndarray, kept: np.ndarray, moving: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Find the slots with instances.
+
+        Returns
+        -------
+        active : (m,) int64
+            Slot in its block, by block.
+        first : (num_blocks + 1,) int64
+            First active slot of each block.
+        range_of : list of (m, lanes, 2) int32
+            For each kind its instances' begin and end.
+        """
+        some = np.zeros(self.model.forest.num_nodes, bool)
+        for kind in self.model.kinds:
+            some[kind.node] = True
+        rows = np.flatnonzero(moving & (some[node] & kept).any(axis=1))
+        counts = np.bincount(self._block[rows], minlength=len(self._slot))
+        first = np.concatenate(([0], np.cumsum(counts)))
+        range_of = []
+        for kind in self.model.kinds:
+            begin = np.searchsorted(kind.node, node[rows])
+            end = np.searchsorted(kind.node, node[rows], side="right")
+            end = np.where(kept[rows], end, begin)
+            range_of.append(np.stack([begin, end], axis=-1).astype(np.int32))
+        return rows - self._slot[self._block[rows]], first, range_of
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural: tells the blocks what of them it is."""
+        state, lanes = self.state, self.blocks.lanes
+        place = self._place[nodes]
+        block = self._block[place // lanes]
+        order = np.argsort(block, kind="stable")
+        counts = np.bincount(block, minlength=len(self._slot))
+        self._table[:, 8] = np.cumsum(counts)
+        self._table[:, 7] = self._table[:, 8] - counts
+        self._kept[0].set(self._table.reshape(-1), self.queue)
+        slot = place - self._slot[block] * lanes
+        given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]
+        self._lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
+        self._kernel.set_arg(self._record_argument + 1, np.int32(state.record_v.shape[1]))
+        for k, a in enumerate([*self._lists, state.record_v], self._record_argument + 2):
+            self._kernel.set_arg(k, a.data)
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        numbers = [np.int32(first), np.int32(count), self.state.dtype.type(self.model.dt)]
+        for k, value in enumerate(numbers):
+            self._kernel.set_arg(k, value)
+        self._kernel.set_arg(self._record_argument, np.int32(row))
+        cl.enqueue_nd_range_kernel(self.queue, self._kernel, (len(self._table),), (1,))
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order."""
+        return self._v.get(self.queue)[self._place]
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Go on from other voltages, (n,) mV in natural order."""
+        values = np.asarray(v)[self._node].astype(self.state.dtype)
+        self._v.set(values.reshape(-1), self.queue)

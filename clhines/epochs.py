@@ -1,0 +1,567 @@
+"""Epochs of whole cells on chip: many steps in one launch, a work-group some cells.
+
+Cells talk through spikes alone, and a spike acts no earlier than the smallest delay. For that
+many steps a work-group keeps its cells' voltages, states and factors in local memory and registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import layout, packing, program, schedule
+from clhines.channels import normal_source
+from clhines.emit import safe
+from clhines.errors import InputError
+from clhines.forest import ranges
+from clhines.network import Kind, Model
+from clhines.parts import Limits, real_name
+from clhines.plan_contraction import _Cut, _cut
+
+MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
+MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
+_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment
+_FULL = 8  # cells a compute unit, from which on those in flight count, not the time of one
+# cells of a work-group and registers of a work-item (0: as the compiler likes) then, by precision
+# and whether factors are constant; measured, see bench/NOTES.md
+_BUSY = {
+    ("double", True): (2, 96),
+    ("float", True): (4, 72),
+    ("double", False): (2, 0),
+    ("float", False): (3, 80),
+}
+_NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
+
+
+@dataclass(frozen=True)
+class EpochKind:
+    """One kind of mechanism, for ``epoch.mako``.
+
+    Attributes
+    ----------
+    name, source : str
+        The mechanism's name and functions.
+    number : int
+        Of its instance 0 among all instances: what noise is drawn by.
+    parameters, states : tuple of str
+    literals : tuple of str
+        Value of each parameter where it is one number, else empty.
+    most : int
+        Instances of a work-group.
+    density, takes_events, uses_noise : bool
+    factor : str
+        What makes the factor of a node of its capacitance over dt, where that is one number.
+    first_target : int
+        Number of instance 0 among the targets of events.
+    local : bool
+        The states lie in local memory during an epoch.
+    """
+
+    name: str
+    source: str
+    number: int
+    parameters: tuple[str, ...]
+    states: tuple[str, ...]
+    literals: tuple[str, ...]
+    most: int
+    density: bool
+    takes_events: bool
+    uses_noise: bool
+    factor: str
+    first_target: int
+    local: bool
+
+
+@dataclass(frozen=True)
+class EpochSpec:
+    """Numbers and switches of ``epoch.mako``: one work-item a segment of a branch.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    phase : str
+        ``factor``: the constant factors, once; ``advance``: steps.
+    constant : bool
+        Only the roots' conductances change.
+    lanes, units : int
+        Lanes of a cell, cells of a work-group.
+    extra : int
+        Further work-items, for the mechanisms alone.
+    segment : int
+        Most nodes of a segment.
+    capacity : int
+        Values of the largest cell, and one more.
+    rounds : int
+        Most rounds of a cell, 1 or more.
+    before, dense : int
+        With constant factors: after so many rounds at most so many nodes are left, which are solved
+        by the inverse of their matrix; 0 for rounds alone.
+    slots : int
+        Instances of a work-group.
+    secondorder, ptx, fused : bool
+        As in `Model` and `ContractionSpec`.
+    kinds : tuple of EpochKind
+    normal : str
+        The functions of the generator, where a kind uses noise.
+    registers : int
+        Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
+    """
+
+    template: ClassVar[str] = "epoch"
+    real: str
+    phase: str
+    constant: bool
+    lanes: int
+    units: int
+    extra: int
+    segment: int
+    capacity: int
+    rounds: int
+    before: int
+    dense: int
+    slots: int
+    secondorder: bool
+    ptx: bool
+    fused: bool
+    kinds: tuple[EpochKind, ...] = ()
+    normal: str = ""
+    registers: int = 0
+
+    @property
+    def build_options(self) -> tuple[str, ...]:
+        """Options of the compiler."""
+        return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()
+
+    @property
+    def work_group(self) -> int:
+        """Work-items of a group."""
+        return self.lanes * self.units + self.extra
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory that the kernel takes."""
+        held = 4 if self.constant or self.phase == "factor" else 5
+        tree = 3 if self.constant else 7
+        states = sum(len(k.states) * k.most for k in self.kinds if k.local)
+        sites = sum(4 * k.most for k in self.kinds)
+        values = self.units * (held * self.capacity + tree * self.lanes + 1)
+        if self.dense:
+            values += self.units * (self.dense * (self.dense + 1) + 1 + self.lanes // 2 + 1)
+        size = 8 if self.real == "double" else 4
+        return (
+            size * (values + states + 2 * self.slots) + sites + 8 * self.units * (self.segment + 1)
+        )
+
+
+class _Table:
+    """The cells of a model as units: lanes, places of the nodes, ties between them."""
+
+    def __init__(self, model: Model, cut: _Cut, most: int) -> None:
+        forest = model.forest
+        blocks = packing.next_fit(forest, list(cut.lanes[:, None]), int(cut.lanes.max()), 1)
+        lanes = schedule.segment_lanes(
+            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
+        )
+        rows = layout.SegmentRows(lanes, blocks, most)
+        self.blocks, self.lanes, self.rows = blocks, lanes, rows
+        self.gather = rows.gather(forest)
+        kind, counts = blocks.template, np.diff(lanes.template_start)
+        self.lane_base = np.cumsum(counts[kind]) - counts[kind]
+        self.num_lanes = int(counts[kind].sum())
+        self.units = np.stack(
+            (
+                rows.block_start,
+                rows.template_size[kind],
+                lanes.template_start[kind],
+                (counts | lanes.inner << 16)[kind],
+                kind * most * 2,
+                np.maximum(lanes.rounds, 1)[kind],
+                blocks.cells,
+                self.lane_base,
+            ),
+            axis=1,
+        )
+        self.unit_of_cell = np.empty(forest.num_cells, np.int64)
+        self.unit_of_cell[blocks.cells] = np.arange(forest.num_cells)
+        self._ties()
+
+    def _ties(self) -> None:
+        """Find whose `u` ties each place to the next of its segment, and each lane to its parent.
+
+        `tie` and `up` are natural indices, -1 for none.
+        """
+        lanes, rows, kind = self.lanes, self.rows, self.blocks.template
+        length, template = lanes.length, lanes.template
+        lane = np.arange(len(length)) - lanes.template_start[template]
+        leaf = lane >= lanes.inner[template]
+        column = np.where(leaf, lane - lanes.inner[template], lane)
+        k = np.repeat(np.arange(len(length)), length)
+        j = ranges(np.zeros(len(length), np.int64), length)
+
+        def place(k: np.ndarray, j: np.ndarray) -> np.ndarray:
+            return rows.rows[template[k], leaf[k] + 0, j] + column[k]
+
+        # of each value of each template, the place whose u is meant
+        size = rows.template_size
+        begin = np.cumsum(size) - size
+        source = np.full(int(size.sum()), -1)
+        last = j == length[k] - 1
+        following = np.minimum(j + 1, length[k] - 1)
+        source[begin[template[k]] + place(k, j)] = np.where(
+            last, -1, place(k, np.where(leaf[k], j, following))
+        )
+        spread = source[ranges(begin[kind], size[kind])]
+        start = np.repeat(rows.block_start, size[kind])
+        real = np.flatnonzero(spread >= 0)
+        self.tie = np.full(rows.size, -1)
+        self.tie[ranges(rows.block_start, size[kind])[real]] = self.gather[(spread + start)[real]]
+        every = np.arange(len(length))
+        top = place(every, np.where(leaf, length - 1, 0))
+        counts = np.diff(lanes.template_start)
+        which = ranges(lanes.template_start[kind], counts[kind])
+        self.up = self.gather[top[which] + np.repeat(rows.block_start, counts[kind])]
+
+    def places(self, nodes: np.ndarray) -> np.ndarray:
+        """Place of natural nodes in the device order."""
+        if not hasattr(self, "_place"):
+            self._place = np.empty(int(self.gather.max()) + 1, np.int64)
+            real = np.flatnonzero(self.gather >= 0)
+            self._place[self.gather[real]] = real
+        return self._place[nodes]
+
+    def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
+        """``lane | row << 16`` of natural nodes."""
+        place = self.places(nodes)
+        unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
+        template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]
+        flat = self.rows.rows[template].reshape(len(nodes), -1)
+        at = (flat <= inside[:, None]).sum(axis=1) - 1  # rows of no width begin where others do
+        most = self.rows.rows.shape[-1]
+        column = inside - flat[np.arange(len(nodes)), at]
+        leaf = at >= most
+        return (column + np.where(leaf, self.lanes.inner[template], 0)) | (at % most) << 16
+
+
+class BlockEpochs:
+    """Executor: epochs of cells that fit into a work-group, `UNITS` of them in each.
+
+    Parameters
+    ----------
+    model : Model
+    state : State
+        Device arrays shared with the delivery of spikes.
+    limits : Limits
+    segment, units : int, optional
+        Most nodes of a segment and cells of a work-group; chosen where not given.
+
+    Raises
+    ------
+    InputError
+        A cell is too large for a work-group.
+    """
+
+    max_steps = MAX_STEPS
+
+    def __init__(
+        self,
+        model: Model,
+        state: Any,
+        limits: Limits,
+        segment: int | None = None,
+        units: int | None = None,
+    ) -> None:
+        self.model, self.state, self.queue = model, state, state.queue
+        self.dtype = np.dtype(state.dtype)
+        self.constant = constant_factors(model)
+        self._most = segment or _segment(model, self.constant)
+        trees = model.forest.trees
+        cut = _cut(trees, self._most, trees.parent < 0)
+        self._table = _Table(model, cut, self._most)
+        self.spec = self._plan(cut, limits, units)
+        self._upload()
+        if self.constant:
+            self._factor()
+        self._advance = self._kernel()
+        self.set_voltages(model.v_init)
+
+    # -- plan ----------------------------------------------------------------------------------
+
+    def _plan(self, cut: _Cut, limits: Limits, units: int | None) -> EpochSpec:
+        lanes = -(-int(cut.lanes.max()) // 32) * 32
+        before, dense = self._dense() if self.constant else (0, 0)
+        spec = EpochSpec(
+            real=real_name(self.dtype),
+            phase="advance",
+            constant=self.constant,
+            lanes=lanes,
+            units=1,
+            extra=32 if self.constant and self.model.kinds else 0,
+            segment=self._most,
+            capacity=int(self._table.rows.template_size.max()) + 1,
+            rounds=max(1, int(self._table.lanes.rounds.max())),
+            before=before,
+            dense=dense,
+            slots=0,
+            secondorder=self.model.secondorder,
+            ptx=limits.ptx,
+            fused=not limits.is_cpu,
+            normal=normal_source(real_name(self.dtype))
+            if any(k.mechanism.uses_noise for k in self.model.kinds)
+            else "",
+        )
+        busy = self.model.forest.num_cells >= _FULL * limits.compute_units
+        most, registers = _BUSY[spec.real, self.constant] if busy else (1, 0)
+        if limits.ptx:
+            spec = replace(spec, registers=registers)
+        most = units or most
+        for count in range(most, 0, -1):
+            for local in (True, False):
+                self._list_instances(count, local)
+                chosen = replace(spec, units=count, slots=self._slots, kinds=self._kinds)
+                fits = (
+                    chosen.work_group <= limits.max_work_group
+                    and chosen.local_bytes <= limits.local_bytes
+                    and (lanes == 32 or count <= _NAMED_BARRIERS)
+                )
+                if fits:
+                    return chosen
+        raise InputError(
+            f"cells of {int(self.model.forest.sizes.max())} nodes, {lanes} lanes: too large to "
+            f"stay in {limits.local_bytes} bytes of local memory; use path='steps'"
+        )
+
+    def _dense(self) -> tuple[int, int]:
+        """Find the rounds after which few nodes of all trees are left, and how many."""
+        lanes = self._table.lanes
+        inner = ranges(lanes.template_start[:-1], lanes.inner)
+        when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
+        for before in range(int(lanes.rounds.max()) + 1):
+            left = int(np.bincount(template[when >= before]).max())
+            if left <= MAX_DENSE:
+                return before, -(-left // 4) * 4
+        raise AssertionError("only the root is left after the last round")
+
+    def _list_instances(self, units: int, local: bool) -> None:
+        """Instances of each group of `units` cells, and the slots that they write to."""
+        model, table = self.model, self._table
+        groups = -(-model.forest.num_cells // units)
+        kinds = model.kinds
+        node = np.concatenate([k.node for k in kinds]) if kinds else np.zeros(0, np.int64)
+        which = np.repeat(np.arange(len(kinds)), [k.count for k in kinds])
+        cell = np.searchsorted(model.forest.cell_offsets, node, side="right") - 1
+        unit = table.unit_of_cell[cell]
+        place = table.places(node) - table.rows.block_start[unit] if len(node) else node
+        order = np.lexsort((which, place, unit))
+        first = np.searchsorted(unit[order] // units, np.arange(groups + 1))
+        slot = np.empty(len(node), np.int64)
+        slot[order] = np.arange(len(node)) - first[unit[order] // units]
+        self._slots = int(np.diff(first).max()) if kinds else 0
+        self._lists, specs = [], []
+        begin = 0
+        for kind in kinds:
+            mine = np.arange(begin, begin + kind.count)
+            sort = np.lexsort((place[mine], unit[mine]))
+            mine = mine[sort]
+            starts = np.searchsorted(unit[mine] // units, np.arange(groups + 1))
+            site = place[mine] | (unit[mine] % units) << 12 | slot[mine] << 16
+            entries = np.stack((sort, site), axis=1).astype(np.uint32).view(np.int32)
+            self._lists.append((starts, entries))
+            specs.append(self._kind_spec(kind, int(np.diff(starts).max()), local))
+            begin += kind.count
+        self._kinds = tuple(specs)
+        self._slot_table = self._slots_of_nodes(node, cell, slot)
+
+    def _slots_of_nodes(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray) -> np.ndarray:
+        """First and end slot of each cell; or ``first | number << 16`` of each place."""
+        count = self.model.forest.num_cells if self.constant else self._table.rows.size
+        key = cell if self.constant else self._table.places(node)
+        number = np.bincount(key, minlength=count)
+        first = np.full(count, 1 << 30)
+        np.minimum.at(first, key, slot)
+        first = np.where(number > 0, first, 0)
+        if self.constant:
+            return np.stack((first, first + number), axis=1).reshape(-1)
+        return first | number << 16
+
+    def _kind_spec(self, kind: Kind, most: int, local: bool) -> EpochKind:
+        mechanism, real = kind.mechanism, real_name(self.dtype)
+        values = [kind.parameters[p] for p in mechanism.parameters]
+        return EpochKind(
+            name=safe(mechanism.name),
+            source=mechanism.functions(real),
+            number=kind.first_instance,
+            parameters=tuple(mechanism.parameters),
+            states=tuple(mechanism.states),
+            literals=tuple("" if np.ndim(v) else _literal(float(v), self.dtype) for v in values),
+            most=most,
+            density=mechanism.kind == "density",
+            takes_events=mechanism.takes_events,
+            uses_noise=mechanism.uses_noise,
+            factor=self._factor_of_capacitance(kind),
+            first_target=max(0, kind.first_target),
+            local=local,
+        )
+
+    def _factor_of_capacitance(self, kind: Kind) -> str:
+        """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+        if kind.mechanism.kind != "density":
+            return ""
+        ratio = kind.factor / self.model.capacitance_over_dt[kind.node]
+        if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
+            return ""
+        return _literal(float(ratio[0]), self.dtype)
+
+    # -- device --------------------------------------------------------------------------------
+
+    def _int32(self, values: Any) -> cla.Array:
+        values = np.ascontiguousarray(values, np.int32).reshape(-1)
+        return cla.to_device(self.queue, values if values.size else np.zeros(1, np.int32))
+
+    def _real(self, values: Any) -> cla.Array:
+        values = np.ascontiguousarray(values, self.dtype).reshape(-1)
+        return cla.to_device(self.queue, values if values.size else np.zeros(1, self.dtype))
+
+    def _packed(self, values: np.ndarray, index: np.ndarray, padding: float = 0.0) -> cla.Array:
+        return self._real(np.where(index < 0, padding, values[index]))
+
+    def _upload(self) -> None:
+        model, table = self.model, self._table
+        gather = table.gather
+        self._tables = [
+            self._int32(table.units),
+            self._int32(table.rows.rows),
+            self._int32(table.lanes.links),
+            self._int32(table.lanes.children),
+        ]
+        c = model.capacitance_over_dt
+        self._d = self._packed(c + model.constant_d, gather, 1.0)
+        self._tie, self._up = (self._packed(model.u, k) for k in (table.tie, table.up))
+        self._c, self._k = (self._packed(a, gather) for a in (c, model.constant_b))
+        self._v = self._packed(model.v_init, gather)
+        self._threshold = self._real(model.threshold)
+        self._of_kinds = []
+        for k, kind in enumerate(model.kinds):
+            starts, entries = self._lists[k]
+            arrays = [self._int32(starts), self._int32(entries), self.state.states[k]]
+            varying = [self._real(v) for v in kind.parameters.values() if np.ndim(v)]
+            factor = [] if self._kinds[k].factor else [self._real(kind.factor)]
+            factor = factor if self._kinds[k].density else []
+            self._of_kinds.append((arrays, np.int32(kind.count), factor + varying))
+        self._slot_array = self._int32(self._slot_table)
+        self.set_records(np.zeros(0, np.int64))
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltage at natural `nodes`, a column each."""
+        cells = np.searchsorted(self.model.forest.cell_offsets, nodes, side="right") - 1
+        order = np.argsort(cells, kind="stable")
+        starts = np.searchsorted(cells[order], np.arange(self.model.forest.num_cells + 1))
+        at = self._table.lane_and_row(nodes[order]) if len(nodes) else np.zeros(0, int)
+        self._record_start = self._int32(starts)
+        self._record_list = self._int32(np.stack((at, order), axis=1))
+        self._num_records = len(nodes)
+
+    def _factor(self) -> None:
+        """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
+        spec = replace(self.spec, phase="factor", extra=0, kinds=(), slots=0, normal="")
+        kernel = cl.Kernel(program.build(self.queue.context, spec), "advance")
+        self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
+        self._tree = cla.zeros(self.queue, max(1, 3 * self._table.num_lanes), self.dtype)
+        inverses = self.model.forest.num_cells * max(1, spec.dense**2)
+        self._tree_inverses = cla.zeros(self.queue, inverses, self.dtype)
+        arrays = [self._d, self._tie, self._up, self._f1, self._f2, self._inverse, self._tree]
+        arrays.append(self._tree_inverses)
+        kernel(
+            self.queue,
+            (self._groups * spec.work_group,),
+            (spec.work_group,),
+            np.int32(0),
+            np.int32(0),
+            np.int32(self.model.forest.num_cells),
+            *(a.data for a in self._tables + arrays),
+        )
+
+    @property
+    def _groups(self) -> int:
+        return -(-self.model.forest.num_cells // self.spec.units)
+
+    def _kernel(self) -> cl.Kernel:
+        kernel = cl.Kernel(program.build(self.queue.context, self.spec), "advance")
+        arrays = [*self._tables, self._d, self._tie, self._up]
+        if self.constant:
+            arrays += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
+        arguments: list[Any] = [a.data for a in [*arrays, self._c, self._k, self._v]]
+        for tables, count, values in self._of_kinds:
+            arguments += [*(a.data for a in tables), count, *(a.data for a in values)]
+        if self.model.kinds:
+            arguments.append(self._slot_array.data)
+        state, model = self.state, self.model
+        arguments += [
+            state.incoming.data,
+            np.int32(state.slots),
+            np.int32(model.num_targets),
+            np.float64(state.incoming_scale),
+            np.float64(model.dt),
+            np.uint64(model.seed & (1 << 64) - 1),
+            self._threshold.data,
+            state.spike_source.data,
+            state.spike_step.data,
+            state.spike_count.data,
+            np.int32(state.spike_source.size),
+            state.failed.data,
+        ]
+        kernel.set_arg(2, np.int32(model.forest.num_cells))
+        for k, argument in enumerate(arguments, 3):
+            kernel.set_arg(k, argument)
+        self._after = 3 + len(arguments)
+        return kernel
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def advance(self, first_step: int, count: int, record_row: int = 0) -> cl.Event:
+        """Enqueue `count` steps from `first_step`; records go to rows from `record_row` on."""
+        kernel, spec = self._advance, self.spec
+        kernel.set_arg(0, np.int32(first_step))
+        kernel.set_arg(1, np.int32(count))
+        rest = [self._record_start, self._record_list, self.state.record_v]
+        for k, array in enumerate(rest, self._after):
+            kernel.set_arg(k, array.data)
+        kernel.set_arg(self._after + 3, np.int32(record_row))
+        kernel.set_arg(self._after + 4, np.int32(self._num_records))
+        size = self._groups * spec.work_group
+        return cl.enqueue_nd_range_kernel(self.queue, kernel, (size,), (spec.work_group,))
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV, in natural order."""
+        real = self._table.gather >= 0
+        v = np.empty(self.model.forest.num_nodes, self.dtype)
+        v[self._table.gather[real]] = self._v.get()[real]
+        return v
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Take (n,) voltages, mV, in natural order."""
+        gather = self._table.gather
+        self._v.set(np.where(gather < 0, 0, v[gather]).astype(self.dtype))
+
+
+def _literal(value: float, dtype: np.dtype) -> str:
+    return f"({value!r}{'f' if dtype == np.float32 else ''})"
+
+
+def constant_factors(model: Model) -> bool:
+    """Whether only the roots' conductances change, so that all other factors are constants."""
+    return all(np.isin(kind.node, model.soma).all() for kind in model.kinds)
+
+
+def _segment(model: Model, constant: bool) -> int:
+    """Nodes of a segment: as few as let the largest cell have 64 lanes, or as many as can be."""
+    trees = model.forest.trees
+    lanes = {m: int(_cut(trees, m, trees.parent < 0).lanes.max()) for m in _SEGMENTS}
+    if not constant:  # all factors of a segment's nodes are in registers
+        lanes = {m: lanes[m] for m in _SEGMENTS if m <= 8}
+    few = [m for m in lanes if lanes[m] <= 64]
+    return few[0] if few else max(lanes)

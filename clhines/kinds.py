@@ -1,0 +1,116 @@
+"""Kinds of instances in kernels: their functions, and how parameters and states lie in memory.
+
+States of a kind: state s of instance j at ``s * count + j``. Parameters: first those that are one
+number for all instances, then the others, the p-th of these at ``numbers + p * count + j``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.channels import normal_source
+from clhines.emit import safe
+from clhines.network import Kind, Model
+
+
+@dataclass(frozen=True)
+class KindSpec:
+    """What of a kind reaches a template.
+
+    Attributes
+    ----------
+    name : str
+        Prefix of the mechanism's functions.
+    functions : str
+        Their OpenCL source.
+    single : tuple of bool
+        For each parameter, whether it is one number for all instances.
+    num_states : int
+    takes_events, uses_noise : bool
+    density : bool
+        Currents and conductances are multiplied by a factor of each instance.
+    """
+
+    name: str
+    functions: str
+    single: tuple[bool, ...]
+    num_states: int
+    takes_events: bool
+    uses_noise: bool
+    density: bool
+
+    def _parameters(self) -> list[str]:
+        """Values of the parameters of instance j, in order."""
+        numbers, given = sum(self.single), [0, 0]
+        values = []
+        for single in self.single:
+            place = given[single]
+            given[single] += 1
+            values.append(f"p[{place}]" if single else f"p[{numbers} + {place} * count + j]")
+        return values
+
+    def wrappers(self, k: int) -> str:
+        """Return functions of instance `j` of kind `k`, with its numbers in global memory."""
+        given, n = self._parameters(), self.num_states
+        states = [f"s[{f'{i} * count + ' if i else ''}j]" for i in range(n)]
+        noise = ["noise"] if self.uses_noise else []
+        where = "const int count, const int j, __global const real *p, __global"
+        values = ", ".join(["v", "t", *given, *states, *noise, "i", "g"])
+        text = (
+            f"static void current_{k}(const real v, const real t, {where} const real *s,\n"
+            f"    const real noise, real *i, real *g)\n{{\n    {self.name}_current({values});\n}}\n"
+        )
+        load = "".join(f"    real s{i} = {state};\n" for i, state in enumerate(states))
+        store = "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
+        pointers = [f"&s{i}" for i in range(n)]
+        if n:
+            values = ", ".join(["v", "t", "dt", *given, *pointers])
+            text += (
+                f"\nstatic void advance_{k}(const real v, const real t, const real dt, {where} "
+                f"real *s)\n{{\n{load}    {self.name}_advance({values});\n{store}}}\n"
+            )
+        if self.takes_events:
+            values = ", ".join(["weight", *given, *pointers])
+            text += (
+                f"\nstatic void event_{k}(const real weight, {where} real *s)\n"
+                f"{{\n{load}    {self.name}_event({values});\n{store}}}\n"
+            )
+        return text
+
+
+def kind_spec(kind: Kind, real: str) -> KindSpec:
+    """Return what a template needs to know of a kind.
+
+    Parameters
+    ----------
+    kind : Kind
+    real : str
+        ``double`` or ``float``.
+    """
+    mechanism = kind.mechanism
+    return KindSpec(
+        name=safe(mechanism.name),
+        functions=mechanism.functions(real),
+        single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),
+        num_states=len(mechanism.states),
+        takes_events=mechanism.takes_events,
+        uses_noise=mechanism.uses_noise,
+        density=mechanism.kind == "density",
+    )
+
+
+def parameter_array(kind: Kind, dtype: np.dtype) -> np.ndarray:
+    """(m,) of a dtype: the parameters of a kind as kernels take them; one value at least."""
+    values = [kind.parameters[name] for name in kind.mechanism.parameters]
+    ordered = [v for v in values if np.ndim(v) == 0] + [v for v in values if np.ndim(v)]
+    return np.concatenate([np.zeros(0), *(np.atleast_1d(v) for v in ordered or [0.0])]).astype(
+        dtype
+    )
+
+
+def model_kinds(model: Model, real: str) -> tuple[tuple[KindSpec, ...], str]:
+    """Return what templates take of a model's kinds, and the source of noise if one needs it."""
+    kinds = tuple(kind_spec(kind, real) for kind in model.kinds)
+    return kinds, normal_source(real) if any(k.uses_noise for k in kinds) else ""

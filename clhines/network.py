@@ -1,0 +1,684 @@
+"""Network: cells with mechanisms, synapses and connections, and the arrays that they become.
+
+`Network` is what the user describes, cell after cell in natural order; `Network.compile` checks it
+and makes a `Model`, the arrays that every executor takes. Cells are rooted at their somas, so
+that a soma is eliminated last: what is active only there leaves all other factors constant.
+
+Units are NEURON's: mV, ms, nA, µS and nF at nodes and in point processes, S/cm² and mA/cm² in
+mechanisms of the membrane, µm² for areas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clhines.cable import Cable
+from clhines.channels import Mechanism
+from clhines.channels import mechanism as find_mechanism
+from clhines.errors import InputError
+from clhines.forest import Forest, repeat
+
+_DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
+_WORDS = ("soma", "dendrites", "all")
+_ROUNDING = 1e-9  # of a step, by which a delay or a time may miss its place
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """All instances of one mechanism, by node.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+    node : (count,) int64
+        Natural index of each instance's node, ascending; instances at one node in the order in
+        which they were given.
+    parameters : dict of name -> float or (count,) float64
+        A float where all instances have the same value.
+    factor : (count,) float64
+        What makes µS and nA of the mechanism's conductance and current: ``1e-2 * area`` in
+        µm² for a mechanism of the membrane, 1 for a point process.
+    first_target : int
+        Number of instance 0 among all targets of events, -1 for one that takes no events.
+    first_instance : int
+        Number of instance 0 among all instances of all kinds; what noise is drawn by.
+    """
+
+    mechanism: Mechanism
+    node: np.ndarray
+    parameters: dict[str, Any]
+    factor: np.ndarray
+    first_target: int
+    first_instance: int
+
+    @property
+    def count(self) -> int:
+        """Number of instances."""
+        return len(self.node)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Parameters as (count,) float64 arrays, in the order of the mechanism's."""
+        return {
+            name: np.broadcast_to(np.float64(self.parameters[name]), self.count)
+            for name in self.mechanism.parameters
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network as arrays in natural order; what executors take.
+
+    Attributes
+    ----------
+    forest : Forest
+        Each tree rooted at its soma.
+    soma : (num_cells,) int64
+        The roots.
+    u : (n,) float64, µS
+        Entry between a node and its parent, minus the axial conductance; 0 at the roots.
+    capacitance : (n,) float64, nF
+    area : (n,) float64, µm²
+    constant_d : (n,) float64, µS
+        Axial conductances and those of the constant mechanisms.
+    constant_b : (n,) float64, nA
+        ``g v - i`` of the constant mechanisms.
+    kinds : tuple of Kind
+        All other mechanisms.
+    instances : tuple of (int, (count,) int64)
+        For each `Group` of the network its kind, -1 for a constant one, and the instance there
+        of each of the group's.
+    num_targets : int
+        Instances that take events.
+    connections : Connections
+    events : Events
+    threshold : (num_cells,) float64, mV
+    v_init : (n,) float64, mV
+    dt : float, ms
+    secondorder : bool
+    seed : int
+        Of the noise.
+    """
+
+    forest: Forest
+    soma: np.ndarray
+    u: np.ndarray
+    capacitance: np.ndarray
+    area: np.ndarray
+    constant_d: np.ndarray
+    constant_b: np.ndarray
+    kinds: tuple[Kind, ...]
+    instances: tuple[tuple[int, np.ndarray], ...]
+    num_targets: int
+    connections: Connections
+    events: Events
+    threshold: np.ndarray
+    v_init: np.ndarray
+    dt: float
+    secondorder: bool
+    seed: int
+
+    @cached_property
+    def capacitance_over_dt(self) -> np.ndarray:
+        """(n,) float64, µS: of the step that is solved, half as long for the second order."""
+        return self.capacitance / (self.dt / 2 if self.secondorder else self.dt)
+
+    def initial_states(self) -> list[dict[str, np.ndarray]]:
+        """States of each kind at `v_init`, (count,) float64 arrays by name."""
+        return [k.mechanism.initial(self.v_init[k.node], k.arrays()) for k in self.kinds]
+
+
+@dataclass(frozen=True, eq=False)
+class Connections:
+    """From spikes to events; one entry a connection, in the order in which they were given.
+
+    Attributes
+    ----------
+    source : (m,) int64
+        Cell whose spikes count.
+    target : (m,) int64
+        Number of the instance among all targets.
+    weight : (m,) float64
+    delay : (m,) int64
+        Steps, 1 or more: an event of a spike at step s is due at step ``s + 1 + delay``.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    delay: np.ndarray
+
+    @property
+    def min_delay(self) -> int:
+        """Smallest delay, steps; a very large number where there are no connections."""
+        return int(self.delay.min()) if len(self.delay) else 1 << 30
+
+    @property
+    def max_delay(self) -> int:
+        """Largest delay, steps; 1 where there are no connections."""
+        return int(self.delay.max()) if len(self.delay) else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Events from outside, ordered by step; those of one step in the order given.
+
+    Attributes
+    ----------
+    target : (m,) int64
+    step : (m,) int64
+        Step at whose begin it is due.
+    weight : (m,) float64
+    """
+
+    target: np.ndarray
+    step: np.ndarray
+    weight: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Instances of a mechanism that were inserted or added together.
+
+    Attributes
+    ----------
+    network : Network
+    number : int
+        Among the network's groups.
+    mechanism : Mechanism
+    nodes : (count,) int64
+        Natural index of each instance's node, in the order given.
+    parameters : dict of name -> float or (count,) float64
+    """
+
+    network: Network = field(repr=False)
+    number: int
+    mechanism: Mechanism
+    nodes: np.ndarray
+    parameters: dict[str, Any] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+class Network:
+    """Cells, what is in their membranes, and how they are connected.
+
+    Parameters
+    ----------
+    cables : Cable or sequence of Cable
+        Repeated in turn to `num_cells` cells.
+    num_cells : int, optional
+        Default: one of each.
+
+    Attributes
+    ----------
+    num_cells : int
+    forest : Forest
+        Nodes have the numbers that they have in their cables; each tree is rooted at its soma.
+    soma : (num_cells,) int64
+        Node of each cell's soma, over all cells.
+    area : (n,) float64, µm²
+        0 at junctions, which have no membrane.
+    groups : list of Group
+    threshold : float or (num_cells,) float64, mV
+        A cell spikes when its soma comes from below to this voltage or above; 10 at first.
+
+    Raises
+    ------
+    InputError
+        Here and in all methods: what was got, what was expected and where, in one line.
+    """
+
+    def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
+        cables = [cables] if isinstance(cables, Cable) else list(cables)
+        for k, cable in enumerate(cables):
+            if not isinstance(cable, Cable):
+                raise InputError(f"cables[{k}] is {type(cable).__name__}; expected a Cable")
+        if not cables:
+            raise InputError("got no cables; expected at least one")
+        count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
+        self.cables, self.num_cells = cables, count
+        different = {id(cable): cable for cable in cables}
+        rooted = {key: _rooted(cable) for key, cable in different.items()}
+        turns = [rooted[id(cable)] for cable in cables]
+        self.forest = Forest.repeated([parent for parent, _ in turns], count)
+        starts = self.forest.cell_offsets[:-1]
+        self.soma = starts + np.resize([cable.soma for cable in cables], count)
+        self.area = repeat([cable.area for cable in cables], count)
+        self.threshold: Any = 10.0
+        self.groups: list[Group] = []
+        self._g_axial = [g for _, g in turns]
+        self._connections: list[tuple[np.ndarray, ...]] = []
+        self._events: list[tuple[np.ndarray, ...]] = []
+
+    def __repr__(self) -> str:
+        groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
+        return f"Network({self.num_cells} cells, {self.forest.num_nodes} nodes; {groups})"
+
+    # -- mechanisms ----------------------------------------------------------------------------
+
+    def insert(self, mechanism: str | Mechanism, where: Any = "all", **parameters: Any) -> Group:
+        """Put a mechanism into the membrane of nodes.
+
+        Parameters
+        ----------
+        mechanism : str or Mechanism
+            Name of a built-in one, a mechanism, or its text; of kind ``density``.
+        where : "soma", "dendrites" or "all"; (count,) integer; (n,) bool
+            Nodes by natural index, or a mask. Junctions have no membrane: the words leave them
+            out, and they are refused elsewhere. ``dendrites`` is all that is not the soma.
+        **parameters : float or (count,) float64
+            Those not given have the mechanism's defaults.
+
+        Returns
+        -------
+        Group
+        """
+        found = find_mechanism(mechanism)
+        if found.kind != "density":
+            raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
+        nodes = self._nodes_where(where)
+        if len(nodes) and not self.area[nodes].all():
+            node = nodes[int(np.argmin(self.area[nodes]))]
+            raise InputError(
+                f"{found.name}: node {node} of cell {self._cell_of(node)} is a junction without "
+                "membrane; expected nodes with an area"
+            )
+        nodes = self._distinct(found, nodes)
+        return self._group(found, nodes, parameters)
+
+    def add(self, mechanism: str | Mechanism, at: Any, **parameters: Any) -> Group:
+        """Add point processes, one at each of the nodes given.
+
+        Parameters
+        ----------
+        mechanism : str or Mechanism
+            Name of a built-in one, a mechanism, or its text; of kind ``point``.
+        at : integer or (count,) integer
+            Nodes by natural index; one may come several times.
+        **parameters : float or (count,) float64
+            Those not given have the mechanism's defaults.
+
+        Returns
+        -------
+        Group
+        """
+        found = find_mechanism(mechanism)
+        if found.kind != "point":
+            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
+        nodes = self._checked_nodes("at", np.atleast_1d(as_array("at", at)))
+        return self._group(found, nodes, parameters)
+
+    def _group(self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, Any]) -> Group:
+        for other in self.groups:
+            if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
+                raise InputError(f"there is another mechanism called {mechanism.name} here")
+        known = mechanism.parameters
+        for name in parameters:
+            if name not in known:
+                raise InputError(
+                    f"{mechanism.name} has no parameter {name!r}; expected one of "
+                    f"{', '.join(known) or 'none'}"
+                )
+        default = mechanism.defaults
+        values = {
+            name: _parameter(mechanism.name, name, parameters.get(name, default[name]), len(nodes))
+            for name in known
+        }
+        group = Group(self, len(self.groups), mechanism, nodes, values)
+        self.groups.append(group)
+        return group
+
+    def _nodes_where(self, where: Any) -> np.ndarray:
+        if isinstance(where, str):
+            if where not in _WORDS:
+                raise InputError(f"where={where!r}; expected {', '.join(_WORDS)}, nodes or a mask")
+            if where == "soma":
+                return self.soma
+            chosen = self.area > 0
+            if where == "dendrites":
+                chosen[self.soma] = False
+            return np.flatnonzero(chosen)
+        nodes = np.atleast_1d(as_array("where", where))
+        if nodes.dtype.kind != "b":
+            return self._checked_nodes("where", nodes)
+        if nodes.shape != (self.forest.num_nodes,):
+            raise InputError(
+                f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
+            )
+        return np.flatnonzero(nodes)
+
+    def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
+        return as_indices(name, nodes, self.forest.num_nodes, "node")
+
+    def _cell_of(self, node: int) -> int:
+        return int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
+
+    def _distinct(self, mechanism: Mechanism, nodes: np.ndarray) -> np.ndarray:
+        """Refuse a mechanism that would be in the same membrane twice."""
+        here = [g.nodes for g in self.groups if g.mechanism.name == mechanism.name]
+        every = np.sort(np.concatenate([nodes, *here]))
+        again = every[1:][every[1:] == every[:-1]]
+        if len(again):
+            node = int(again[0])
+            raise InputError(
+                f"{mechanism.name} is in node {node} of cell {self._cell_of(node)} twice; expected "
+                "each mechanism of the membrane once in a node"
+            )
+        return nodes
+
+    # -- connections ---------------------------------------------------------------------------
+
+    def connect(
+        self, source: Any, target: Group, index: Any = None, weight: Any = 0.0, delay: Any = 1.0
+    ) -> None:
+        """Send an event to a synapse at each spike of a cell; the arrays broadcast.
+
+        Parameters
+        ----------
+        source : integer array
+            Cells.
+        target : Group
+            Of a mechanism that takes events.
+        index : integer array, optional
+            Which of the group's instances; default: all of them in order.
+        weight : float array
+            In the unit of the mechanism, µS for the built-in ones.
+        delay : float array, ms
+            One step or more, which `compile` checks; taken to the next half step as NEURON does.
+        """
+        self._check_target(target)
+        index = np.arange(len(target)) if index is None else index
+        given = {"source": source, "index": index, "weight": weight, "delay": delay}
+        arrays = _broadcast(given)
+        cells = as_indices("source", arrays["source"], self.num_cells, "cell")
+        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        weights, delays = _finite("weight", arrays["weight"]), _finite("delay", arrays["delay"])
+        if len(delays) and delays.min() <= 0:
+            k = int(np.argmin(delays))
+            raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected above 0")
+        group = np.full(len(cells), target.number)
+        self._connections.append((cells, group, instance, weights, delays))
+
+    def event(self, target: Group, index: Any = 0, time: Any = 0.0, weight: Any = 0.0) -> None:
+        """Send an event from outside; the arrays broadcast.
+
+        Parameters
+        ----------
+        target : Group
+            Of a mechanism that takes events.
+        index : integer array
+            Which of the group's instances.
+        time : float array, ms
+            It acts in the step that begins at most half a step before, as in NEURON.
+        weight : float array
+        """
+        self._check_target(target)
+        arrays = _broadcast({"index": index, "time": time, "weight": weight})
+        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        times, weights = _finite("time", arrays["time"]), _finite("weight", arrays["weight"])
+        if len(times) and times.min() < 0:
+            raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
+        self._events.append((np.full(len(times), target.number), instance, times, weights))
+
+    def _check_target(self, target: Any) -> None:
+        if not isinstance(target, Group):
+            raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
+        if target.network is not self:
+            raise InputError(f"target {target.mechanism.name} belongs to another network")
+        if not target.mechanism.takes_events:
+            raise InputError(f"target {target.mechanism.name} takes no events")
+
+    # -- arrays --------------------------------------------------------------------------------
+
+    def compile(
+        self, dt: float = 0.025, v_init: Any = -65.0, secondorder: bool = False, seed: int = 0
+    ) -> Model:
+        """Check the whole and make the arrays that executors take.
+
+        Parameters
+        ----------
+        dt : float, ms
+        v_init : float or (n,) float64, mV
+        secondorder : bool
+            NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
+        seed : int
+            Of the noise.
+
+        Returns
+        -------
+        Model
+        """
+        dt = float(_number("dt", dt))
+        if not dt > 0:
+            raise InputError(f"dt is {dt:g} ms; expected above 0")
+        n, u = self.forest.num_nodes, -repeat(self._g_axial, self.num_cells)
+        constant_d, constant_b = self._axial_sums(), np.zeros(n)
+        kinds, instances = self._kinds(constant_d, constant_b)
+        first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
+        return Model(
+            forest=self.forest,
+            soma=self.soma,
+            u=u,
+            capacitance=repeat([cable.capacitance for cable in self.cables], self.num_cells),
+            area=self.area,
+            constant_d=constant_d,
+            constant_b=constant_b,
+            kinds=kinds,
+            instances=instances,
+            num_targets=sum(k.count for k in kinds if k.first_target >= 0),
+            connections=self._compiled_connections(dt, first, instances),
+            events=self._compiled_events(dt, first, instances),
+            threshold=_spread("threshold", self.threshold, self.num_cells),
+            v_init=_spread("v_init", v_init, n),
+            dt=dt,
+            secondorder=bool(secondorder),
+            seed=as_whole_number("seed", seed, 0),
+        )
+
+    def _axial_sums(self) -> np.ndarray:
+        """(n,) float64, µS: sum of the axial conductances at each node."""
+        return repeat([cable.g_total for cable in self.cables], self.num_cells)
+
+    def _kinds(
+        self, constant_d: np.ndarray, constant_b: np.ndarray
+    ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
+        """Bring together the groups of one mechanism; constant ones are added to the arrays."""
+        together: dict[Mechanism, list[Group]] = {}
+        instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in self.groups]
+        for group in self.groups:
+            if group.mechanism.constant:
+                self._fold(group, constant_d, constant_b)
+            elif len(group):
+                together.setdefault(group.mechanism, []).append(group)
+        kinds: list[Kind] = []
+        targets = first = 0
+        for mechanism, groups in together.items():
+            node = np.concatenate([g.nodes for g in groups])
+            order = np.argsort(node, kind="stable")
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            ends = np.cumsum([len(g) for g in groups])
+            for group, end in zip(groups, ends.tolist(), strict=True):
+                instances[group.number] = len(kinds), place[end - len(group) : end]
+            node = node[order]
+            kind = Kind(
+                mechanism=mechanism,
+                node=node,
+                parameters={p: _merged(groups, p, order) for p in mechanism.parameters},
+                factor=self._factor(mechanism, node),
+                first_target=targets if mechanism.takes_events else -1,
+                first_instance=first,
+            )
+            kinds.append(kind)
+            first += kind.count
+            targets += kind.count if mechanism.takes_events else 0
+        return tuple(kinds), tuple(instances)
+
+    def _factor(self, mechanism: Mechanism, node: np.ndarray) -> np.ndarray:
+        return _DENSITY * self.area[node] if mechanism.kind == "density" else np.ones(len(node))
+
+    def _fold(self, group: Group, constant_d: np.ndarray, constant_b: np.ndarray) -> None:
+        """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
+        mechanism, count = group.mechanism, len(group)
+        values = {k: np.broadcast_to(np.float64(v), count) for k, v in group.parameters.items()}
+        i, g = mechanism.current(np.zeros(count), 0.0, values, {})
+        factor, n = self._factor(mechanism, group.nodes), self.forest.num_nodes
+        constant_d += np.bincount(group.nodes, factor * g, n)
+        constant_b -= np.bincount(group.nodes, factor * i, n)
+
+    def _compiled_connections(
+        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
+    ) -> Connections:
+        empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, int, float, float))
+        source, group, index, weight, delay = _joined(self._connections, empty)
+        short = np.flatnonzero(delay < dt * (1 - _ROUNDING))
+        if len(short):
+            k = int(short[0])
+            raise InputError(
+                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
+                f"at least one step, dt = {dt:g} ms"
+            )
+        steps = np.maximum(_due(delay, dt), 1)
+        return Connections(source, _targets(group, index, first, instances), weight, steps)
+
+    def _compiled_events(
+        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
+    ) -> Events:
+        empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
+        group, index, time, weight = _joined(self._events, empty)
+        step = np.maximum(_due(time, dt), 0)
+        order = np.argsort(step, kind="stable")
+        target = _targets(group, index, first, instances)
+        return Events(target[order], step[order], weight[order])
+
+
+def _rooted(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
+    """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
+    parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
+    below, g_below, node = -1, 0.0, int(cable.soma)
+    while node >= 0:
+        above, g_above = int(parent[node]), float(g_axial[node])
+        parent[node], g_axial[node] = below, g_below
+        below, g_below, node = node, g_above, above
+    return parent, g_axial
+
+
+def _due(time: np.ndarray, dt: float) -> np.ndarray:
+    """Step in which something at `time` acts: it begins at most half a step before."""
+    return np.ceil(time / dt - 0.5 - _ROUNDING).astype(np.int64)
+
+
+def _joined(parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
+
+
+def _targets(
+    group: np.ndarray,
+    index: np.ndarray,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> np.ndarray:
+    """Look up the number among all targets of instances of groups."""
+    if not len(group):
+        return np.zeros(0, np.int64)
+    sizes = np.array([len(place) for _, place in instances])
+    start = np.cumsum(sizes) - sizes
+    place = np.concatenate([place for _, place in instances])
+    return first[group] + place[start[group] + index]
+
+
+def _merged(groups: list[Group], name: str, order: np.ndarray) -> Any:
+    """Join a parameter of several groups; a float where it is one number."""
+    values = [g.parameters[name] for g in groups]
+    if all(np.ndim(v) == 0 and v == values[0] for v in values):
+        return values[0]
+    each = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
+    return np.concatenate(each)[order]
+
+
+# ------------------------------------------------------------------------------------- checks
+
+
+def as_array(name: str, values: Any) -> np.ndarray:
+    """Return values as an array of at most one dimension."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"{name} is not an array: {error}") from error
+    if array.ndim > 1:
+        raise InputError(f"{name} has shape {array.shape}; expected one dimension")
+    return array
+
+
+def _number(name: str, value: Any) -> float:
+    array = as_array(name, value)
+    if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
+        raise InputError(f"{name} is {value!r}; expected a finite number")
+    return float(array)
+
+
+def as_whole_number(name: str, value: Any, least: int) -> int:
+    """Return a whole number of `least` or more."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InputError(f"{name} is {value!r}; expected a whole number, {least} or more")
+    return int(value)
+
+
+def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
+    """Return (m,) int64 indices of things of which there are `count`."""
+    if not values.size:
+        return np.zeros(0, np.int64)
+    if values.dtype.kind not in "iu":
+        raise InputError(f"{name} has dtype {values.dtype}; expected integers")
+    bad = np.flatnonzero((values < 0) | (values >= count))
+    if len(bad):
+        k = int(bad[0])
+        raise InputError(f"{name}[{k}]: there is no {what} {values[k]}; expected 0 to {count - 1}")
+    return values.astype(np.int64)
+
+
+def _finite(name: str, values: np.ndarray) -> np.ndarray:
+    if values.size and values.dtype.kind not in "fiu":
+        raise InputError(f"{name} has dtype {values.dtype}; expected real numbers")
+    values = values.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        k = int(bad[0])
+        raise InputError(f"{name}[{k}] is {values[k]}; expected a finite number")
+    return values
+
+
+def _parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
+    """Return a parameter as a float or (count,) float64."""
+    array = as_array(f"{mechanism}: {name}", value)
+    if array.shape not in ((), (count,)):
+        raise InputError(
+            f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
+        )
+    checked = _finite(f"{mechanism}: {name}", np.atleast_1d(array))
+    return checked if array.ndim else float(checked[0])
+
+
+def _spread(name: str, value: Any, count: int) -> np.ndarray:
+    array = as_array(name, value)
+    if array.shape not in ((), (count,)):
+        raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
+    return np.broadcast_to(_finite(name, np.atleast_1d(array)), count).copy()
+
+
+def _broadcast(given: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return arrays of one dimension and one length."""
+    arrays = {name: np.atleast_1d(as_array(name, values)) for name, values in given.items()}
+    try:
+        equal = np.broadcast_arrays(*arrays.values())
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
+        raise InputError(f"{shapes} do not go together; expected equal lengths or 1") from error
+    return dict(zip(arrays, equal, strict=True))

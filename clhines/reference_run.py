@@ -1,0 +1,169 @@
+"""A network advanced with NumPy in float64: the truth for the executors on devices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clhines import reference
+from clhines.channels import normal
+from clhines.forest import ranges
+from clhines.network import Model
+from clhines.state import Chunk, Record, incoming_scale, ring_slots, spike_connections
+
+
+class ReferenceRun:
+    """Advance a model on the host.
+
+    Parameters
+    ----------
+    model : Model
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.dtype = np.dtype(np.float64)
+        self.max_steps = 1
+        self.records: list[Record] = []
+        self.slots = ring_slots(model)
+        self.connections = spike_connections(model)
+        self.scale = incoming_scale(model, self.connections)
+        self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
+        self.v = model.v_init.copy()
+        self.states = model.initial_states()
+        self.failed = np.zeros(model.forest.num_cells, np.int32)
+        self._order = reference.elimination_steps(model.forest)
+        self._parameters = [kind.arrays() for kind in model.kinds]
+        self._spikes: list[tuple[int, np.ndarray]] = []
+        self._rows: list[list[np.ndarray]] = []
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps."""
+        self.records = list(records)
+        self._rows, self._spikes = [[] for _ in records], []
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take `count` steps from step `first`; the first is recorded in `row`."""
+        with np.errstate(all="ignore"):  # what is not finite is found by `failed`
+            for step in range(first, first + count):
+                self._step(step)
+                self.record()
+
+    def record(self) -> None:
+        """Record the voltages and states as they are."""
+        for rows, record in zip(self._rows, self.records, strict=True):
+            source = self.v if record.kind < 0 else self.states[record.kind][record.name]
+            rows.append(source[record.index])
+
+    def end(self) -> Chunk:
+        """Return what was found since `begin`."""
+        step = [np.full(len(cells), step) for step, cells in self._spikes]
+        return Chunk(
+            spike_step=np.concatenate([np.zeros(0, np.int64), *step]),
+            spike_cell=np.concatenate([np.zeros(0, np.int64), *(c for _, c in self._spikes)]),
+            failed=self.failed.copy(),
+            values=[
+                np.array(rows).reshape(len(rows), len(record.index))
+                for rows, record in zip(self._rows, self.records, strict=True)
+            ],
+        )
+
+    def _step(self, step: int) -> None:
+        model, v = self.model, self.v
+        self._receive(step)
+        g, i = self._currents(step)
+        over_dt = model.capacitance_over_dt
+        d = over_dt + model.constant_d + g
+        b = over_dt * v + model.constant_b + (g * v - i)
+        x, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        self.v = 2 * x - v if model.secondorder else x
+        begin = step * model.dt
+        for k, kind in enumerate(model.kinds):
+            if kind.mechanism.states:
+                args = self.v[kind.node], begin, model.dt
+                self.states[k] = kind.mechanism.advance(*args, self._parameters[k], self.states[k])
+        self._find_spikes(step, v[model.soma], self.v[model.soma])
+
+    def _receive(self, step: int) -> None:
+        """Run the event actions that are due."""
+        model, slot = self.model, self.incoming[step % self.slots]
+        now = slice(*np.searchsorted(model.events.step, [step, step + 1]))
+        weight = np.rint(model.events.weight[now] / self.scale).astype(np.int64)
+        np.add.at(slot, model.events.target[now], weight)
+        for k, kind in enumerate(model.kinds):
+            if kind.first_target < 0:
+                continue
+            summed = slot[kind.first_target : kind.first_target + kind.count]
+            hit = np.flatnonzero(summed)
+            if not len(hit):
+                continue
+            parameters = {name: a[hit] for name, a in self._parameters[k].items()}
+            states = {name: a[hit] for name, a in self.states[k].items()}
+            changed = kind.mechanism.event(summed[hit] * self.scale, parameters, states)
+            for name, values in changed.items():
+                self.states[k][name] = self.states[k][name].copy()
+                self.states[k][name][hit] = values
+        slot[:] = 0
+
+    def _currents(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) sums of conductance, µS, and current, nA, of all kinds at each node."""
+        model, n = self.model, self.model.forest.num_nodes
+        g_sum, i_sum = np.zeros(n), np.zeros(n)
+        for k, kind in enumerate(model.kinds):
+            noise = None
+            if kind.mechanism.uses_noise:
+                instance = kind.first_instance + np.arange(kind.count)
+                noise = normal(model.seed, instance, step)
+            t = (step + 0.5) * model.dt
+            args = self.v[kind.node], t, self._parameters[k], self.states[k]
+            i, g = kind.mechanism.current(*args, noise)
+            g_sum += np.bincount(kind.node, kind.factor * g, n)
+            i_sum += np.bincount(kind.node, kind.factor * i, n)
+        return g_sum, i_sum
+
+    def _find_spikes(self, step: int, before: np.ndarray, after: np.ndarray) -> None:
+        model, known = self.model, self.connections
+        self.failed[(self.failed == 0) & ~np.isfinite(after)] = step + 1
+        cells = np.flatnonzero((before < model.threshold) & (model.threshold <= after))
+        if not len(cells):
+            return
+        self._spikes.append((step, cells))
+        begin = known.row[cells]
+        sent = known.order[ranges(begin, known.row[cells + 1] - begin)]
+        slot = (step + 1 + known.delay[sent]) % self.slots
+        weight = np.rint(known.weight[sent] / self.scale).astype(np.int64)
+        np.add.at(self.incoming, (slot, known.target[sent]), weight)
+
+    def mark(self) -> float:
+        """Return what `seconds` takes as this moment."""
+        return time.perf_counter()
+
+    def seconds(self, marks: list[float]) -> list[float]:
+        """Return the moments, s."""
+        return marks
+
+    def deliver(self, first: int, count: int) -> None:
+        """Do nothing: spikes were sent in their step."""
+
+    def voltages(self) -> np.ndarray:
+        """(n,) float64, mV: in natural order."""
+        return self.v.copy()
+
+    def save(self) -> dict[str, Any]:
+        """Arrays that `load` takes."""
+        saved = {"v": self.v, "incoming": self.incoming, "failed": self.failed}
+        for k, states in enumerate(self.states):
+            saved |= {f"state{k}_{name}": values for name, values in states.items()}
+        return {name: values.copy() for name, values in saved.items()}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `save` gave."""
+        self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
+        self.incoming = saved["incoming"].copy()
+        self.states = [
+            {name: saved[f"state{k}_{name}"].copy() for name in states}
+            for k, states in enumerate(self.states)
+        ]

@@ -1,0 +1,176 @@
+"""A network advanced by a few kernels a step, around the solve; cells of any size and method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import program
+from clhines.errors import DeviceMemoryError
+from clhines.kinds import KindSpec, model_kinds, parameter_array
+from clhines.parts import real_name
+from clhines.solver import Solver
+from clhines.state import State
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """``step.mako``.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    kinds : tuple of KindSpec
+    secondorder : bool
+    noise : str
+        OpenCL source of `channels.normal`, where a kind uses it.
+    """
+
+    template: ClassVar[str] = "step"
+    real: str
+    kinds: tuple[KindSpec, ...]
+    secondorder: bool
+    noise: str
+
+
+class Steps:
+    """Advance a model with a solver, in the order of its plan.
+
+    Parameters
+    ----------
+    state : State
+    method : str
+        Of the solver.
+    **options
+        Of the solver.
+
+    Attributes
+    ----------
+    solver : Solver
+    max_steps : int
+        Steps whose events must be known before the first of them.
+
+    Raises
+    ------
+    DeviceMemoryError
+        The solver would need slices.
+    """
+
+    def __init__(self, state: State, method: str = "auto", **options: Any) -> None:
+        self.state, self.model, self.queue = state, state.model, state.queue
+        model, dtype = self.model, state.dtype
+        self.max_steps = state.epoch
+        self.solver = Solver(model.forest, method, dtype, None, self.queue, **options)
+        if not self.solver.takes_device_order:
+            raise DeviceMemoryError(
+                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+                f"solver would need {self.solver.num_slices} slices"
+            )
+        real = real_name(dtype)
+        kinds, noise = model_kinds(model, real)
+        spec = StepSpec(real, kinds, model.secondorder, noise)
+        built = program.build(self.queue.context, spec)
+        self._kernel = cl.Kernel(built, "between_solves")
+        self._places = self.solver.plan.packed_size
+        over_dt = model.capacitance_over_dt
+        base_d = over_dt + model.constant_d
+        self._d, self._over_dt = self.solver.pack(base_d, of="d"), self.solver.pack(over_dt, of="b")
+        self._u = self.solver.pack(model.u, of="u")
+        self._constant_b = self.solver.pack(model.constant_b, of="b")
+        self._v, self._x = self.solver.pack(model.v_init, of="x"), cla.zeros_like(self._d)
+        self._b = cla.zeros_like(self._d)
+        gather = self.solver.plan.gather
+        self._place = np.zeros(model.forest.num_nodes, np.int64)
+        self._place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+        self._set_arguments(base_d, gather)
+        self._recorded: cla.Array | None = None
+
+    def _set_arguments(self, base_d: np.ndarray, gather: np.ndarray) -> None:
+        """Put the tables on the device and set all arguments that never change."""
+        model, state, real = self.model, self.state, self.state.dtype.type
+        nodes = np.unique(np.concatenate([model.soma, *(k.node for k in model.kinds)]))
+        number = np.full(model.forest.num_nodes, -1, np.int32)
+        number[nodes] = np.arange(len(nodes))
+        cell = np.full(len(nodes), -1, np.int32)
+        cell[number[model.soma]] = np.arange(model.forest.num_cells)
+        active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
+        arrays: list[Any] = [
+            self._put(active), self._over_dt, self._constant_b, self._x, self._v, self._d, self._b,
+            self._put(base_d[nodes].astype(real)), self._put(cell),
+            self._put(model.threshold.astype(real)), state.failed,
+        ]  # fmt: skip
+        found = [state.spike_source, state.spike_step, state.spike_count]
+        arguments: list[Any] = [*arrays, np.int32(state.max_spikes), *found]
+        arguments += [
+            np.int32(0),
+            real(state.incoming_scale),
+            np.uint64(model.seed),
+            state.incoming,
+        ]
+        for k, kind in enumerate(model.kinds):
+            first = np.searchsorted(kind.node, np.append(nodes, model.forest.num_nodes))
+            numbers = [kind.count, kind.first_target, kind.first_instance]
+            arguments += [np.int32(n) for n in numbers]
+            arguments += [
+                self._put(first.astype(np.int32)),
+                self._put(parameter_array(kind, self.state.dtype)),
+                state.states[k],
+                self._put(kind.factor.astype(real)),
+            ]
+        self._kept = arguments  # a kernel does not keep its buffers
+        for k, value in enumerate(arguments, 8):
+            self._kernel.set_arg(k, value.data if isinstance(value, cla.Array) else value)
+        self._row_argument = 8 + len(arrays) + 4
+        self._kernel.set_arg(0, np.int32(self._places))
+
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, a)
+
+    def _launch(self, done: int | None, next_step: int | None) -> None:
+        """Enqueue the end of a step and the begin of another."""
+        real, dt, kernel = self.state.dtype.type, self.model.dt, self._kernel
+        last = done if done is not None else 0
+        step = next_step if next_step is not None else 0
+        numbers = [np.int32(done is not None), np.int32(next_step is not None), np.int32(last)]
+        times = [real(dt), real(last * dt), real((step + 0.5) * dt)]
+        for k, value in enumerate([*numbers, np.int32(step), *times], 1):
+            kernel.set_arg(k, value)
+        row = (step % self.state.slots) * self.model.num_targets
+        kernel.set_arg(self._row_argument, np.int32(row))
+        items = -(-self._places // 64) * 64
+        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (64,))
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural."""
+        self._recorded = self._put(self._place[nodes].astype(np.int32)) if len(nodes) else None
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        done: int | None = None
+        for step in range(first, first + count):
+            self._launch(done, step)
+            if done is not None:
+                self._record_row(row + done - first)
+            self.solver.enqueue(self._d, self._u, self._b, self._x)
+            done = step
+        self._launch(done, None)
+        self._record_row(row + count - 1)
+
+    def _record_row(self, row: int) -> None:
+        state = self.state
+        if state.num_recorded_nodes:
+            state.enqueue_record(row, self._recorded, self._v, state.record_v)
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order."""
+        return self.solver.unpack(self._v).get(self.queue)
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Go on from other voltages, (n,) mV in natural order."""
+        packed = self.solver.pack(v, of="x")
+        cl.enqueue_copy(self.queue, self._v.data, packed.data)

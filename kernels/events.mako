@@ -1,0 +1,12 @@
+<%page args="spec"/>\
+// Events from outside: to the ring of incoming events, before the steps in which they are due.
+// No two entries of one launch have both target and step in common.
+
+__kernel void add_events(const int first, const int count, const int num_targets, const int slots,
+                         __global const int *restrict step, __global const int *restrict target,
+                         __global const long *restrict weight, __global long *restrict incoming)
+{
+    const int k = first + (int)get_global_id(0);
+    if (k >= first + count) return;
+    incoming[(long)(step[k] % slots) * num_targets + target[k]] += weight[k];
+}

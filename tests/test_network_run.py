@@ -1,0 +1,290 @@
+"""Networks in time, on every device: executors against the reference, closed forms, refusals."""
+
+import numpy as np
+import pytest
+
+from clhines import InputError, Network, Simulation, SimulationError
+from clhines.cable import discretise
+from clhines.cell_epochs import CellEpochs
+from clhines.errors import SpikeOverflowError
+from clhines.morphology import Morphology, ring_cell
+
+DT, PATHS = 0.025, ("steps", "epochs")
+CABLES = [
+    discretise(ring_cell(3, 0.6, 3, seed=k, stems=1 + k % 2), max_length=90.0) for k in (1, 2, 3)
+]
+
+
+def mixed_network(cells=7):
+    """Active and passive dendrites, synapses and clamps anywhere, noise, delays of 1 to 9 steps."""
+    rng = np.random.default_rng(5)
+    net = Network(CABLES, cells)
+    membrane = np.flatnonzero(net.area > 0)
+    others = np.setdiff1d(membrane, net.soma)
+    active = np.sort(rng.choice(others, len(others) // 4, replace=False))
+    net.insert("hh", "soma", gnabar=rng.uniform(0.1, 0.15, cells))
+    net.insert("hh", active, gnabar=0.03)
+    net.insert("pas", np.setdiff1d(others, active), g=1e-4, e=-65.0)
+    at = np.concatenate([net.soma, rng.choice(others, 2 * cells), net.soma])
+    syn = net.add("expsyn", at=at, tau=rng.uniform(0.5, 3, len(at)), e=0.0)
+    net.add("iclamp", at=net.soma[[0, 0, 3]], delay=[0.5, 1.0, 2.0], dur=3.0, amp=[0.2, 0.1, -0.1])
+    net.add("inoise", at=net.soma[:4], mean=0.01, std=0.02)
+    count = 60
+    net.connect(
+        rng.integers(0, cells, count),
+        syn,
+        rng.integers(0, len(syn), count),
+        rng.uniform(-0.001, 0.02, count),
+        DT * rng.integers(1, 10, count),
+    )
+    net.event(syn, np.arange(cells), np.linspace(0, 4, cells), 0.05)
+    net.threshold = -10.0
+    return net, syn
+
+
+def simple_network(cells=5, delay=0.5):
+    """Active somas on passive dendrites in a ring: all that is constant is below the roots."""
+    net = Network(CABLES, cells)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect(np.arange(cells), syn, (np.arange(cells) + 1) % cells, 0.05, delay)
+    net.event(syn, 0, 0.2, 0.05)
+    return net, syn
+
+
+_truth = {}
+
+
+def truth(build, secondorder=False, duration=10.0):
+    """Result of the reference, once for all devices and paths."""
+    key = build, secondorder, duration
+    if key not in _truth:
+        net, syn = build()
+        sim = Simulation(net, DT, path="reference", secondorder=secondorder, seed=7)
+        sim.record("v", net.soma)
+        sim.record("g", syn, [0, 3])
+        _truth[key] = sim.run(duration), sim.voltages()
+    return _truth[key]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("build", [mixed_network, simple_network])
+def test_executors_follow_the_reference(fast_queue, needs, build, path, dtype):
+    """Errors are those of rounding, stretched where a spike rises by 300 mV/ms."""
+    needs(fast_queue, dtype)
+    expected, v = truth(build)
+    assert len(expected.spike_time) >= 5
+    net, _ = build()
+    sim = Simulation(net, DT, dtype, queue=fast_queue, path=path, seed=7, chunk=150)
+    sim.record("v", net.soma)
+    result = sim.run(10.0)
+    assert sim.path == path
+    bound = 1e-7 if dtype == "float64" else 0.5
+    np.testing.assert_array_equal(result.t, expected.t)
+    assert np.abs(result[0] - expected[0]).max() < bound
+    assert np.abs(sim.voltages() - v).max() < bound
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+    late = np.abs(result.spike_time - expected.spike_time).max()
+    assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_second_order_and_recorded_states(fast_queue, needs, path):
+    needs(fast_queue, "float64")
+    expected, v = truth(mixed_network, True, 3.0)
+    net, syn = mixed_network()
+    options = {"queue": fast_queue, "path": path, "seed": 7, "secondorder": True}
+    sim = Simulation(net, DT, **options)
+    sim.record("v", net.soma)
+    sim.record("g", syn, [0, 3])
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    assert expected[1].any()
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+def test_lanes_do_not_change_cells(fast_queue, needs, lanes):
+    """Cells of three shapes in vectors, with lanes that idle."""
+    needs(fast_queue, "float64")
+    _, v = truth(mixed_network)
+    sim = Simulation(mixed_network()[0], DT, queue=fast_queue, path="steps", seed=7)
+    sim._run.executor = CellEpochs(sim._run.state, lanes)
+    sim._run.executor.set_records(np.zeros(0, np.int64))
+    sim.run(10.0)
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def test_all_devices(queue):
+    """Simulators too: a few steps by each executor."""
+    for path in PATHS:
+        net, _ = simple_network(3, delay=0.1)
+        sim = Simulation(net, 0.1, "float32", queue=queue, path=path)
+        result = sim.run(0.4)
+        reference = Simulation(net, 0.1, path="reference")
+        reference.run(0.4)
+        np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-2)
+        assert result.t.tolist() == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
+
+
+@pytest.mark.parametrize("path", ["reference", *PATHS])
+def test_the_same_bits_again_in_parts_and_after_a_restore(fast_queue, needs, path, tmp_path):
+    needs(fast_queue, "float64")
+
+    def simulation():
+        net, _ = mixed_network()
+        sim = Simulation(net, DT, queue=fast_queue, path=path, seed=3, chunk=50)
+        sim.record("v", net.soma[:2])
+        return sim
+
+    once, parts, later = simulation(), simulation(), simulation()
+    whole = once.run(3.0)
+    begin = parts.run(1.75)
+    parts.save(tmp_path / "state.npz")
+    end = parts.run(1.25)
+    later.restore(tmp_path / "state.npz")
+    assert later.t == pytest.approx(1.75)
+    again = later.run(1.25)
+    for sim in (parts, later):
+        np.testing.assert_array_equal(sim.voltages(), once.voltages())
+    np.testing.assert_array_equal(np.concatenate([begin[0], end[0]]), whole[0])
+    np.testing.assert_array_equal(again[0], end[0])
+    np.testing.assert_array_equal(np.concatenate([begin.t, end.t]), whole.t)
+    times = np.concatenate([begin.spike_time, end.spike_time])
+    np.testing.assert_array_equal(times, whole.spike_time)
+    assert (np.diff(whole.spike_time) >= 0).all()
+    assert len(whole.spike_time)
+
+
+def ball(radius):
+    """A soma of one sample: a single compartment."""
+    one = np.array([0])
+    return Morphology(one - 1, np.zeros((1, 3)), np.array([float(radius)]), one + 1, one + 1, one)
+
+
+def charged(dt, secondorder, path="reference", **options):
+    """A passive ball at 10 ms, one time constant, into which current flows from 0 on; its rise."""
+    cable = discretise(ball(10.0))
+    net = Network(cable)
+    net.insert("pas", g=1e-4, e=-65.0)
+    net.add("iclamp", at=net.soma, dur=1e9, amp=0.05)
+    sim = Simulation(net, dt, path=path, secondorder=secondorder, **options)
+    sim.run(10.0)
+    return (sim.voltages()[0] + 65.0) / (0.05 / (1e-6 * cable.area[0]))
+
+
+@pytest.mark.parametrize(("secondorder", "order"), [(False, 1), (True, 2)])
+def test_order_of_convergence(fast_queue, needs, secondorder, order):
+    """Against the closed form, 1 - 1/e of the whole rise at t = tau."""
+    needs(fast_queue, "float64")
+    exact = 1 - np.exp(-1)
+    errors = [abs(charged(dt, secondorder) - exact) for dt in (0.5, 0.25, 0.125)]
+    rates = np.log2(np.divide(errors[:-1], errors[1:]))
+    np.testing.assert_allclose(rates, order, atol=0.05)
+    device = charged(0.125, secondorder, "auto", queue=fast_queue)
+    assert abs(device - exact) == pytest.approx(errors[-1], rel=1e-6)
+
+
+def test_passive_cable_against_its_closed_form(fast_queue, needs):
+    """A sealed cylinder of one length constant with current into one end, in the steady state."""
+    needs(fast_queue, "float64")
+    radius, g, resistivity = 1.0, 1e-4, 100.0
+    constant = 1e4 * np.sqrt(radius * 1e-4 / (2 * g * resistivity))  # µm
+    n = 3
+    cell = Morphology(
+        parent=np.array([-1, 0, 1]),
+        xyz=np.array([[0, 0, 0], [constant / 2, 0, 0], [constant, 0, 0]], float),
+        radius=np.full(n, radius),
+        type=np.full(n, 3),
+        id=np.arange(1, n + 1),
+        line=np.zeros(n, int),
+    )
+    cable = discretise(cell, max_length=constant / 400, Ra=resistivity)
+    net = Network(cable)
+    net.insert("pas", g=g, e=-65.0)
+    net.add("iclamp", at=[0], dur=1e9, amp=0.1)
+    sim = Simulation(net, 1000.0, queue=fast_queue)
+    sim.run(50_000.0)
+    v = sim.voltages()
+    x = (np.arange(cable.num_nodes) + 0.5) / cable.num_nodes
+    infinite = resistivity * constant * 1e-4 / (np.pi * (radius * 1e-4) ** 2)  # Ω
+    expected = 0.1e-9 * infinite * np.cosh(1 - x) / np.sinh(1) * 1e3  # mV
+    np.testing.assert_allclose(v + 65, expected, rtol=2e-5)
+
+
+@pytest.mark.parametrize("path", ["reference", *PATHS])
+def test_a_voltage_that_is_not_finite(fast_queue, needs, path, tmp_path):
+    needs(fast_queue, "float64")
+    net, _ = simple_network()
+    net.add("iclamp", at=net.soma[[3, 3, 3]], delay=1.0, dur=1.0, amp=1e308)
+    sim = Simulation(net, DT, queue=fast_queue, path=path, chunk=32)
+    sim.record("v", net.soma)
+    sim.run(0.5)
+    sim.save(tmp_path / "good.npz")
+    text = r"cell 3, at its soma, node \d+, .* t = 1\.\d+"
+    with pytest.raises(SimulationError, match=text) as caught:
+        sim.run(3.0)
+    error = caught.value
+    assert (error.cell, error.node) == (3, net.soma[3])
+    step = round(error.time / DT)
+    assert 41 <= step <= 44
+    rows = error.result[0]
+    assert len(rows) == step - 1 - 20
+    assert np.isfinite(rows).all()
+    with pytest.raises(InputError, match="restore"):
+        sim.run(1.0)
+    sim.restore(tmp_path / "good.npz")
+    sim.run(0.25)
+
+
+def test_more_spikes_than_room(fast_queue, needs):
+    needs(fast_queue, "float64")
+    net, syn = simple_network()
+    net.event(syn, np.arange(5), 0.2, 0.05)
+    sim = Simulation(net, DT, queue=fast_queue, max_spikes=2)
+    with pytest.raises(SpikeOverflowError, match=r"step \d+: .*max_spikes") as error:
+        sim.run(10.0)
+    assert error.value.step > 0
+
+
+def test_progress(fast_queue, needs, capsys):
+    needs(fast_queue, "float64")
+    sim = Simulation(simple_network()[0], DT, queue=fast_queue)
+    cost = sim.run(5.0, progress=True).cost
+    assert "s a second" in capsys.readouterr().err
+    assert set(cost) == {"all", "steps", "spikes", "collect"}
+    assert cost["all"] >= sum(v for k, v in cost.items() if k != "all") > 0
+
+
+def test_refused(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    net, syn = simple_network()
+    sim = Simulation(net, DT, queue=fast_queue)
+    for duration in (0.03, -1.0, np.nan, "long"):
+        with pytest.raises(InputError, match=r"duration is .*whole number of steps of 0.025 ms"):
+            sim.run(duration)
+    with pytest.raises(InputError, match="there is no node 100000"):
+        sim.record("v", 100000)
+    with pytest.raises(InputError, match="expsyn has no state 'm'; expected v, g"):
+        sim.record("m", syn)
+    with pytest.raises(InputError, match="is where a Group says"):
+        sim.record("g", [0])
+    with pytest.raises(InputError, match="expected auto, epochs, steps, reference"):
+        Simulation(net, path="fast")
+    with pytest.raises(InputError, match="network is list"):
+        Simulation([])
+    with pytest.raises(InputError, match="uses no solver"):
+        Simulation(net, queue=fast_queue, path="epochs", method="fine")
+    (tmp_path / "bad.npz").write_text("nothing")
+    with pytest.raises(InputError, match="not a saved simulation"):
+        sim.restore(tmp_path / "bad.npz")
+    other = Simulation(simple_network(4)[0], DT, path="reference")
+    other.save(tmp_path / "other.npz")
+    with pytest.raises(InputError, match="of another network"):
+        sim.restore(tmp_path / "other.npz")
+    late = net.add("expsyn", at=[0])
+    with pytest.raises(InputError, match="after this simulation was made"):
+        sim.record("g", late)
