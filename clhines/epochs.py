@@ -135,7 +135,9 @@ class EpochSpec:
         if self.dense:
             values += self.units * (self.dense * (self.dense + 1) + 1 + self.lanes // 2 + 1)
         size = 8 if self.real == "double" else 4
-        return size * (values + states + 2 * self.slots) + sites + 8 * self.units * (self.segment + 1)
+        return (
+            size * (values + states + 2 * self.slots) + sites + 8 * self.units * (self.segment + 1)
+        )
 
 
 class _Table:
@@ -315,7 +317,9 @@ class BlockEpochs:
     def _dense(self) -> tuple[int, int]:
         """Rounds after which few enough nodes of all trees are left, and how many."""
         lanes = self._table.lanes
-        inner = np.concatenate([np.arange(k) + s for k, s in zip(lanes.inner, lanes.template_start)])
+        inner = np.concatenate(
+            [np.arange(k) + s for k, s in zip(lanes.inner, lanes.template_start)]
+        )
         when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
         for before in range(int(lanes.rounds.max()) + 1):
             left = int(np.bincount(template[when >= before]).max())
