@@ -305,6 +305,7 @@ class Simulation:
         real_name(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
+        _check_queue(queue, dtype)
 
         state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
         self.path, executor = _executor(state, path, method, options)
@@ -532,6 +533,14 @@ class Simulation:
             digest.update(array.tobytes())
         digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
         return digest.hexdigest()
+
+
+def _check_queue(queue: Any, dtype: Any) -> None:
+    if not isinstance(queue, cl.CommandQueue):
+        raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        raise InputError("queue is out of order; expected an in-order queue")
+    devices.choose(queue.device, dtype)  # raises without float64
 
 
 def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:
