@@ -146,6 +146,12 @@ def on_host(device: cl.Device) -> bool:
     return devices.is_cpu(device) or devices.is_simulator(device)
 
 
+def host_threads() -> int:
+    """Count the processors that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
 class MissingError(Exception):
     """A solver that cannot be timed here; the message is the reason."""
 

@@ -1,6 +1,6 @@
-"""Draw the results of `peers.py`: time over number of cells, a panel for each kind of system.
+"""Draw the results of `peers.py` and `bench_ring.py`: time over number of cells.
 
-    python bench/plot.py bench/results/peers-<device>.json
+    python bench/plot.py bench/results/peers-<device>.json bench/results/ring-<device>.json
 
 Needs matplotlib. The picture goes beside the JSON, as SVG.
 """
@@ -36,6 +36,9 @@ STYLES: dict[str, dict[str, Any]] = {
     "Jaxley on CPU, vmap": {"color": "#666666", "marker": "x", "ls": ":"},
     "Jaxley on GPU, vmap": {"color": "#666666", "marker": "x", "ls": ":"},
     "Jaxley": {"color": "#666666", "marker": "*"},
+    "NEURON": {"color": "#0072B2", "marker": "s"},
+    "CoreNEURON": {"color": "#56B4E9", "marker": "D"},
+    "Arbor": {"color": "#009E73", "marker": "^"},
 }
 OTHER = {"color": "#666666", "marker": "."}
 UNITS = {1e-9: "ns", 1e-6: "µs", 1e-3: "ms", 1.0: "s"}
@@ -149,6 +152,84 @@ def draw(result: dict[str, Any], path: Path) -> None:
         plt.close(figure)
 
 
+RING_OWN: dict[str, dict[str, Any]] = {  # by dtype, and by path
+    "float64": {"color": "#D55E00", "lw": 2.5},
+    "float32": {"color": "#E69F00", "lw": 2.5},
+    "epochs": {"marker": "o"},
+    "steps": {"marker": "x", "ls": "--"},
+}
+
+
+def ring_style(name: str) -> dict[str, Any]:
+    """Return how a line of the ring network is drawn."""
+    if not name.startswith("clhines"):
+        return style(name)
+    found: dict[str, Any] = {"ms": 5, "zorder": 5}
+    for word, how in RING_OWN.items():
+        found |= how if word in name else {}
+    return found
+
+
+def draw_ring(result: dict[str, Any], path: Path) -> None:
+    """Write the picture of a result of `bench_ring.py`.
+
+    Raises
+    ------
+    ImportError
+        There is no matplotlib.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    rows = result["ring"]
+    cases = list(dict.fromkeys(r["case"] for r in rows))
+    width = min(2, len(cases))
+    height = -(-len(cases) // width)
+    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}):
+        figure, grid = plt.subplots(
+            height,
+            width,
+            figsize=(4.0 + 4.6 * width, 0.9 + 3.9 * height),
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+            layout="constrained",
+        )
+        drawn: dict[str, Any] = {}
+        for axes, case in zip(grid.flat, cases):
+            drawn |= ring_panel(axes, [r for r in rows if r["case"] == case])
+            axes.set_title(case, fontsize=10)
+        for axes in grid.flat[len(cases) :]:
+            axes.set_axis_off()
+        legend(figure, drawn)
+        each = {r["compartments"] / r["cells"] for r in rows}
+        figure.supxlabel(f"number of cells, {min(each):.0f} to {max(each):.0f} compartments each")
+        figure.supylabel("time of a step of 0.025 ms")
+        record = result["record"]
+        others = sorted({r["where"] for r in rows if not r["name"].startswith("clhines")})
+        text = f"clhines: {record['device']} ({record['platform']})"
+        figure.suptitle(text + (f"; others: {', '.join(others)}" if others else ""))
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
+        plt.close(figure)
+
+
+def ring_panel(axes: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Draw one panel of the ring network; the lines by name."""
+    drawn = {}
+    for name in dict.fromkeys(r["name"] for r in rows):
+        points = sorted((r["cells"], r["seconds"]) for r in rows if r["name"] == name)
+        drawn[name] = axes.plot(*zip(*points), label=name, **ring_style(name))[0]
+    cells = sorted({r["cells"] for r in rows})
+    axes.set(xscale="log", yscale="log")
+    axes.grid(True, which="major", lw=0.5, color="0.85")
+    axes.set_xticks(cells, [f"{c:,}" for c in cells], rotation=45 if len(cells) > 4 else 0)
+    axes.yaxis.set_major_formatter(lambda v, _: duration(v))
+    axes.minorticks_off()
+    return drawn
+
+
 def heading(record: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     """Say on what device it ran, and on what the other solvers did."""
     text = f"{record['device']} ({record['platform']}, {record['driver']})"
@@ -173,7 +254,8 @@ def main() -> None:
     """Draw the pictures of the JSON files given."""
     for name in sys.argv[1:]:
         path = Path(name)
-        draw(json.loads(path.read_text("utf-8")), path.with_suffix(".svg"))
+        result = json.loads(path.read_text("utf-8"))
+        (draw_ring if "ring" in result else draw)(result, path.with_suffix(".svg"))
 
 
 if __name__ == "__main__":

@@ -565,8 +565,9 @@ def discretise(
     d_lambda: float = 0.1,
     Ra: float = 100.0,
     cm: float = 1.0,
+    nseg: np.ndarray | None = None,
 ) -> Cable:
-    """Cut a cell into compartments, by their length or by the d_lambda rule.
+    """Cut a cell into compartments, by their length, by the d_lambda rule or by number.
 
     Parameters
     ----------
@@ -581,6 +582,8 @@ def discretise(
         Axial resistivity.
     cm : float, µF/cm²
         Specific membrane capacitance.
+    nseg : (num_sections,) integer, optional
+        Segments of each section, in place of both rules; an odd number in a soma.
 
     Returns
     -------
@@ -596,11 +599,27 @@ def discretise(
     for name, value in (("Ra", Ra), ("cm", cm)):
         _positive(name, value)
     sections = morphology if isinstance(morphology, Sections) else sections_of(morphology)
-    if max_length is None:
-        nseg = sections.nseg_by_lambda(d_lambda, Ra, cm)
+    if nseg is not None:
+        counts = _checked_nseg(sections, nseg)
+    elif max_length is None:
+        counts = sections.nseg_by_lambda(d_lambda, Ra, cm)
     else:
-        nseg = sections.nseg_by_length(max_length)
-    return _assemble(sections, nseg, float(Ra), float(cm))
+        counts = sections.nseg_by_length(max_length)
+    return _assemble(sections, counts, float(Ra), float(cm))
+
+
+def _checked_nseg(sections: Sections, nseg: np.ndarray) -> np.ndarray:
+    counts = np.asarray(nseg)
+    if counts.shape != (sections.num_sections,) or counts.dtype.kind not in "iu":
+        raise InputError(
+            f"nseg has shape {counts.shape} and dtype {counts.dtype}; expected a whole number for "
+            f"each of {sections.num_sections} sections"
+        )
+    if counts.min() < 1:
+        raise InputError(f"nseg of section {counts.argmin()} is {counts.min()}; expected 1 or more")
+    if sections.has_soma and counts[0] % 2 == 0:
+        raise InputError(f"nseg of section 0, a soma, is {counts[0]}; expected an odd number")
+    return _whole(counts.astype(np.float64))
 
 
 def _positive(name: str, value: float) -> None:

@@ -33,9 +33,11 @@ from clhines.errors import (
 from clhines.forest import repeat
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
+RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
 
 if TYPE_CHECKING:
-    from clhines.simulation import PassiveCells
+    from clhines.network import Network
+    from clhines.simulation import PassiveCells, Result
     from clhines.solver import Solver
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
@@ -130,6 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
     solve.set_defaults(run=_solve)
 
+    simulate = commands.add_parser("simulate", help="simulate a network of spiking cells")
+    _add_ring(simulate.add_subparsers(dest="network", required=True))
+
     tune = commands.add_parser(
         "tune", help="time what auto may choose on these cells, and store the fastest"
     )
@@ -160,6 +165,39 @@ def _add_cells(parser: argparse.ArgumentParser, method: bool = True) -> None:
     parser.add_argument("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
 
 
+def _add_ring(networks: Any) -> None:
+    ring = networks.add_parser("ring", help="cells in a ring, round which one event goes")
+    add, positive, paths = ring.add_argument, _positive, ("auto", "epochs", "steps", "reference")
+    methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
+    add("--cells", type=_count, metavar="N", help="default: 64, or as many as there are files")
+    add("--depth", type=_count, metavar="D", help="levels of branches of the random cells")
+    add("--branching", type=_finite, metavar="P", help="probability that a branch splits, 0 to 1")
+    add("--compartments", type=_count, metavar="C", help="compartments of a branch")
+    add("--shapes", type=_count, metavar="S", help="different random cells (default: 64)")
+    add("--swc", nargs="+", metavar="FILE", help="these cells in place of random ones")
+    add("--max-length", type=positive, metavar="UM",
+        help="of --swc: longest compartment [um]; default: the d_lambda rule")  # fmt: skip
+    add("--hh", choices=("soma", "all"), default="soma",
+        help="HH in the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
+    add("--weight", type=_finite, default=0.01, metavar="US",
+        help="of the connections [uS] (default: 0.01)")  # fmt: skip
+    add("--delay", type=positive, default=5.0, metavar="MS",
+        help="of the connections [ms] (default: 5)")  # fmt: skip
+    add("--duration", type=positive, default=100.0, metavar="MS", help="default: 100")
+    add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
+    add("--out", metavar="FILE", help=".npz: spikes and voltages of some somas; .csv: spikes")
+    add("--plot", metavar="FILE", help="draw both: .png, .svg or .pdf")
+    add("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
+    add("--method", choices=["auto", *methods], default="auto", metavar="M",
+        help="of the solver, where the path uses one: auto, " + ", ".join(methods))  # fmt: skip
+    add("--dtype", choices=("float64", "float32"), default="float64",
+        help="precision on the device (default: float64)")  # fmt: skip
+    add("--path", choices=paths, default="auto", help="how steps are taken (default: auto)")
+    add("--seed", type=_seed, default=0, metavar="K", help="of the random cells (default: 0)")
+    add("--json", action="store_true", help="print JSON instead of a table")
+    ring.set_defaults(run=_ring)
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -184,6 +222,12 @@ def _positive(text: str) -> float:
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 1 to 1e15")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, 0 or more")
     return int(text)
 
 
@@ -303,6 +347,169 @@ def _solve(arguments: argparse.Namespace) -> int:
     if failed:
         print(f"clhines: the check failed: {failed}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _ring(arguments: argparse.Namespace) -> int:
+    """Simulate a ring network, print what was done, write and draw what was asked for."""
+    from clhines import draw, program
+    from clhines.ring import ring_network
+    from clhines.simulation import Simulation
+
+    steps, recorded = _whole_steps(arguments.duration, arguments.dt), arguments.out is not None
+    if arguments.out is not None:
+        _check_writable(arguments.out, "--out", (".npz", ".csv"))
+    if arguments.plot is not None:
+        _check_writable(arguments.plot, "--plot", draw.FORMATS)
+        draw.check_matplotlib()
+        recorded = True
+    begin, built = time.perf_counter(), len(program.build_seconds)
+    cables, count = _ring_cells(arguments)
+    network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
+    queue, where = _queue_of(arguments)
+    simulation = Simulation(
+        network,
+        arguments.dt,
+        arguments.dtype,
+        queue=queue,
+        method=arguments.method,
+        path=arguments.path,
+        seed=arguments.seed,
+    )
+    if recorded:
+        simulation.record("v", network.soma[:RECORDED])
+    ready, early = time.perf_counter(), sum(program.build_seconds[built:])
+    runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
+    if steps > 1:
+        runs.append(simulation.run((steps - 1) * arguments.dt, progress=sys.stderr.isatty()))
+    report = _ring_report(network, runs, steps, arguments)
+    report |= {"device": where, "path": simulation.path, "plan_s": ready - begin - early}
+    report["build_s"] = sum(program.build_seconds[built:], 0.0)
+    if recorded:
+        _write_activity(arguments, report, runs)
+    print(_json(report) if arguments.json else _ring_table(report))
+    return 0
+
+
+def _queue_of(arguments: argparse.Namespace) -> tuple[Any, str]:
+    """Return a queue on the device asked for, and its name; none where all is done on the host."""
+    from clhines.device import choose, label, make_queue
+
+    if arguments.path == "reference":
+        return None, "the host, NumPy"
+    found = choose(arguments.device, arguments.dtype)
+    return make_queue(found), label(found)
+
+
+def _ring_report(
+    network: Network, runs: list[Result], steps: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Say what was simulated and how fast; the first run has one step, the other the rest."""
+    compartments = int(np.count_nonzero(network.area))
+    step_s = runs[-1].cost["all"] / max(steps - 1, 1)
+    when = np.concatenate([r.spike_time for r in runs])
+    return {
+        "cells": network.num_cells,
+        "shapes": network.forest.trees.num_trees,
+        "compartments": compartments,
+        "nodes": network.forest.num_nodes,
+        "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in network.groups),
+        "dtype": "float64" if arguments.path == "reference" else arguments.dtype,
+        "steps": steps,
+        "dt_ms": arguments.dt,
+        "simulated_ms": steps * arguments.dt,
+        "first_step_ms": runs[0].cost["all"] * 1e3,
+        "step_ms": step_s * 1e3,
+        "ns_per_compartment": step_s / compartments * 1e9,
+        "real_time": arguments.dt * 1e-3 / step_s,
+        "spikes": len(when),
+        "first_spike_ms": float(when[0]) if len(when) else None,
+        "last_spike_ms": float(when[-1]) if len(when) else None,
+    }
+
+
+def _whole_steps(duration: float, dt: float) -> int:
+    ratio = duration / dt
+    if not 0.5 < ratio < 2**31 or abs(ratio - round(ratio)) > 1e-6 * ratio:
+        raise InputError(
+            f"--duration {duration:g} ms is {ratio:g} steps of --dt {dt:g} ms; expected a whole "
+            "number from 1 to 2**31 - 1"
+        )
+    return round(ratio)
+
+
+def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
+    """Different cells, from files or at random, and the number of cells in the ring."""
+    from clhines import ring
+
+    random = {
+        "levels": arguments.depth,
+        "branching_probability": arguments.branching,
+        "compartments": arguments.compartments,
+    }
+    if arguments.swc is None:
+        if arguments.max_length is not None:
+            raise InputError("--max-length is for the cells of --swc; got no --swc")
+        count = arguments.cells or 64
+        given = {name: value for name, value in random.items() if value is not None}
+        shapes = min(arguments.shapes or ring.SHAPES, count)
+        return ring.ring_cables(shapes, seed=arguments.seed, **given), count
+    for name in ("depth", "branching", "compartments", "shapes"):
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name} is for random cells; got it together with --swc")
+    cells = [morphology.read_swc(name) for name in arguments.swc]
+    if arguments.cells is not None and arguments.cells < len(cells):
+        raise InputError(
+            f"--cells {arguments.cells} is less than the {len(cells)} files of --swc; expected at "
+            "least as many"
+        )
+    cables = [cable.discretise(cell, max_length=arguments.max_length) for cell in cells]
+    return cables, arguments.cells or len(cables)
+
+
+def _write_activity(
+    arguments: argparse.Namespace, report: dict[str, Any], runs: list[Result]
+) -> None:
+    """Write spikes and voltages to the file and the picture asked for."""
+    from clhines import draw
+
+    names = ("spike_time", "spike_cell", "t")
+    found = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
+    found["v"] = np.concatenate([r[0] for r in runs])
+    found["v_cell"] = np.arange(found["v"].shape[1])
+    spikes = found["spike_time"], found["spike_cell"]
+    if arguments.out is not None:
+        with _whole_file("--out", arguments.out) as path, path.open("wb") as file:
+            if path.suffix == ".csv":
+                pairs = zip(*(a.tolist() for a in spikes), strict=True)
+                lines = ["time_ms,cell", *(f"{time:.9g},{cell}" for time, cell in pairs), ""]
+                file.write("\n".join(lines).encode())
+            else:
+                np.savez(file, **found)  # type: ignore[arg-type]
+    if arguments.plot is not None:
+        title = "{cells} cells in a ring, {compartments} compartments".format(**report)
+        traces = found["t"], found["v"], [f"cell {k}" for k in found["v_cell"]]
+        with _whole_file("--plot", arguments.plot) as path:
+            draw.activity(spikes, report["cells"], traces, title, path)
+
+
+def _ring_table(report: dict[str, Any]) -> str:
+    """Return the report of a simulation for reading."""
+    rows = {
+        "cells": "{cells} in a ring ({shapes} distinct shapes)",
+        "nodes": "{nodes}, {compartments} of them with membrane",
+        "mechanisms": "{mechanisms}",
+        "device": "{device}",
+        "path": "{path}, {dtype}",
+        "plan": "{plan_s:.3f} s",
+        "build": "{build_s:.3f} s",
+        "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms",
+        "step": "{step_ms:.4f} ms on average; the first took {first_step_ms:.3f} ms",
+        "speed": "{ns_per_compartment:.4g} ns a compartment and step, {real_time:.3g} x real time",
+        "spikes": "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
+        if report["spikes"]
+        else "none",
+    }
+    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in rows.items())
 
 
 def _tune(arguments: argparse.Namespace) -> int:
@@ -459,15 +666,18 @@ def _table(report: dict[str, Any]) -> str:
     return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in shown.items())
 
 
-def _check_writable(name: str) -> None:
+def _check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:
     """Refuse a result file that could not be written, before any work is done."""
     path = Path(name)
     if path.is_dir():
-        raise InputError(f"--out {name}: is a folder; expected the name of a file")
-    if path.suffix != ".npz":
-        raise InputError(f"--out {name}: the name ends in {path.suffix!r}; expected '.npz'")
+        raise InputError(f"{option} {name}: is a folder; expected the name of a file")
+    if path.suffix not in endings:
+        expected = " or ".join(repr(ending) for ending in endings)
+        raise InputError(f"{option} {name}: the name ends in {path.suffix!r}; expected {expected}")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"--out {name}: expected a file in a folder that exists and is writable")
+        raise InputError(
+            f"{option} {name}: expected a file in a folder that exists and is writable"
+        )
 
 
 def _write(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
@@ -479,20 +689,27 @@ def _write(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
         "cell_offsets": forest.cell_offsets,
         "xyz": repeat([c.xyz for c in cables], forest.num_cells),
     }
+    with _whole_file("--out", name) as path, path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _whole_file(option: str, name: str) -> Iterator[Path]:
+    """Give a path beside the file of that name, which takes its place when all went well."""
     try:
         with tempfile.NamedTemporaryFile(
-            dir=Path(name).parent, suffix=".npz", delete=False
+            dir=Path(name).parent, suffix=Path(name).suffix, delete=False
         ) as file:
-            try:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
-                file.flush()
-            except BaseException:
-                os.unlink(file.name)
-                raise
-        os.chmod(file.name, 0o666 & ~_umask())
-        os.replace(file.name, name)
+            path = Path(file.name)
+        try:
+            yield path
+            os.chmod(path, 0o666 & ~_umask())
+            os.replace(path, name)
+        except BaseException:
+            path.unlink()
+            raise
     except OSError as error:
-        raise InputError(f"--out {name}: {error.strerror or error}") from error
+        raise InputError(f"{option} {name}: {error.strerror or error}") from error
 
 
 def _umask() -> int:

@@ -1,4 +1,7 @@
-"""Pictures of plans: who works when in the first block. Needs matplotlib, and only here."""
+"""Pictures of plans (who works when in the first block) and of simulations.
+
+Needs matplotlib, and only here.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from clhines.errors import InputError
 
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
+_LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # the same palette
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,14 +128,10 @@ def picture(
     InputError
         matplotlib is missing, or `path` has another ending.
     """
-    if path is not None and Path(path).suffix.lower() not in FORMATS:
-        raise InputError(f"{path} cannot be drawn; expected a name in {', '.join(FORMATS)}")
-    try:
-        from matplotlib.collections import PolyCollection
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError("a plot needs matplotlib: pip install 'clhines[plot]'") from error
-    figure = Figure(figsize=(9, 5.8), dpi=150, layout="constrained")
+    check_format(path)
+    figure = _figure(figsize=(9, 5.8))
+    from matplotlib.collections import PolyCollection
+
     axes, strip = figure.subplots(2, 1, height_ratios=[4.5, 1])
     left, top = bars.start, bars.lane + 0.06
     right, bottom = bars.start + bars.length, bars.lane + 0.94
@@ -160,3 +160,86 @@ def picture(
     if path is not None:
         figure.savefig(path)
     return figure
+
+
+def activity(
+    spikes: tuple[np.ndarray, np.ndarray],
+    num_cells: int,
+    traces: tuple[np.ndarray, np.ndarray, list[str]],
+    title: str,
+    path: Any = None,
+) -> Any:
+    """Draw spikes as a raster above voltages over time.
+
+    Parameters
+    ----------
+    spikes : (k,) float, ms, and (k,) integer
+        Times and cells.
+    num_cells : int
+    traces : (rows,) float, ms; (rows, r) float, mV; r names
+        Voltages and whose they are.
+    title : str
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, or `path` has another ending.
+    """
+    check_format(path)
+    figure = _figure(figsize=(9, 6))
+    raster, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+    when, cell = spikes
+    # Only as far up as cells spike: in a short run of a large ring these are few.
+    top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
+    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
+    raster.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
+    if not len(when):
+        raster.text(0.5, 0.5, "no spikes", transform=raster.transAxes, ha="center")
+    raster.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}", title=title)
+    raster.yaxis.get_major_locator().set_params(integer=True)
+    t, v, names = traces
+    for k, name in enumerate(names):
+        below.plot(t, v[:, k], lw=1.1, color=_LINES[k % len(_LINES)], label=name)
+    below.set(xlabel="time [ms]", ylabel="voltage of the soma [mV]")
+    if len(t) > 1:
+        below.set_xlim(float(t[0]), float(t[-1]))
+    if names:
+        below.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    for axes in (raster, below):
+        axes.spines[["top", "right"]].set_visible(False)
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def check_format(path: Any) -> None:
+    """Refuse a path that ends in none of `FORMATS`."""
+    if path is not None and Path(path).suffix.lower() not in FORMATS:
+        raise InputError(f"{path} cannot be drawn; expected a name in {', '.join(FORMATS)}")
+
+
+def check_matplotlib() -> None:
+    """Say how to get matplotlib where it is missing.
+
+    Raises
+    ------
+    InputError
+        It is missing.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise InputError("a plot needs matplotlib: pip install 'clhines[plot]'") from error
+
+
+def _figure(**options: Any) -> Any:
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(dpi=150, layout="constrained", **options)

@@ -15,6 +15,7 @@ import pyopencl.array as cla
 
 from clhines import layout, packing, program, schedule
 from clhines.channels import normal_source
+from clhines.emit import safe
 from clhines.errors import InputError
 from clhines.forest import ranges
 from clhines.network import Kind, Model
@@ -23,12 +24,16 @@ from clhines.plan_contraction import _Cut, _cut
 
 MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
-_UNITS = 4  # cells of a work-group
+_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment
+_FULL = 8  # cells a compute unit, from which on those in flight count, not the time of one
+# cells of a work-group and registers of a work-item then, where factors are constant: the fewest
+# registers that leave few of them in memory
+_BUSY = {"double": (2, 96), "float": (4, 72)}
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
 
 
 @dataclass(frozen=True)
-class KindSpec:
+class EpochKind:
     """One kind of mechanism, for ``epoch.mako``.
 
     Attributes
@@ -95,9 +100,11 @@ class EpochSpec:
         Instances of a work-group.
     secondorder, ptx, fused : bool
         As in `Model` and `ContractionSpec`.
-    kinds : tuple of KindSpec
+    kinds : tuple of EpochKind
     normal : str
         The functions of the generator, where a kind uses noise.
+    registers : int
+        Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
     """
 
     template: ClassVar[str] = "epoch"
@@ -116,8 +123,14 @@ class EpochSpec:
     secondorder: bool
     ptx: bool
     fused: bool
-    kinds: tuple[KindSpec, ...] = ()
+    kinds: tuple[EpochKind, ...] = ()
     normal: str = ""
+    registers: int = 0
+
+    @property
+    def build_options(self) -> tuple[str, ...]:
+        """Options of the compiler."""
+        return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()
 
     @property
     def work_group(self) -> int:
@@ -260,7 +273,7 @@ class BlockEpochs:
         self.model, self.state, self.queue = model, state, state.queue
         self.dtype = np.dtype(state.dtype)
         self.constant = constant_factors(model)
-        self._most = segment or _segment(model, limits, self.constant)
+        self._most = segment or _segment(model, self.constant)
         trees = model.forest.trees
         cut = _cut(trees, self._most, trees.parent < 0)
         self._table = _Table(model, cut, self._most)
@@ -296,8 +309,11 @@ class BlockEpochs:
             if any(k.mechanism.uses_noise for k in self.model.kinds)
             else "",
         )
-        many = self.model.forest.num_cells // (2 * limits.compute_units)
-        most = max(1, min(_UNITS, many)) if units is None else units
+        busy = self.model.forest.num_cells >= _FULL * limits.compute_units
+        most, registers = _BUSY[spec.real] if busy else (1, 0)
+        if limits.ptx and self.constant:
+            spec = replace(spec, registers=registers)
+        most = units or most
         for count in range(most, 0, -1):
             for local in (True, False):
                 self._list_instances(count, local)
@@ -369,11 +385,11 @@ class BlockEpochs:
             return np.stack((first, first + number), axis=1).reshape(-1)
         return first | number << 16
 
-    def _kind_spec(self, kind: Kind, most: int, local: bool) -> KindSpec:
+    def _kind_spec(self, kind: Kind, most: int, local: bool) -> EpochKind:
         mechanism, real = kind.mechanism, real_name(self.dtype)
         values = [kind.parameters[p] for p in mechanism.parameters]
-        return KindSpec(
-            name=mechanism.name,
+        return EpochKind(
+            name=safe(mechanism.name),
             source=mechanism.functions(real),
             number=kind.first_instance,
             parameters=tuple(mechanism.parameters),
@@ -487,7 +503,7 @@ class BlockEpochs:
             np.int32(model.num_targets),
             np.float64(state.incoming_scale),
             np.float64(model.dt),
-            np.uint32(model.seed & 0xFFFFFFFF),
+            np.uint64(model.seed & (1 << 64) - 1),
             self._threshold.data,
             state.spike_source.data,
             state.spike_step.data,
@@ -538,11 +554,11 @@ def constant_factors(model: Model) -> bool:
     return all(np.isin(kind.node, model.soma).all() for kind in model.kinds)
 
 
-def _segment(model: Model, limits: Limits, constant: bool) -> int:
-    """Nodes of a segment: as few as let a cell have 32 lanes, but 16 at most."""
+def _segment(model: Model, constant: bool) -> int:
+    """Nodes of a segment: as few as let the largest cell have 64 lanes, or as many as can be."""
     trees = model.forest.trees
-    sizes = (4, 6, 8, 12, 16) if constant else (4, 8)
-    for most in sizes:
-        if int(_cut(trees, most, trees.parent < 0).lanes.max()) <= 32:
-            return most
-    return sizes[-1]
+    lanes = {m: int(_cut(trees, m, trees.parent < 0).lanes.max()) for m in _SEGMENTS}
+    if not constant:  # all factors of a segment's nodes are in registers
+        lanes = {m: lanes[m] for m in _SEGMENTS if m <= 8}
+    few = [m for m in lanes if lanes[m] <= 64]
+    return few[0] if few else max(lanes)

@@ -78,7 +78,7 @@ def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
     try:
         with warnings.catch_warnings():  # drivers chat even when all is well
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(context, source).build()
+            program = cl.Program(context, source).build(list(getattr(spec, "build_options", ())))
     except cl.Error as error:
         numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
         raise BuildError(

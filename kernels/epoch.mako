@@ -93,7 +93,11 @@ ${spec.normal}
 % for kind in kinds:
 ${kind.source}
 % endfor
+% if spec.registers:   # which NVIDIA's compiler takes only where the size of the group is left open
+__kernel
+% else:
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+% endif
 void advance(const int first_step, const int num_steps, const int num_units,
              __global const int *restrict units, __global const int *restrict rows,
              __global const int *restrict links, __global const int *restrict children,
@@ -127,7 +131,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
              __global const int *restrict slots,
 % endif
              __global long *restrict incoming, const int ring, const int num_targets, const double scale,
-             const double dt, const uint seed,
+             const double dt, const ulong seed,
              __global const real *restrict threshold, __global int *restrict spike_source,
              __global int *restrict spike_step, __global int *restrict spike_count,
              const int spike_capacity, __global int *restrict failed,
@@ -320,7 +324,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endfor
                 real i, g;
 % if kind.uses_noise:
-                const real noise = normal(seed + ${kind.number}u, (uint)instance, (uint)step);
+                const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
                 ${kind.name}_current(v, (real)((step + 0.5) * dt), ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
 % if kind.density:

@@ -23,7 +23,8 @@ from clhines.choice import CANDIDATES, Candidate
 from clhines.cli import main
 from clhines.morphology import read_swc, sample_cells
 from clhines.render import PassiveSpec
-from clhines.simulation import PassiveCells
+from clhines.ring import ring_cables, ring_network
+from clhines.simulation import PassiveCells, Simulation
 from clhines.solver import Solver
 
 SWC = """# a ball and three sticks
@@ -656,7 +657,9 @@ def test_failed_check_and_bad_file_as_processes(swc, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["solve", "--help"], ["--version"]], ids=" ".join
+    "arguments",
+    [["--help"], ["solve", "--help"], ["simulate", "ring", "--help"], ["--version"]],
+    ids=" ".join,
 )
 def test_help_in_ascii(tmp_path, arguments):
     result = process(*arguments, cwd=tmp_path, PYTHONIOENCODING="ascii")
@@ -666,7 +669,19 @@ def test_help_in_ascii(tmp_path, arguments):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on Windows")
-def test_progress_bar_on_a_terminal(tmp_path):
+@pytest.mark.parametrize(
+    ("arguments", "shown", "printed"),
+    [
+        ("solve --steps 50", b"steps:", b"check      good"),
+        (
+            "simulate ring --depth 2 --compartments 3 --cells 3 --path reference --duration 10",
+            b"s a second",
+            b"spikes     2, the first at ",
+        ),
+    ],
+    ids=["solve", "ring"],
+)
+def test_progress_bar_on_a_terminal(tmp_path, arguments, shown, printed):
     """So that its absence elsewhere means something."""
     import fcntl
     import pty
@@ -674,17 +689,17 @@ def test_progress_bar_on_a_terminal(tmp_path):
 
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "clhines.cli", "solve", "--steps", "50"]
+    command = [sys.executable, "-m", "clhines.cli", *arguments.split()]
     done = subprocess.run(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=end, timeout=120, check=False
     )
     ready, _, _ = select.select([terminal], [], [], 0)
-    shown = os.read(terminal, 1 << 16) if ready else b""
+    seen = os.read(terminal, 1 << 16) if ready else b""
     os.close(end)
     os.close(terminal)
     assert done.returncode == 0
-    assert b"steps:" in shown
-    assert b"check      good" in done.stdout
+    assert shown in seen
+    assert printed in done.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes break otherwise on Windows")
@@ -697,6 +712,172 @@ def test_reader_that_has_gone(tmp_path):
     )
     os.close(writing)
     assert done.stderr == b""
+
+
+# ------------------------------------------------------------------------------ simulate ring
+
+RING = ("simulate", "ring", "--depth", 2, "--compartments", 3, "--cells", 3)
+REFERENCE = (*RING, "--path", "reference", "--duration", 15)
+
+
+def ring_by_hand(duration, **options):
+    """The same ring from Python: its network, times and cells of spikes."""
+    cables = ring_cables(3, levels=2, compartments=3)
+    network = ring_network(cables, 3, **options)
+    return network, Simulation(network, path="reference").run(duration)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_ring_on_every_fast_device(cli, fast_queue, needs, dtype):
+    needs(fast_queue, dtype)
+    where = ["--device", index_of(fast_queue), "--dtype", dtype]
+    result = cli(*RING, "--duration", 15, *where)
+    assert (result.code, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= 100
+    network, expected = ring_by_hand(15.0)
+    table = result.table()
+    membrane = np.count_nonzero(network.area)
+    assert table["cells"] == "3 in a ring (3 distinct shapes)"
+    assert table["nodes"] == f"{network.forest.num_nodes}, {membrane} of them with membrane"
+    assert table["mechanisms"] == f"hh x 3, pas x {membrane - 3}, expsyn x 3"
+    assert re.fullmatch(rf"(epochs|steps), {dtype}", table["path"])
+    assert table["simulated"] == "15 ms in 600 steps of 0.025 ms"
+    assert re.fullmatch(
+        r"[\d.e+-]+ ns a compartment and step, [\d.e+-]+ x real time", table["speed"]
+    )
+    first, *_, last = expected.spike_time
+    times = f"the first at {first:g} ms, the last at {last:g} ms"
+    assert table["spikes"] == f"{len(expected.spike_time)}, {times}"
+
+
+def test_ring_json(cli):
+    report = cli(*REFERENCE, "--json", "--hh", "all", "--weight", 0.02, "--delay", 4).report()
+    network, expected = ring_by_hand(15.0, hh="all", weight=0.02, delay=4.0)
+    assert report["spikes"] == len(expected.spike_time) >= 2
+    assert report["first_spike_ms"] == pytest.approx(expected.spike_time[0])
+    assert report["last_spike_ms"] == pytest.approx(expected.spike_time[-1])
+    assert report["compartments"] == np.count_nonzero(network.area)
+    assert (report["path"], report["dtype"], report["steps"]) == ("reference", "float64", 600)
+    per_step = report["step_ms"] * 1e6 / report["compartments"]
+    assert report["ns_per_compartment"] == pytest.approx(per_step)
+    assert report["real_time"] == pytest.approx(0.025 / report["step_ms"])
+
+
+def test_ring_without_spikes(cli):
+    result = cli(*REFERENCE[:-1], 0.025, "--weight", 0)
+    assert result.table()["spikes"] == "none"
+    assert cli(*REFERENCE[:-1], 0.025, "--json").report()["first_spike_ms"] is None
+
+
+def test_ring_files(cli, tmp_path):
+    """The .npz has what a run from Python gives, the .csv its spikes."""
+    cli(*REFERENCE, "--out", tmp_path / "ring.npz")
+    cli(*REFERENCE, "--out", tmp_path / "ring.csv")
+    network, expected = ring_by_hand(15.0)
+    with np.load(tmp_path / "ring.npz") as found:
+        np.testing.assert_allclose(found["spike_time"], expected.spike_time)
+        np.testing.assert_array_equal(found["spike_cell"], expected.spike_cell)
+        np.testing.assert_allclose(found["t"], np.arange(601) * 0.025)
+        np.testing.assert_array_equal(found["v_cell"], [0, 1, 2])
+        assert found["v"].shape == (601, 3)
+        again = Simulation(network, path="reference")
+        again.record("v", network.soma)
+        np.testing.assert_array_equal(found["v"], again.run(15.0)[0])
+    head, *lines = (tmp_path / "ring.csv").read_text().splitlines()
+    assert head == "time_ms,cell"
+    table = np.array([line.split(",") for line in lines], float)
+    np.testing.assert_allclose(table, np.stack((expected.spike_time, expected.spike_cell), 1))
+
+
+def test_ring_picture(cli, tmp_path):
+    pytest.importorskip("matplotlib")
+    cli(*REFERENCE, "--plot", tmp_path / "ring.svg")
+    text = (tmp_path / "ring.svg").read_text("utf-8")
+    assert text.rstrip().endswith("</svg>")
+    assert [p.name for p in tmp_path.iterdir()] == ["ring.svg"]
+
+
+def test_ring_of_files(cli, swc):
+    files = [swc(), swc(OTHER, "other.swc")]
+    arguments = ["--path", "reference", "--duration", 5, "--max-length", 10]
+    result = cli("simulate", "ring", "--swc", *files, "--cells", 3, *arguments)
+    assert (result.code, result.err) == (0, "")
+    table = result.table()
+    assert table["cells"] == "3 in a ring (2 distinct shapes)"
+    cables = [discretise(read_swc(file), max_length=10) for file in files]
+    assert table["nodes"].startswith(f"{2 * cables[0].num_nodes + cables[1].num_nodes}, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--cells", "0"], "expected a whole number from 1"),
+        (["--branching", "1.5"], "branching_probability is 1.5, expected 0 to 1"),
+        (["--branching", "x"], "'x', expected a number"),
+        (["--depth", "many"], "--depth"),
+        (["--dt", "0"], "expected a positive number"),
+        (["--dt", "0.3"], "--duration 1 ms is 3.33333 steps of --dt 0.3 ms; expected a whole"),
+        (["--dt", "3"], "is 0.333333 steps of --dt 3 ms; expected a whole number from 1"),
+        (["--duration", "1e9"], "is 4e+10 steps of --dt 0.025 ms; expected a whole number from 1"),
+        (["--duration", "-1"], "expected a positive number"),
+        (["--delay", "0.01"], "at least one step"),
+        (["--seed", "-1"], "expected a whole number, 0 or more"),
+        (["--path", "fast"], "invalid choice: 'fast'"),
+        (["--method", "cr"], "invalid choice: 'cr'"),
+        (["--dtype", "mixed"], "invalid choice: 'mixed'"),
+        (["--path", "auto", "--device", "no such device"], "matches no device"),
+        (["--swc", "missing.swc"], "missing.swc: cannot be read"),
+        (["--swc", "cell.swc", "--depth", "3"], "--depth is for random cells"),
+        (["--swc", "cell.swc", "cell.swc", "--cells", "1"], "is less than the 2 files of --swc"),
+        (["--max-length", "10"], "--max-length is for the cells of --swc"),
+        (["--out", "ring.txt"], "the name ends in '.txt'; expected '.npz' or '.csv'"),
+        (["--out", "no/folder.csv"], "--out no/folder.csv: expected a file in a folder that"),
+        (["--plot", "ring.npz"], "the name ends in '.npz'; expected '.png' or '.svg' or '.pdf'"),
+        (["--plot", "no/folder.png"], "--plot no/folder.png: expected a file in a folder that"),
+        (["ring.swc"], "unrecognized arguments"),
+    ],
+    ids=lambda a: " ".join(a) if isinstance(a, list) else "",
+)
+def test_ring_bad_arguments(cli, swc, tmp_path, monkeypatch, arguments, said):
+    swc()
+    monkeypatch.chdir(tmp_path)
+    given = ["simulate", "ring", "--path", "reference", "--duration", 1, *arguments]
+    cli(*given).assert_refused(said)
+    assert [p.name for p in tmp_path.iterdir()] == ["cell.swc"]
+
+
+def test_simulate_needs_a_network(cli):
+    cli("simulate").assert_refused("network")
+    cli("simulate", "star").assert_refused("invalid choice: 'star'")
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("name", ["ring.npz", "ring.csv", "ring.png"])
+def test_ring_on_a_full_disk(cli, tmp_path, monkeypatch, name, older):
+    """What is there stays as it was; what is not, is not there afterwards either."""
+    if name.endswith("png"):
+        pytest.importorskip("matplotlib")
+    out = tmp_path / name
+    if older:
+        out.write_bytes(b"older")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", full)
+    option = "--plot" if name.endswith("png") else "--out"
+    cli(*REFERENCE[:-1], 1, option, out).assert_refused(
+        f"{option} {out}", os.strerror(errno.ENOSPC)
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ([name] if older else [])
+    assert not older or out.read_bytes() == b"older"
+
+
+def test_ring_without_matplotlib(cli, tmp_path, monkeypatch):
+    """Said before any work is done."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(Simulation, "__init__", lambda *_, **__: pytest.fail("work was done"))
+    cli(*REFERENCE, "--plot", tmp_path / "ring.png").assert_refused("pip install 'clhines[plot]'")
 
 
 # -------------------------------------------------------------------------------------- tune
