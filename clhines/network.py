@@ -22,6 +22,7 @@ from clhines.channels import Mechanism
 from clhines.channels import mechanism as find_mechanism
 from clhines.errors import InputError
 from clhines.forest import Forest, repeat
+from clhines.plasticity import STDP
 
 _DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 _WORDS = ("soma", "dendrites", "all")
@@ -127,6 +128,12 @@ class Model:
         """(n,) float64, µS: of the step that is solved, half as long for the second order."""
         return self.capacitance / (self.dt / 2 if self.secondorder else self.dt)
 
+    def cell_of_target(self) -> np.ndarray:
+        """(num_targets,) int64: the cell in which each target of events is."""
+        nodes = [k.node for k in self.kinds if k.first_target >= 0]
+        node = np.concatenate([np.zeros(0, np.int64), *nodes])
+        return np.searchsorted(self.forest.cell_offsets, node, side="right") - 1
+
     def initial_states(self) -> list[dict[str, np.ndarray]]:
         """States of each kind at `v_init`, (count,) float64 arrays by name."""
         return [k.mechanism.initial(self.v_init[k.node], k.arrays()) for k in self.kinds]
@@ -145,12 +152,17 @@ class Connections:
     weight : (m,) float64
     delay : (m,) int64
         Steps, 1 or more: an event of a spike at step s is due at step ``s + 1 + delay``.
+    plastic : (m,) bool
+        Whether `rule` changes the weight.
+    rule : STDP or None
     """
 
     source: np.ndarray
     target: np.ndarray
     weight: np.ndarray
     delay: np.ndarray
+    plastic: np.ndarray
+    rule: STDP | None
 
     @property
     def min_delay(self) -> int:
@@ -253,6 +265,7 @@ class Network:
         self.threshold: Any = 10.0
         self.groups: list[Group] = []
         self._g_axial = [g for _, g in turns]
+        self._rule: STDP | None = None
         self._connections: list[tuple[np.ndarray, ...]] = []
         self._events: list[tuple[np.ndarray, ...]] = []
 
@@ -375,7 +388,13 @@ class Network:
     # -- connections ---------------------------------------------------------------------------
 
     def connect(
-        self, source: Any, target: Group, index: Any = None, weight: Any = 0.0, delay: Any = 1.0
+        self,
+        source: Any,
+        target: Group,
+        index: Any = None,
+        weight: Any = 0.0,
+        delay: Any = 1.0,
+        rule: STDP | None = None,
     ) -> None:
         """Send an event to a synapse at each spike of a cell; the arrays broadcast.
 
@@ -391,8 +410,12 @@ class Network:
             In the unit of the mechanism, µS for the built-in ones.
         delay : float array, ms
             One step or more, which `compile` checks; taken to the next half step as NEURON does.
+        rule : STDP, optional
+            Of `clhines.plasticity`: changes the weights with the spikes of both ends. All
+            plastic connections of a network have one rule.
         """
         self._check_target(target)
+        self._check_rule(rule)
         index = np.arange(len(target)) if index is None else index
         given = {"source": source, "index": index, "weight": weight, "delay": delay}
         arrays = _broadcast(given)
@@ -403,7 +426,8 @@ class Network:
             k = int(np.argmin(delays))
             raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected above 0")
         group = np.full(len(cells), target.number)
-        self._connections.append((cells, group, instance, weights, delays))
+        plastic = np.full(len(cells), rule is not None)
+        self._connections.append((cells, group, instance, weights, delays, plastic))
 
     def event(self, target: Group, index: Any = 0, time: Any = 0.0, weight: Any = 0.0) -> None:
         """Send an event from outside; the arrays broadcast.
@@ -425,6 +449,15 @@ class Network:
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
         self._events.append((np.full(len(times), target.number), instance, times, weights))
+
+    def _check_rule(self, rule: STDP | None) -> None:
+        if rule is None:
+            return
+        if not isinstance(rule, STDP):
+            raise InputError(f"rule is {type(rule).__name__}; expected an STDP")
+        if self._rule is not None and self._rule != rule:
+            raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
+        self._rule = rule
 
     def _check_target(self, target: Any) -> None:
         if not isinstance(target, Group):
@@ -535,8 +568,10 @@ class Network:
     def _compiled_connections(
         self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
     ) -> Connections:
-        empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, int, float, float))
-        source, group, index, weight, delay = _joined(self._connections, empty)
+        empty: tuple[np.ndarray, ...] = tuple(
+            np.zeros(0, t) for t in (int, int, int, float, float, bool)
+        )
+        source, group, index, weight, delay, plastic = _joined(self._connections, empty)
         short = np.flatnonzero(delay < dt * (1 - _ROUNDING))
         if len(short):
             k = int(short[0])
@@ -545,7 +580,21 @@ class Network:
                 f"at least one step, dt = {dt:g} ms"
             )
         steps = np.maximum(_due(delay, dt), 1)
-        return Connections(source, _targets(group, index, first, instances), weight, steps)
+        target = _targets(group, index, first, instances)
+        self._check_bounds(source, weight, plastic)
+        return Connections(source, target, weight, steps, plastic, self._rule)
+
+    def _check_bounds(self, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray) -> None:
+        if self._rule is None:
+            return
+        low, high = self._rule.w_min, self._rule.w_max
+        outside = np.flatnonzero(plastic & ((weight < low) | (weight > high)))
+        if len(outside):
+            k = int(outside[0])
+            raise InputError(
+                f"weight of connection {k}, from cell {source[k]}, is {weight[k]:g}; expected "
+                f"{low:g} to {high:g}, the bounds of its rule"
+            )
 
     def _compiled_events(
         self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]

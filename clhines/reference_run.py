@@ -31,6 +31,10 @@ class ReferenceRun:
         self.slots = ring_slots(model)
         self.connections = spike_connections(model)
         self.scale = incoming_scale(model, self.connections)
+        self.weight = self.connections.weight.copy()
+        self._post = model.cell_of_target()[model.connections.target]
+        cells = model.forest.num_cells
+        self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("source", "target")}
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
         self.v = model.v_init.copy()
         self.states = model.initial_states()
@@ -133,9 +137,34 @@ class ReferenceRun:
         self._spikes.append((step, cells))
         begin = known.row[cells]
         sent = known.order[ranges(begin, known.row[cells + 1] - begin)]
+        self._change("minus", sent, cells, step)
         slot = (step + 1 + known.delay[sent]) % self.slots
-        weight = np.rint(known.weight[sent] / self.scale).astype(np.int64)
+        weight = np.rint(self.weight[sent] / self.scale).astype(np.int64)
         np.add.at(self.incoming, (slot, known.target[sent]), weight)
+        self._change("plus", np.flatnonzero(np.isin(self._post, cells)), cells, step)
+
+    def _change(self, which: str, connections: np.ndarray, cells: np.ndarray, step: int) -> None:
+        """Change plastic weights of connections from (minus) or to (plus) cells that spike."""
+        rule, given = self.model.connections.rule, self.model.connections
+        if rule is None:
+            return
+        minus = which == "minus"
+        tau, ends = (rule.tau_minus, self._post) if minus else (rule.tau_plus, given.source)
+        some = connections[given.plastic[connections]]
+        if not minus:  # spikes of this step count at once
+            self._count("source", cells, step, rule.tau_plus)
+        trace, last = self._traces["target" if minus else "source"]
+        sums = trace[ends[some]] * np.exp((last[ends[some]] - step) * (self.model.dt / tau))
+        change = -rule.a_minus * sums if minus else rule.a_plus * sums
+        self.weight[some] = np.clip(self.weight[some] + change, rule.w_min, rule.w_max)
+        if not minus:
+            self._count("target", cells, step, rule.tau_minus)
+
+    def _count(self, which: str, cells: np.ndarray, step: int, tau: float) -> None:
+        """Add 1 to the traces of cells that spike."""
+        trace, last = self._traces[which]
+        trace[cells] = trace[cells] * np.exp((last[cells] - step) * (self.model.dt / tau)) + 1
+        last[cells] = step
 
     def mark(self) -> float:
         """Return what `seconds` takes as this moment."""
@@ -152,9 +181,16 @@ class ReferenceRun:
         """(n,) float64, mV: in natural order."""
         return self.v.copy()
 
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections, as they are now."""
+        return self.weight.copy()
+
     def save(self) -> dict[str, Any]:
         """Arrays that `load` takes."""
         saved = {"v": self.v, "incoming": self.incoming, "failed": self.failed}
+        saved["weight"] = self.weight
+        for name, (trace, last) in self._traces.items():
+            saved |= {f"trace_{name}": trace, f"last_{name}": last}
         for k, states in enumerate(self.states):
             saved |= {f"state{k}_{name}": values for name, values in states.items()}
         return {name: values.copy() for name, values in saved.items()}
@@ -163,6 +199,11 @@ class ReferenceRun:
         """Go on from what `save` gave."""
         self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
         self.incoming = saved["incoming"].copy()
+        self.weight = saved.get("weight", self.weight).copy()
+        for name in self._traces:
+            kept = [saved.get(f"{k}_{name}") for k in ("trace", "last")]
+            if kept[0] is not None and kept[1] is not None:
+                self._traces[name] = kept[0].copy(), kept[1].copy()
         self.states = [
             {name: saved[f"state{k}_{name}"].copy() for name in states}
             for k, states in enumerate(self.states)

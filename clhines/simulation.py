@@ -25,11 +25,12 @@ from clhines.errors import InputError, SimulationError
 from clhines.forest import Forest, repeat
 from clhines.network import Group, Network, as_array, as_indices, as_whole_number
 from clhines.parts import real_name
+from clhines.plasticity import Plasticity
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
 from clhines.spikes import Delivery
-from clhines.state import Chunk, Record, State, epoch_steps, external_sums
+from clhines.state import Chunk, Record, State, epoch_steps, external_sums, largest_weights
 from clhines.steps import Steps
 
 PATHS = ("auto", "epochs", "steps", "reference")
@@ -304,6 +305,7 @@ class Simulation:
         real_name(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
+        _check_queue(queue, dtype)
 
         state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
         self.path, executor = _executor(state, path, method, options)
@@ -474,6 +476,10 @@ class Simulation:
         """(n,) of the dtype, mV: in natural order, as they are now."""
         return self._run.voltages()
 
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections as they are now, in the order of `connect`."""
+        return self._run.weights()
+
     def save(self, path: Any) -> None:
         """Write all that is needed to go on to an ``.npz`` file.
 
@@ -505,7 +511,12 @@ class Simulation:
             raise InputError(
                 f"{path}: of another network or another dt; expected one saved by this simulation"
             )
-        self._run.load(saved)
+        try:
+            self._run.load(saved)
+        except KeyError as error:
+            raise InputError(
+                f"{path}: has no {error}, which path {self.path!r} needs; expected one saved by it"
+            ) from error
         self.step, self._broken = int(saved["step"]), ""
 
     @cached_property
@@ -520,8 +531,16 @@ class Simulation:
         known = model.connections
         for array in (known.source, known.target, known.weight, known.delay):
             digest.update(array.tobytes())
-        digest.update(repr((model.dt, model.secondorder, model.seed)).encode())
+        digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
         return digest.hexdigest()
+
+
+def _check_queue(queue: Any, dtype: Any) -> None:
+    if not isinstance(queue, cl.CommandQueue):
+        raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        raise InputError("queue is out of order; expected an in-order queue")
+    devices.choose(queue.device, dtype)  # raises without float64
 
 
 def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:
@@ -548,19 +567,28 @@ class _DeviceRun:
         self.state, self.executor = state, executor
         self.max_steps = min(state.epoch, executor.max_steps)
         self.delivery: Delivery | None = None
+        self.plasticity: Plasticity | None = None
         self._told = False
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
-        if len(state.connections.source):
-            self.delivery = Delivery(
-                state.queue,
-                state.connections,
-                state.model.num_targets,
-                state.slots,
-                state.max_spikes,
-                steps=self.max_steps,
-                external=external_sums(state.model),
-            )
+        largest = largest_weights(state.model, state.connections)
+        if not largest.any():
+            return
+        self.delivery = Delivery(
+            state.queue,
+            state.connections,
+            state.model.num_targets,
+            state.slots,
+            state.max_spikes,
+            steps=self.max_steps,
+            external=external_sums(state.model),
+            largest=largest,
+        )
+        given = state.model.connections
+        if given.rule is not None:
+            cells = state.model.cell_of_target()
+            dt = state.model.dt
+            self.plasticity = Plasticity(self.delivery, given.rule, dt, cells, given.plastic)
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         state = self.state
@@ -584,9 +612,10 @@ class _DeviceRun:
 
     def deliver(self, first: int, count: int) -> None:
         state = self.state
-        if self.delivery is not None:
+        change = self.plasticity or self.delivery
+        if change is not None:
             found = state.spike_source, state.spike_step, state.spike_count
-            self.delivery.enqueue(*found, state.incoming, first, count)
+            change.enqueue(*found, state.incoming, first, count)
 
     def mark(self) -> Any:
         """Return what `seconds` takes as this place in the queue."""
@@ -604,9 +633,20 @@ class _DeviceRun:
         return self.executor.voltages()
 
     def save(self) -> dict[str, np.ndarray]:
-        return {"v": self.voltages(), **self.state.save()}
+        saved = {"v": self.voltages(), **self.state.save()}
+        if self.plasticity is not None:
+            saved |= {f"plastic_{k}": a for k, a in self.plasticity.state().items()}
+        return saved
+
+    def weights(self) -> np.ndarray:
+        if self.plasticity is not None:
+            return self.plasticity.weight
+        return self.state.connections.weight.copy()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
+        if self.plasticity is not None:
+            names = self.plasticity.state()
+            self.plasticity.restore({k: saved[f"plastic_{k}"] for k in names})
         self.executor.set_voltages(saved["v"])
         self.state.load(saved)
 

@@ -101,11 +101,19 @@ def external_sums(model: Model) -> np.ndarray:
     return external
 
 
+def largest_weights(model: Model, connections: Connections) -> np.ndarray:
+    """(k,) float64: the largest magnitude that each weight can reach."""
+    given = model.connections
+    if given.rule is None:
+        return np.abs(connections.weight)
+    return given.rule.largest(connections, given.plastic)
+
+
 def incoming_scale(model: Model, connections: Connections) -> float:
     """Return the unit of the integer weights, a power of two; their sums fit in int64."""
-    external = external_sums(model)
-    if connections.weight.any():
-        return connections.scale(external)
+    external, largest = external_sums(model), largest_weights(model, connections)
+    if largest.any():
+        return connections.scale(external, largest)
     return float(2.0 ** (np.frexp(external.max())[1] - 62))
 
 

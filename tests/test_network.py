@@ -7,6 +7,7 @@ from clhines import InputError, Network, reference
 from clhines.cable import discretise
 from clhines.channels import Mechanism
 from clhines.morphology import ring_cell, sample_cells
+from clhines.plasticity import STDP
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
 RING = ring_cell(3, 0.7, 3, seed=1, stems=2)
@@ -209,3 +210,20 @@ def test_refused_by_compile():
     net.threshold = [0.0, 1.0]
     with refused(r"threshold has shape \(2,\); expected a number or \(4,\)"):
         net.compile(0.01)
+
+
+def test_refused_rules():
+    net, syn = full_network()
+    rule = STDP(0.01, 0.01, w_max=0.5)
+    with refused("rule is str; expected an STDP"):
+        net.connect(0, syn, 0, 0.1, rule="stdp")
+    net.connect(0, syn, 0, 0.1, rule=rule)
+    with refused("expected that of earlier connections"):
+        net.connect(0, syn, 0, 0.1, rule=STDP(0.02, 0.01))
+    net.connect(2, syn, 0, 0.1)
+    model = net.compile()
+    assert model.connections.plastic.tolist() == [True, False]
+    assert model.cell_of_target().tolist() == [0, 2, 2]
+    net.connect(1, syn, 0, 0.6, rule=rule)
+    with refused("weight of connection 2, from cell 1, is 0.6; expected 0 to 0.5"):
+        net.compile()

@@ -8,6 +8,7 @@ from clhines.cable import discretise
 from clhines.cell_epochs import CellEpochs
 from clhines.errors import SpikeOverflowError
 from clhines.morphology import Morphology, ring_cell
+from clhines.plasticity import STDP
 
 DT, PATHS = 0.025, ("steps", "epochs")
 CABLES = [
@@ -106,15 +107,36 @@ def test_second_order_and_recorded_states(fast_queue, needs, path):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-@pytest.mark.parametrize("lanes", [2, 4, 8])
-def test_lanes_do_not_change_cells(fast_queue, needs, lanes):
-    """Cells of three shapes in vectors, with lanes that idle."""
+@pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])
+def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
+    """Cells of three shapes in vectors, with lanes that idle; on other devices than CPUs too."""
+    needs(fast_queue, dtype)
+    _, v = truth(mixed_network)
+    sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, path="steps", seed=7)
+    sim._run.executor = CellEpochs(sim._run.state, lanes)
+    sim.run(10.0)
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
+
+
+@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
+def test_steps_with_any_method(fast_queue, needs, method):
     needs(fast_queue, "float64")
     _, v = truth(mixed_network)
-    sim = Simulation(mixed_network()[0], DT, queue=fast_queue, path="steps", seed=7)
-    sim._run.executor = CellEpochs(sim._run.state, lanes)
-    sim._run.executor.set_records(np.zeros(0, np.int64))
+    sim = Simulation(mixed_network()[0], DT, queue=fast_queue, method=method, seed=7)
+    assert sim.path == "steps"
     sim.run(10.0)
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def test_a_state_goes_from_path_to_path(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    _, v = truth(mixed_network)
+    for k, path in enumerate(("reference", "epochs", "steps")):
+        sim = Simulation(mixed_network()[0], DT, queue=fast_queue, path=path, seed=7)
+        if k:
+            sim.restore(tmp_path / f"{k - 1}.npz")
+        sim.run((2.0, 3.0, 5.0)[k])
+        sim.save(tmp_path / f"{k}.npz")
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
@@ -276,6 +298,12 @@ def test_refused(fast_queue, needs, tmp_path):
         Simulation(net, path="fast")
     with pytest.raises(InputError, match="network is list"):
         Simulation([])
+    with pytest.raises(InputError, match="queue is str"):
+        Simulation(net, queue="here")
+    with pytest.raises(InputError, match="chunk is 0"):
+        Simulation(net, queue=fast_queue, chunk=0)
+    with pytest.raises(InputError, match="int32"):
+        Simulation(net, dtype="int32", queue=fast_queue)
     with pytest.raises(InputError, match="uses no solver"):
         Simulation(net, queue=fast_queue, path="epochs", method="fine")
     (tmp_path / "bad.npz").write_text("nothing")
@@ -288,3 +316,37 @@ def test_refused(fast_queue, needs, tmp_path):
     late = net.add("expsyn", at=[0])
     with pytest.raises(InputError, match="after this simulation was made"):
         sim.record("g", late)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_plastic_weights(fast_queue, needs, path, tmp_path):
+    """The pair rule: against the reference, and the same bits after a restore."""
+    needs(fast_queue, "float64")
+    rule = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
+
+    def simulation(**options):
+        cells = np.arange(5)
+        net = Network(CABLES, 5)
+        net.insert("hh", "soma")
+        net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+        syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+        net.connect(cells, syn, (cells + 1) % 5, 0.05, 2.0, rule=rule)
+        net.connect(cells, syn, (cells + 2) % 5, 0.01, 0.5)
+        net.connect(cells, syn, (cells + 3) % 5, 0.02, 1.0, rule=rule)
+        net.event(syn, [0, 3, 1, 4], [0.2, 4.0, 22.0, 22.3], 0.05)
+        return Simulation(net, DT, **options)
+
+    reference = simulation(path="reference")
+    expected = reference.run(30.0)
+    assert (expected.spike_time > 15).sum() >= 5
+    sim, later = (simulation(queue=fast_queue, path=path) for _ in range(2))
+    sim.run(15.0)
+    sim.save(tmp_path / "state.npz")
+    sim.run(15.0)
+    later.restore(tmp_path / "state.npz")
+    later.run(15.0)
+    np.testing.assert_allclose(sim.weights(), reference.weights(), rtol=1e-9)
+    np.testing.assert_array_equal(sim.weights(), later.weights())
+    np.testing.assert_array_equal(sim.voltages(), later.voltages())
+    moved = sim.weights() != sim.model.connections.weight
+    np.testing.assert_array_equal(moved, sim.model.connections.plastic)
