@@ -310,6 +310,10 @@ class _Contraction:
             self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
             for phase in ("reduce", "expand")
         )
+        # what was reduced last, and may still be in a cache, is expanded first
+        for name, width in (("blocks", 8), ("kept_start", 1)):
+            rows = reduce.tables[name].reshape(-1, width)[::-1]
+            reduce.tables[name] = np.ascontiguousarray(rows).reshape(-1)
         parts = (reduce, *(part.deeper() for part in inner.parts), expand)
         natural = np.where(gather < 0, -1, pieces.natural[gather]).astype(np.int32)
         return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
@@ -355,8 +359,10 @@ class _Contraction:
         return rest, place
 
     def _many(self, forest: Forest) -> int:
-        """Most cells a work-group: one where only latency counts."""
-        return 1 if _is_small(forest, self.limits) else forest.num_cells
+        """Most cells a work-group: few where only latency counts."""
+        if _is_small(forest, self.limits):
+            return max(1, forest.num_cells // (2 * self.limits.compute_units))
+        return forest.num_cells
 
     def _group(self, forest: Forest, cut: _Cut, pieces: bool = False) -> int:
         """Work-items of a group: what the widest tree takes, more where cells share one."""
@@ -387,7 +393,8 @@ class _Contraction:
         share = -(-cut.places * group // capacity)  # of local memory, as lanes
         widths = np.stack((cut.lanes, share), axis=1)
         if pieces or (many >= 8 and not self.options["max_cells"]):
-            blocks = packing.best_fit(forest.shape_of_cell, widths, group)
+            most = None if pieces else max_cells
+            blocks = packing.best_fit(forest.shape_of_cell, widths, group, most)
         else:
             blocks = packing.next_fit(forest, list(widths), group, max_cells)
         lanes = schedule.segment_lanes(

@@ -8,6 +8,7 @@
     batch = 4
     make, use = spec.factor == "make", spec.factor == "use"
     eliminates, solves = not use, not make   # works on d, on b
+    expands = spec.phase != "reduce"         # needs the factors of its nodes
     arrays = "dub" if solves else "du"   # in local memory
     steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
     batch_of_one = 12 if spec.ptx else batch
@@ -384,9 +385,11 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             const real g = my_b * inverse;
             sum_b += my_up * g;
             my_b = next_b - low * g;
+% if expands:
             D(place) = f1;
             U(place) = f2;
             B(place) = g;
+% endif
 % else:
             out[place] = inverse;
 % endif
@@ -435,8 +438,10 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if solves:
             const real g = my_b * inverse;
             sum_b = my_up * g;
+% if expands:
             D(place) = f;
             B(place) = g;
+% endif
 % else:
             out[place] = inverse;
 % endif
