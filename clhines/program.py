@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pyopencl as cl
 
 from clhines.errors import BuildError, InputError
@@ -42,6 +43,16 @@ def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Progr
     if spec not in built:
         built[spec] = _compile(context, render(spec), spec)
     return built[spec]
+
+
+def kernel(built: cl.Program, name: str, num_ints: int) -> cl.Kernel:
+    """Return a kernel whose first arguments are int32.
+
+    pyopencl sets a number of unknown type only after trying it as an array: ten times slower.
+    """
+    found = cl.Kernel(built, name)
+    found.set_scalar_arg_dtypes([np.int32] * num_ints + [None] * (found.num_args - num_ints))
+    return found
 
 
 def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
