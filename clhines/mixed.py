@@ -159,7 +159,8 @@ class Mixed:
     ) -> cl.Event:
         if (name, symmetric) not in self._kernels:
             built = program.build(self.queue.context, self.spec(symmetric))
-            self._kernels[name, symmetric] = cl.Kernel(built, name)
+            num_ints = sum(isinstance(a, int | np.integer) for a in args)
+            self._kernels[name, symmetric] = program.typed_kernel(built, name, "i" * num_ints)
         kernel = self._kernels[name, symmetric]
         values = [a.base_data if isinstance(a, cla.Array) else a for a in args]
         size = self._num_chunks * self._group, rows

@@ -17,6 +17,8 @@ from clhines.schedule import KEPT_VALUES, NO_LANE
 
 USUAL_LANES = 128  # of a work-group of `contraction`
 USUAL_PLACES = 1056  # values of each of its arrays in local memory
+ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
+OWN_LAUNCH = 32 * USUAL_PLACES  # nodes a compute unit: fewer go into the launches of cut cells
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ContractionSpec:
         Multiplications and additions may be fused.
     phase : str
         ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
-        ``expand`` the solution of these to all nodes.
+        ``expand`` the solution of these to all nodes, and solve blocks of whole cells, if any.
     shared : bool
         Several work-groups, or launches, share a cell.
     derived : bool
@@ -97,24 +99,37 @@ def _contraction(
     kind = _classes(forest, cut, real, limits, options)
     build = _Contraction(method, real, limits, options, most)
     if (kind == kind[0]).all():
-        return build.large(forest, ranks) if kind[0] == 2 else build.small(forest, ranks, cut)
-    return build.by_kind(forest, ranks, kind)
+        return build.large(forest, ranks) if kind[0] == ABOVE else build.small(forest, ranks, cut)
+    joins = False
+    if ranks is None and (kind == ABOVE).any():
+        few = OWN_LAUNCH * limits.compute_units
+        if int(forest.sizes[kind == LARGER].sum()) < few:
+            kind = np.where(kind == LARGER, ABOVE, kind)
+        joins = int(forest.sizes[kind == USUAL].sum()) < few
+    return build.by_kind(forest, ranks, kind, joins)
+
+
+def _is_small(forest: Forest, limits: Limits) -> bool:
+    """Whether only latency counts: two usual work-groups a compute unit hold it all."""
+    return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
 def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any]) -> int:
     """Nodes of a segment: 16; fewer for batches so small that only latency counts.
 
-    More where only longer segments, which leave less to contract, let a tree fit.
+    More where only longer segments, which leave less to contract, let all cells fit, or as
+    many as are worth a launch of their own.
     """
-    small = forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
-    sizes = (4, 8, 16, 24, schedule.MAX_SEGMENT) if small else (16, 24, schedule.MAX_SEGMENT)
-    best, chosen = -1, 16
+    usual = (16, 24, schedule.MAX_SEGMENT)
+    sizes = (4, 8, 16, 18, *usual[1:]) if _is_small(forest, limits) else usual
+    best, chosen = -1, sizes[0]
     for most in sizes:
-        count = int(_fits(_cut(forest.trees, most), real, limits, options).sum())
-        if count > best:
-            best, chosen = count, most
-        if count == forest.trees.num_trees:
-            break
+        fits = _fits(_cut(forest.trees, most), real, limits, options)
+        if fits.all():
+            return most
+        nodes = int(forest.sizes[fits[forest.shape_of_cell]].sum())
+        if best < 0 or nodes - best >= OWN_LAUNCH * limits.compute_units:
+            best, chosen = nodes, most
     return chosen
 
 
@@ -131,15 +146,17 @@ def _fits(cut: _Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.n
 def _classes(
     forest: Forest, cut: _Cut, real: str, limits: Limits, options: dict[str, Any]
 ) -> np.ndarray:
-    """(num_cells,) int64: 0 for the usual cells, 1 for larger ones that fit, 2 for all above.
+    """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory.
 
-    Classes 0 and 1 are one where the batch is too small to fill the device twice.
+    All that fit are usual where none is above it and the batch is too small to fill the device
+    twice.
     """
     fits = _fits(cut, real, limits, options)
-    usual = (cut.lanes <= USUAL_LANES) & (cut.places <= USUAL_PLACES)
-    if options["work_group"] or forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units:
+    usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
+    small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
+    if fits.all() and (options["work_group"] or small):
         usual = fits
-    return np.where(usual & fits, 0, np.where(fits, 1, 2))[forest.shape_of_cell]
+    return np.where(fits, np.where(usual, USUAL, LARGER), ABOVE)[forest.shape_of_cell]
 
 
 def _local_capacity(real: str, limits: Limits, work_group: Any) -> Any:
@@ -200,25 +217,43 @@ class _Contraction:
     options: dict[str, Any]
     most: int
 
-    def by_kind(self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray) -> Plan:
-        """Cells of each kind in launches of their own: `large` those of kind 2, else `small`."""
+    def by_kind(
+        self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
+    ) -> Plan:
+        """Cells of each kind in launches of their own: `large` those `ABOVE`, else `small`.
+
+        With `joins` the usual ones go into the last launch of those above.
+        """
 
         def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
             mine = None
             if ranks is not None:
                 mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
-            return (self.large if k == 2 else self.small)(part, mine)
+            if k == ABOVE:
+                return self.large(part, mine)
+            return self.small(part, mine, pieces=joins and k == USUAL)
 
-        return plan_by_kind(forest, self.method, kind, plan_some)
+        plan = plan_by_kind(forest, self.method, kind, plan_some)
+        return replace(plan, parts=_joined(plan.parts)) if joins else plan
 
-    def small(self, forest: Forest, ranks: np.ndarray | None, cut: _Cut | None = None) -> Plan:
-        """Cells that fit into local memory; `cut`, of their trees, where it is known."""
+    def small(
+        self,
+        forest: Forest,
+        ranks: np.ndarray | None,
+        cut: _Cut | None = None,
+        pieces: bool = False,
+    ) -> Plan:
+        """Cells that fit into local memory; `cut`, of their trees, where it is known.
+
+        With `pieces` in work-groups like those of pieces of cells.
+        """
         cut = cut or _cut(forest.trees, self.most)
-        group = self._group(forest, cut)
+        group = self._group(forest, cut, pieces)
         beyond = cut.places > _local_capacity(self.real, self.limits, group)
         if beyond.any():  # too long for the work-group that the widest one takes
-            return self.by_kind(forest, ranks, beyond[forest.shape_of_cell] + 0)
-        blocks, lanes, places = self._blocks(forest, cut, group)
+            kind = np.where(beyond[forest.shape_of_cell], LARGER, USUAL)
+            return self.by_kind(forest, ranks, kind)
+        blocks, lanes, places = self._blocks(forest, cut, group, pieces)
         gather = places.gather(forest)
         part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
         return Plan(forest, self.method, gather, (part,))
@@ -275,19 +310,27 @@ class _Contraction:
             self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
             for phase in ("reduce", "expand")
         )
+        # what was reduced last, and may still be in a cache, is expanded first
+        for name, width in (("blocks", 8), ("kept_start", 1)):
+            rows = reduce.tables[name].reshape(-1, width)[::-1]
+            reduce.tables[name] = np.ascontiguousarray(rows).reshape(-1)
         parts = (reduce, *(part.deeper() for part in inner.parts), expand)
         natural = np.where(gather < 0, -1, pieces.natural[gather]).astype(np.int32)
         return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
-        """Large cells, those that `stars` marks by `fine`."""
+        """Large cells, those that `stars` marks whole where they fit, else by `fine`."""
+        fits = _fits(_cut(forest.trees, self.most), self.real, self.limits, self.options)
 
-        def plan_some(part: Forest, _: np.ndarray, wide: int) -> Plan:
-            if wide:
-                return plan_fine(part, "fine", self.real, self.limits, FINE_OPTIONS)
-            return self.large(part, None)
+        def plan_some(part: Forest, _: np.ndarray, how: int) -> Plan:
+            if how == 0:
+                return self.large(part, None)
+            if how == 1:
+                return self.small(part, None)
+            return plan_fine(part, "fine", self.real, self.limits, FINE_OPTIONS)
 
-        return plan_by_kind(forest, self.method, stars, plan_some)
+        how = np.where(stars, np.where(fits[forest.shape_of_cell], 1, 2), 0)
+        return plan_by_kind(forest, self.method, how, plan_some)
 
     def _rest(self, pieces: Pieces, cut: _Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
         """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
@@ -316,8 +359,10 @@ class _Contraction:
         return rest, place
 
     def _many(self, forest: Forest) -> int:
-        """Cells a work-group where all that the device can hold at once are busy."""
-        return max(1, forest.num_cells // (16 * self.limits.compute_units))
+        """Most cells a work-group: few where only latency counts."""
+        if _is_small(forest, self.limits):
+            return max(1, forest.num_cells // (2 * self.limits.compute_units))
+        return forest.num_cells
 
     def _group(self, forest: Forest, cut: _Cut, pieces: bool = False) -> int:
         """Work-items of a group: what the widest tree takes, more where cells share one."""
@@ -348,7 +393,8 @@ class _Contraction:
         share = -(-cut.places * group // capacity)  # of local memory, as lanes
         widths = np.stack((cut.lanes, share), axis=1)
         if pieces or (many >= 8 and not self.options["max_cells"]):
-            blocks = packing.best_fit(forest.shape_of_cell, widths, group)
+            most = None if pieces else max_cells
+            blocks = packing.best_fit(forest.shape_of_cell, widths, group, most)
         else:
             blocks = packing.next_fit(forest, list(widths), group, max_cells)
         lanes = schedule.segment_lanes(
@@ -424,6 +470,67 @@ class _Contraction:
                 "cells_per_block": len(blocks.cells) / blocks.num_blocks,
             },
         )
+
+
+def _joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Make launches of whole cells further blocks of the one that expands pieces of others."""
+    mine = [p for p in parts if p.spec.template == "contraction" and p.source == 0]
+    expand = next((p for p in mine if p.phase == "expand"), None)
+    if expand is None:
+        return parts
+    out, whole = expand, []
+    for part in mine:
+        alike = part.phase == "solve" and part.spec.work_group == expand.spec.work_group
+        if alike and part.spec.capacity <= USUAL_PLACES:
+            whole.append(part)
+            out = _appended(out, part)
+    return tuple(out if p is expand else p for p in parts if not any(p is q for q in whole))
+
+
+def _appended(expand: Part, solve: Part) -> Part:
+    """One launch of two: after the blocks that are expanded those of whole cells."""
+    longest = max(expand.spec.segment, solve.spec.segment)
+    tables, more = _with_rows(expand, longest), _with_rows(solve, longest)
+    blocks = more["blocks"].reshape(-1, 8).copy()
+    for column, name in ((2, "lane_slot"), (4, "rows"), (6, "cell_number"), (7, "cell_number")):
+        blocks[:, column] += len(tables[name])
+    more["blocks"] = blocks.reshape(-1)
+    more["kept_start"] = np.zeros(len(blocks), np.int32)
+    tables |= {name: np.concatenate((tables[name], more[name])) for name in more}
+    a, b = expand.statistics, solve.statistics
+    groups = expand.num_groups + solve.num_groups
+
+    def mean(name: str) -> float:
+        return (a[name] * expand.num_groups + b[name] * solve.num_groups) / groups
+
+    return replace(
+        expand,
+        spec=replace(
+            expand.spec, segment=longest, capacity=max(expand.spec.capacity, solve.spec.capacity)
+        ),
+        tables=tables,
+        num_units=groups,
+        num_groups=groups,
+        statistics={
+            "rounds": max(a["rounds"], b["rounds"]),
+            "dependent_steps": max(a["dependent_steps"], b["dependent_steps"]),
+            "barriers": a["barriers"] + b["barriers"],
+            "idle_lanes": mean("idle_lanes"),
+            "cells_per_block": mean("cells_per_block"),
+        },
+        launches=((expand.launches[0][0], groups),),
+    )
+
+
+def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
+    """Tables of a launch whose segments may have so many nodes."""
+    rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
+    wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
+    tables = {**part.tables, "rows": wider.reshape(-1)}
+    blocks = tables["blocks"].reshape(-1, 8).copy()
+    blocks[:, 4] = blocks[:, 4] // part.spec.segment * longest
+    tables["blocks"] = blocks.reshape(-1)
+    return tables
 
 
 def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -21,6 +22,7 @@ class Launch:
         self.part, self.plan, self.queue, self.gather = part, plan, queue, gather
         self.tables = [cla.to_device(queue, t) for t in part.tables.values()]
         self._kernels: dict[tuple[bool, int, str, bool], cl.Kernel] = {}
+        self._constants: dict[bool, list[Any]] = {}
 
     @functools.cached_property
     def natural_tables(self) -> list[cla.Array]:
@@ -31,17 +33,21 @@ class Launch:
     def kernel(
         self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
     ) -> cl.Kernel:
-        """Return the kernel with its constant arguments set."""
+        """Return the kernel, built when first needed."""
         key = symmetric, rhs, factor, natural
         if key not in self._kernels:
             spec = self.part.solve_spec(symmetric, rhs, factor, natural)
-            kernel = cl.Kernel(program.build(self.queue.context, spec), "solve")
-            values = self.plan.forest.num_nodes if natural else self.plan.packed_size
-            kernel.set_arg(1, np.int32(values))
-            for k, table in enumerate([*self.tables, *(self.natural_tables if natural else [])], 3):
-                kernel.set_arg(k, table.data)
-            self._kernels[key] = kernel
+            built = program.build(self.queue.context, spec)
+            self._kernels[key] = program.typed_kernel(built, "solve", "iii")
         return self._kernels[key]
+
+    def _constant(self, natural: bool) -> list[Any]:
+        """Arguments that are the same in every launch: number of values, after it the tables."""
+        if natural not in self._constants:
+            values = self.plan.forest.num_nodes if natural else self.plan.packed_size
+            tables = [*self.tables, *(self.natural_tables if natural else [])]
+            self._constants[natural] = [values, *(table.data for table in tables)]
+        return self._constants[natural]
 
     def run(
         self,
@@ -54,14 +60,12 @@ class Launch:
     ) -> list[cl.Event]:
         """Launch on some rows of b and x; `arrays` is what follows the tables."""
         kernel = self.kernel(symmetric, len(rows), factor, natural)
-        kernel.set_arg(2, np.int32(rows.start))
-        first = len(self.tables) + 3 + (len(self.natural_tables) if natural else 0)
-        for k, array in enumerate(arrays, first):
-            kernel.set_arg(k, array.base_data)
+        values, *tables = self._constant(natural)
+        given = [array.base_data for array in arrays]
         size = self.part.spec.work_group
         events = []
         for argument, groups in self.part.launches:
-            kernel.set_arg(0, np.int32(argument))
+            kernel.set_args(argument, values, rows.start, *tables, *given)
             shape = (groups * size,), (size,)
             run = cl.enqueue_nd_range_kernel(self.queue, kernel, *shape, wait_for=wait_for)
             events.append(run)
@@ -82,8 +86,9 @@ class Resident:
         self._factor: cla.Array | None = None
         self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
-        self._pack, self._unpack = cl.Kernel(permute, "pack"), cl.Kernel(permute, "unpack")
-        self._pack_edges = cl.Kernel(permute, "pack_edges")
+        self._pack, self._unpack, self._pack_edges = (
+            program.typed_kernel(permute, name, "ii") for name in ("pack", "unpack", "pack_edges")
+        )
         self.edges = None if plan.edges is None else cla.to_device(queue, plan.edges)
 
     @property
@@ -196,8 +201,8 @@ class Resident:
             self.queue,
             (-(-self.plan.packed_size // 64) * 64, rows),
             (64, 1),
-            np.int32(self.plan.packed_size),
-            np.int32(self.plan.forest.num_nodes),
+            self.plan.packed_size,
+            self.plan.forest.num_nodes,
             *(a.data for a in maps),
             *(a.base_data for a in sources),
             target.base_data,

@@ -101,7 +101,7 @@ class PassiveCells:
             self._before: Any = cla.zeros(self._queue, self._v.shape, dtype)
             self._b: Any = cla.zeros(self._queue, self._v.shape, dtype)
             built = program.build(self._queue.context, PassiveSpec(real_name(dtype)))
-            self._rhs = cl.Kernel(built, "right_hand_side")
+            self._rhs = program.typed_kernel(built, "right_hand_side", "i")
         else:
             self._values, self._v, self._before = values, v, np.empty_like(v)
             self._b = np.empty_like(v)
@@ -135,7 +135,7 @@ class PassiveCells:
         n = self.solver.plan.packed_size
         arrays = [v["capacitance_over_dt"], v["constant"], self._before, self._b]
         items = -(-n // 64) * 64
-        self._rhs(self._queue, (items,), (64,), np.int32(n), *(a.data for a in arrays))
+        self._rhs(self._queue, (items,), (64,), n, *(a.data for a in arrays))
         self.solver.enqueue(v["d"], v["u"], self._b, self._v)
 
     def solve_again(self) -> list[cl.Event]:

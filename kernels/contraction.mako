@@ -8,6 +8,7 @@
     batch = 4
     make, use = spec.factor == "make", spec.factor == "use"
     eliminates, solves = not use, not make   # works on d, on b
+    expands = spec.phase != "reduce"         # needs the factors of its nodes
     arrays = "dub" if solves else "du"   # in local memory
     steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
     batch_of_one = 12 if spec.ptx else batch
@@ -187,6 +188,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     x += (long)first_row * num_values;
 % endif
     const int lane = get_local_id(0);
+% if spec.phase == "expand":
+    const bool whole = get_group_id(0) >= num_blocks;   // cells, not pieces of some
+% endif
     // start, size, first lane, lanes | inner lanes << 16, rows, rounds, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
     const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
@@ -206,14 +210,25 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
     __global const int *base = cell_base + block.s6;   // of a cell: index of value k, less k
     const int num_nodes = order_start[2 * get_group_id(0) + 1];
+    // these, fetched beside `order`, not after it
+% if sym:
+    __local int cell_from[WORK_GROUP];
+% else:
+    __local real tree_low[WORK_GROUP];
+    __local int *cell_from = (__local int *)tree_low;   // until that is needed
+% endif
+    if (lane < block.s7 - block.s6) cell_from[lane] = base[lane];
 % for start in range(0, steps_of_one, batch_of_one):
 <%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
     {
 % for k in steps:
         const int k${k} = lane + ${k} * WORK_GROUP, to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
 % endfor
+% if not start:
+        barrier(CLK_LOCAL_MEM_FENCE);
+% endif
 % for k in steps:
-        const int from${k} = base[to${k} >> 16] + k${k};
+        const int from${k} = cell_from[to${k} >> 16] + k${k};
 % endfor
 % if not spec.ptx:
         real ${", ".join(f"{a}{k}" for a in arrays for k in steps)};
@@ -338,6 +353,11 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if not sym:
         my_low = parent == NONE ? (real)0 : l[${at("place")}];
 % endif
+% elif spec.phase == "expand":
+        my_up = whole && parent == NONE ? (real)0 : U(place);
+% if not sym:
+        my_low = whole && parent == NONE ? (real)0 : l[${at("place")}];
+% endif
 % else:   # the first node of a piece is kept, with its edge
         my_up = U(place);
 % if not sym:
@@ -365,9 +385,11 @@ void solve(const int num_blocks, const int num_values, const int first_row,
             const real g = my_b * inverse;
             sum_b += my_up * g;
             my_b = next_b - low * g;
+% if expands:
             D(place) = f1;
             U(place) = f2;
             B(place) = g;
+% endif
 % else:
             out[place] = inverse;
 % endif
@@ -416,8 +438,10 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if solves:
             const real g = my_b * inverse;
             sum_b = my_up * g;
+% if expands:
             D(place) = f;
             B(place) = g;
+% endif
 % else:
             out[place] = inverse;
 % endif
@@ -449,7 +473,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % for k, name in enumerate(rows_left):
     __local real *${name} = &U(row_start[${M}])${f" + {k} * inner" if k else ""};
 % endfor
-% if not sym:
+% if not sym and not spec.natural:
     __local real tree_low[WORK_GROUP];
 % endif
     if (is_inner) {
@@ -561,10 +585,16 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         bad = note(bad, length, pivot, own);
         my_x = (tree_b[lane] - above_b[lane]) / pivot;
 % else:
-        my_x = rest_x[kept[kept_start[get_group_id(0)] + above]];
+        if (whole) {
+            const real pivot = tree_d[lane] - above_d[lane];
+            bad = note(bad, length, pivot, own);
+            my_x = (tree_b[lane] - above_b[lane]) / pivot;
+        } else {
+            my_x = rest_x[kept[kept_start[get_group_id(0)] + above]];
 % if not spec.derived:
-        if (!isfinite(own)) bad = max(bad, length | CLEAN);
+            if (!isfinite(own)) bad = max(bad, length | CLEAN);
 % endif
+        }
 % endif
         tree_b[lane] = my_x;
     }
@@ -579,6 +609,12 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         barrier(CLK_LOCAL_MEM_FENCE);
     } while (r > 0);
 
+% if spec.natural and spec.ptx:
+    // where the solution comes from: fetched ahead of the sweep
+% for k in range(min(steps_of_one, batch_of_one)):
+    const int out${k} = lane + ${k} * WORK_GROUP < num_nodes ? my_order[lane + ${k} * WORK_GROUP] : 0;
+% endfor
+% endif
     // segments outwards, four nodes at a time, the lanes in step
     const real top = parent == NONE ? (real)0 : tree_b[parent];
     if (is_inner) {
@@ -625,10 +661,15 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 <%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
     {
 % for k in steps:
-        const int k${k} = lane + ${k} * WORK_GROUP, to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
+        const int k${k} = lane + ${k} * WORK_GROUP;
+% if spec.ptx and k < batch_of_one:
+        const int to${k} = out${k};
+% else:
+        const int to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
+% endif
 % endfor
 % for k in steps:
-        if (k${k} < num_nodes) x[base[to${k} >> 16] + k${k}] = B(to${k} & 0xffff);
+        if (k${k} < num_nodes) x[${"cell_from" if sym else "base"}[to${k} >> 16] + k${k}] = B(to${k} & 0xffff);
 % endfor
     }
 % endfor
@@ -638,14 +679,23 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     if (bad) {   // bad ones by themselves go first, and the deepest of them, whoever finds it
 % if spec.shared:
         const int node = (bad & ~CLEAN) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
+% if spec.phase == "expand":
+        const int key = whole ? lane_rank[first + lane] + bad
+                              : (bad & CLEAN) | (node_rank[block.s0 + at] + 1);
+% else:
         const int key = (bad & CLEAN) | (node_rank[block.s0 + at] + 1);
+% endif
 % else:
         const int key = lane_rank[first + lane] + bad;
 % endif
         atomic_max(cell_bad + lane_slot[first + lane], key);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-% if spec.shared:
+% if spec.phase == "expand":
+    if (lane < block.s7 - block.s6 && whole) status[cell_number[block.s6 + lane]] = cell_bad[lane];
+    if (lane < block.s7 - block.s6 && !whole && cell_bad[lane])
+        atomic_max(status + cell_number[block.s6 + lane], cell_bad[lane]);
+% elif spec.shared:
     if (lane < block.s7 - block.s6 && cell_bad[lane])
         atomic_max(status + cell_number[block.s6 + lane], cell_bad[lane]);
 % else:

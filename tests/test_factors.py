@@ -10,7 +10,15 @@ from systems import System, dissimilar, families, make_system
 from test_solver import DTYPES, SHORT, make_solver, on_device
 from tolerances import assert_close
 
-from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver
+from clhines import (
+    METHODS,
+    DeviceMemoryError,
+    Forest,
+    InputError,
+    PivotError,
+    Solver,
+    plan_contraction,
+)
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
 from clhines.render import render
@@ -165,6 +173,7 @@ def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypat
     monkeypatch.setattr(
         devices, "limits", lambda device: replace(real(device), local_bytes=10 << 10)
     )
+    monkeypatch.setattr(plan_contraction, "OWN_LAUNCH", 0)  # even of so few small cells
     forest = Forest.from_cells([chain(3000), *dissimilar(5), star(900), chain(3)])
     solver = Solver(forest, "contraction", dtype, queue=fast_queue, work_group=64, segment=SHORT)
     kept = [part.keeps_factors for part in solver.plan.parts]
