@@ -164,7 +164,6 @@ def test_every_method_on_one_mix(fast_queue, monkeypatch, tmp_path, capsys):
     assert bench_methods.main() == 1
 
 
-<<<<<<< HEAD
 def test_options_on_one_mix(fast_queue, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench_methods.devices, "make_queue", lambda _: fast_queue)
     some = ({}, {"reroot": True}, {"split": "mean"}, bench_methods.SHAPING[-1])
@@ -238,7 +237,8 @@ def test_accuracy(fast_queue, monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(sys, "argv", ["bench_accuracy.py", "--draw", str(path)])
         bench_accuracy.main()
         assert picture.read_bytes() == drawn
-=======
+
+
 def test_spikes(fast_queue, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(bench_spikes.devices, "make_queue", lambda _: fast_queue)
     arguments = "--targets 500 --probability 0.1 0.5 --spikes 2 10 --max-delay 2 --out".split()
@@ -264,7 +264,6 @@ def test_spikes(fast_queue, monkeypatch, tmp_path, capsys):
         assert path.with_suffix(".svg").stat().st_size > 10_000
     monkeypatch.setattr(bench_spikes, "same_bits", lambda *_: False)
     assert bench_spikes.main() == 1
->>>>>>> h-spikes
 
 
 def test_bad_shapes_are_refused(capsys, monkeypatch):
