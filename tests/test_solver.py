@@ -626,14 +626,14 @@ def test_right_hand_sides_that_are_not_finite(queue, config, value):
 
 
 @pytest.mark.parametrize("config", ONE_EACH)
-def test_slices_give_what_the_whole_batch_gives(queue, config):
+def test_slices_give_what_the_whole_batch_gives(fast_queue, config):
     cells = dissimilar(60, least=5)
     forest = forest_of(config, cells)
     for rows, symmetric in ((None, True), (6, False)):
         system = make_system(forest, np.float32, symmetric, rows)
-        whole = make_solver(queue, forest, config, np.float32)
+        whole = make_solver(fast_queue, forest, config, np.float32)
         most = 15_000 if config == "serial" else 40_000  # which has neither tables nor padding
-        sliced = make_solver(queue, forest, config, np.float32, max_memory=most)
+        sliced = make_solver(fast_queue, forest, config, np.float32, max_memory=most)
         assert whole.num_slices == 1
         assert sliced.num_slices > 2
         kept = system.copy()
@@ -887,14 +887,14 @@ def test_status_needs_a_solve(queue):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_cells_above_local_memory(queue, needs, dtype):
+def test_cells_above_local_memory(fast_queue, needs, dtype):
     """They are solved in pieces, in one device order with the others."""
-    needs(queue, dtype)
-    most = queue.device.local_mem_size // np.dtype(dtype).itemsize // 3
+    needs(fast_queue, dtype)
+    most = fast_queue.device.local_mem_size // np.dtype(dtype).itemsize // 3
     cells = [random_binary_tree(most + 500, 60, 1), star(20), chain(50)]
     cells += [chain(2 * most + 1), cells[0], caterpillar(2 * most)]
     forest = Forest.from_cells(cells)
-    solver = Solver(forest, "contraction", dtype, queue=queue, segment=SHORT)
+    solver = Solver(forest, "contraction", dtype, queue=fast_queue, segment=SHORT)
     assert {p.spec.template for p in solver.plan.parts} == {"contraction"}
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
     updates = sum(p.statistics["rounds"] for p in solver.plan.parts if p.phase != "expand")
@@ -903,15 +903,15 @@ def test_cells_above_local_memory(queue, needs, dtype):
     again.assert_solved(solver.solve(**again.arrays), updates)
     x = solver.solve(**again.arrays)
     assert np.array_equal(x, solver.solve(**again.arrays))
-    another = Solver(forest, "contraction", dtype, queue=queue, segment=SHORT)
+    another = Solver(forest, "contraction", dtype, queue=fast_queue, segment=SHORT)
     assert np.array_equal(x, another.solve(**again.arrays))
 
 
-def test_bad_pivots_of_cells_above_local_memory(queue):
-    most = queue.device.local_mem_size // 4 // 3
+def test_bad_pivots_of_cells_above_local_memory(fast_queue):
+    most = fast_queue.device.local_mem_size // 4 // 3
     cells = [random_binary_tree(most + 500, 60, 1), chain(50), chain(2 * most + 1)]
     forest = Forest.from_cells(cells)
-    solver = Solver(forest, "contraction", np.float32, queue=queue, segment=SHORT)
+    solver = Solver(forest, "contraction", np.float32, queue=fast_queue, segment=SHORT)
     system = make_system(forest, np.float32)
     rng = np.random.default_rng(5)
     for cell in range(3):
