@@ -59,5 +59,12 @@ def _folder() -> Traversable:
 
 @cache
 def render(spec: Any) -> str:
-    """Return the OpenCL source of a spec: a frozen dataclass whose class names its template."""
-    return _template(spec.template).render(spec=spec)
+    """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
+
+    A template takes in another one, for the same spec, by ``${part("its name")}``.
+    """
+
+    def part(name: str) -> str:
+        return str(_template(name).render(spec=spec, part=part))
+
+    return part(spec.template)

@@ -87,6 +87,7 @@ typedef ${spec.real} real;
 #define GATHER() barrier(CLK_LOCAL_MEM_FENCE)
 % endif
 
+${part("reciprocal")}
 % if noisy:
 ${spec.normal}
 % endif
@@ -392,7 +393,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
             if (is_leaf && length == ${j + 1}) my_up = my_tie;
             if (is_leaf || length > ${j + 1}) {
-                const real tie = TIE(place), inverse = 1 / my_d;
+                const real tie = TIE(place), inverse = reciprocal(my_d);
                 const real f1 = my_up * inverse, f2 = tie * inverse;
                 sum_d += my_up * f1;
                 less_d = tie * f2;
@@ -456,7 +457,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
             if (my_round == r) {
 % if eliminates:
                 const real up = tree_up[lane];
-                tree_inverse = 1 / (tree_d[lane] - above_d[lane]);
+                tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
                 tree_f1 = up * tree_inverse;
                 tree_d[above] -= up * tree_f1;
                 if (below != NONE) {
@@ -557,7 +558,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 g += slot_h[q];
             }
 % endif
-            my_x = g / pivot;
+            my_x = g * reciprocal(pivot);
             const real before = ${"root_v[unit]" if constant else "old_root"};
             const real after = ${"2 * my_x - before" if half else "my_x"};
             tree_b[lane] = my_x;
