@@ -26,9 +26,14 @@ MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment
 _FULL = 8  # cells a compute unit, from which on those in flight count, not the time of one
-# cells of a work-group and registers of a work-item then, where factors are constant: the fewest
-# registers that leave few of them in memory
-_BUSY = {"double": (2, 96), "float": (4, 72)}
+# cells of a work-group and registers of a work-item (0: as the compiler likes) then, by precision
+# and whether factors are constant; measured, see bench/NOTES.md
+_BUSY = {
+    ("double", True): (2, 96),
+    ("float", True): (4, 72),
+    ("double", False): (2, 0),
+    ("float", False): (3, 80),
+}
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
 
 
@@ -310,8 +315,8 @@ class BlockEpochs:
             else "",
         )
         busy = self.model.forest.num_cells >= _FULL * limits.compute_units
-        most, registers = _BUSY[spec.real] if busy else (1, 0)
-        if limits.ptx and self.constant:
+        most, registers = _BUSY[spec.real, self.constant] if busy else (1, 0)
+        if limits.ptx:
             spec = replace(spec, registers=registers)
         most = units or most
         for count in range(most, 0, -1):
@@ -326,16 +331,14 @@ class BlockEpochs:
                 if fits:
                     return chosen
         raise InputError(
-            f"cells of {int(self.model.forest.sizes.max())} nodes, {lanes} lanes: too large to stay "
-            f"in {limits.local_bytes} bytes of local memory; use path='steps'"
+            f"cells of {int(self.model.forest.sizes.max())} nodes, {lanes} lanes: too large to "
+            f"stay in {limits.local_bytes} bytes of local memory; use path='steps'"
         )
 
     def _dense(self) -> tuple[int, int]:
-        """Rounds after which few enough nodes of all trees are left, and how many."""
+        """Find the rounds after which few nodes of all trees are left, and how many."""
         lanes = self._table.lanes
-        inner = np.concatenate(
-            [np.arange(k) + s for k, s in zip(lanes.inner, lanes.template_start)]
-        )
+        inner = ranges(lanes.template_start[:-1], lanes.inner)
         when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
         for before in range(int(lanes.rounds.max()) + 1):
             left = int(np.bincount(template[when >= before]).max())

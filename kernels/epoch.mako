@@ -139,7 +139,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
              __global real *restrict record_v, const int record_row, const int num_records)
 % endif
 {
-    const int lid = get_local_id(0), unit = lid / LANES, lane = lid % LANES;
+    const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
     const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
     const bool present = unit < UNITS && number < num_units;
     // start of the values, their number, first lane, lanes | inner lanes << 16, rows, rounds, cell, root slots

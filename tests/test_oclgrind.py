@@ -41,7 +41,9 @@ from clhines import (
 from clhines import device as devices
 from clhines.cable import discretise
 from clhines.cell_epochs import CellEpochs
+from clhines.epochs import BlockEpochs
 from clhines.morphology import caterpillar, chain, random_binary_tree, ring_cell, star
+from clhines.parts import Limits
 from clhines.plasticity import STDP, Plasticity
 from clhines.render import FloorSpec, PassiveSpec
 from clhines.simulation import _DeviceRun
@@ -272,7 +274,9 @@ def network_case(queue, path, dtype, lanes):
     net.threshold = -64.9
     sim = Simulation(net, 0.1, dtype, queue=queue, path="steps" if lanes else path)
     if lanes:
-        sim._run = _DeviceRun(sim._run.state, CellEpochs(sim._run.state, lanes))
+        state = sim._run.state
+        blocks = path == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
+        sim._run = _DeviceRun(state, blocks or CellEpochs(state, lanes))
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
     found = sim.run(0.5)
@@ -292,7 +296,7 @@ def clean_cases():
                     yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
-    for path, lanes in (("steps", 0), ("cells", 1), ("cells", 2)):
+    for path, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
         for dtype in ("float64", "float32"):
             label = f"network: {path}, {lanes} lanes, {dtype}"
             arguments = path, dtype, lanes

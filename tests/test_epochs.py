@@ -1,0 +1,120 @@
+"""Epochs of blocks of cells, as GPUs run them, on every device: against the reference."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from test_network_run import DT, mixed_network, simple_network, truth
+
+from clhines import InputError, Simulation, SimulationError
+from clhines.device import limits
+from clhines.epochs import BlockEpochs, constant_factors
+from clhines.simulation import _DeviceRun
+
+
+def simulation(build, queue, dtype="float64", secondorder=False, chunk=150, **options):
+    """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
+    net, syn = build()
+    sim = Simulation(
+        net, DT, dtype, queue=queue, path="steps", seed=7, chunk=chunk, secondorder=secondorder
+    )
+    state = sim._run.state
+    sim._run = _DeviceRun(state, BlockEpochs(state.model, state, limits(queue.device), **options))
+    sim.record("v", net.soma)
+    sim.record("g", syn, [0, 3])
+    return sim
+
+
+def dendrites_network():
+    """Three clamps on dendrites: nothing changes a pivot but at the somas."""
+    net, syn = simple_network()
+    net.add("iclamp", at=net.soma[:3] + 1, dur=5.0, amp=0.05)
+    return net, syn
+
+
+def noisy_network():
+    """Noise and varying parameters at somas alone: factors stay constant."""
+    net, syn = simple_network()
+    net.add("inoise", at=net.soma, mean=0.01, std=np.linspace(0.01, 0.05, net.num_cells))
+    return net, syn
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("build", [mixed_network, simple_network, dendrites_network])
+def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
+    """Bounds as in `test_executors_follow_the_reference`."""
+    needs(fast_queue, dtype)
+    expected, v = truth(build)
+    sim = simulation(build, fast_queue, dtype)
+    assert constant_factors(sim.model) == (build is simple_network)
+    result = sim.run(10.0)
+    bound = 1e-7 if dtype == "float64" else 0.5
+    assert np.abs(result[0] - expected[0]).max() < bound
+    assert np.abs(sim.voltages() - v).max() < bound
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+    assert len(expected.spike_cell) >= 5
+    late = np.abs(result.spike_time - expected.spike_time).max()
+    assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
+
+
+@pytest.mark.parametrize("build", [mixed_network, noisy_network])
+def test_second_order_and_states(fast_queue, needs, build):
+    needs(fast_queue, "float64")
+    expected, v = truth(build, True, 3.0)
+    sim = simulation(build, fast_queue, secondorder=True)
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    assert expected[1].any()
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+@pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
+def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
+    """Other segments change the order of elimination, and so the last bits only."""
+    needs(fast_queue, "float64")
+    _, v = truth(build, duration=3.0)
+    found = []
+    for units in (1, 3):
+        sim = simulation(build, fast_queue, segment=segment, units=units)
+        assert sim._run.executor.spec.units == units
+        sim.run(3.0)
+        found.append(sim.voltages())
+    assert np.array_equal(*found)
+    np.testing.assert_allclose(found[0], v, atol=1e-7)
+
+
+@pytest.mark.parametrize("build", [mixed_network, noisy_network])
+def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tmp_path):
+    needs(fast_queue, "float64")
+    whole = simulation(build, fast_queue, chunk=50)
+    result = whole.run(4.0)
+    parts = simulation(build, fast_queue, chunk=50)
+    first = parts.run(1.5)
+    parts.save(tmp_path / "state.npz")
+    resumed = simulation(build, fast_queue, chunk=50)
+    resumed.restore(tmp_path / "state.npz")
+    second = resumed.run(2.5)
+    assert np.array_equal(resumed.voltages(), whole.voltages())
+    assert np.array_equal(np.concatenate((first[0], second[0])), result[0])
+    spikes = np.concatenate((first.spike_cell, second.spike_cell))
+    assert np.array_equal(spikes, result.spike_cell)
+
+
+def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
+    needs(fast_queue, "float64")
+    sim = simulation(simple_network, fast_queue)
+    state = sim._run.state
+    values = state.states[0].get()
+    values[2] = np.nan
+    state.states[0].set(values)
+    with pytest.raises(SimulationError, match=r"cell 2.*not finite|not finite.*cell 2"):
+        sim.run(1.0)
+
+
+def test_cells_above_local_memory_are_refused(fast_queue):
+    net, _ = simple_network()
+    sim = Simulation(net, DT, "float32", queue=fast_queue, path="steps")
+    small = replace(limits(fast_queue.device), local_bytes=1000)
+    with pytest.raises(InputError, match=r"too large to stay in 1000 bytes of local memory"):
+        BlockEpochs(sim.model, sim._run.state, small)
