@@ -25,12 +25,12 @@ from clhines.plan_contraction import _Cut, _cut
 MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment
-_FULL = 8  # cells a compute unit, from which on those in flight count, not the time of one
+_FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
 # cells of a work-group and registers of a work-item (0: as the compiler likes) then, by precision
 # and whether factors are constant; measured, see bench/NOTES.md
 _BUSY = {
     ("double", True): (2, 96),
-    ("float", True): (4, 72),
+    ("float", True): (3, 72),
     ("double", False): (2, 0),
     ("float", False): (3, 80),
 }
