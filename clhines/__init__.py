@@ -21,15 +21,20 @@ from clhines.errors import (
     InputError,
     MorphologyError,
     PivotError,
+    RefinementWarning,
     SimulationError,
+    SpikeOverflowError,
+    StoreWarning,
 )
 from clhines.forest import Forest
 from clhines.morphology import Morphology, read_swc, sample_cells
 
 if TYPE_CHECKING:
+    from clhines.channels import Mechanism
     from clhines.network import Network
     from clhines.parts import Plan
     from clhines.plan import METHODS, make_plan
+    from clhines.plasticity import STDP
     from clhines.simulation import Simulation
     from clhines.solver import Factors, Solver
     from clhines.tridiagonal import solve_tridiagonal
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "METHODS",
+    "STDP",
     "BuildError",
     "Cable",
     "CableError",
@@ -47,14 +53,18 @@ __all__ = [
     "Forest",
     "ForestError",
     "InputError",
+    "Mechanism",
     "Morphology",
     "MorphologyError",
     "Network",
     "PivotError",
     "Plan",
+    "RefinementWarning",
     "Simulation",
     "SimulationError",
     "Solver",
+    "SpikeOverflowError",
+    "StoreWarning",
     "discretise",
     "make_plan",
     "read_swc",
@@ -65,7 +75,9 @@ __all__ = [
 
 _LATER = {
     "METHODS": "plan",
+    "STDP": "plasticity",
     "Factors": "solver",
+    "Mechanism": "channels",
     "Network": "network",
     "Plan": "parts",
     "Simulation": "simulation",

@@ -598,6 +598,10 @@ def discretise(
     """
     for name, value in (("Ra", Ra), ("cm", cm)):
         _positive(name, value)
+    if not isinstance(morphology, (Morphology, Sections)):
+        raise InputError(
+            f"morphology is {type(morphology).__name__}; expected a Morphology, of read_swc()"
+        )
     sections = morphology if isinstance(morphology, Sections) else sections_of(morphology)
     if nseg is not None:
         counts = _checked_nseg(sections, nseg)

@@ -101,7 +101,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="clhines",
-        description="Batches of Hines matrices of neurons, solved on any OpenCL device.",
+        description="Batches of Hines matrices of neurons, and networks of spiking cells, on any "
+        "OpenCL device.",
+        epilog="See also: clhines COMMAND --help",
     )
     parser.add_argument("--version", action="version", version=f"clhines {clhines.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -111,7 +113,9 @@ def _parser() -> argparse.ArgumentParser:
 
     plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
     _add_cells(plan)
-    plan.add_argument("--plot", metavar="FILE", help="draw the first block: .png, .svg or .pdf")
+    plan.add_argument("--plot", metavar="FILE",
+                      help="draw the first block, of methods with one work-item a cell or a "
+                      "branch (fine and others): .png, .svg or .pdf")  # fmt: skip
     plan.set_defaults(run=_plan)
 
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
@@ -170,11 +174,17 @@ def _add_ring(networks: Any) -> None:
     add, positive, paths = ring.add_argument, _positive, ("auto", "epochs", "steps", "reference")
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
     add("--cells", type=_count, metavar="N", help="default: 64, or as many as there are files")
-    add("--depth", type=_count, metavar="D", help="levels of branches of the random cells")
-    add("--branching", type=_finite, metavar="P", help="probability that a branch splits, 0 to 1")
-    add("--compartments", type=_count, metavar="C", help="compartments of a branch")
+    add("--depth", type=_count, metavar="D",
+        help="levels of branches of the random cells (default: 5)")  # fmt: skip
+    add("--branching", type=_finite, metavar="P",
+        help="probability that a branch splits, 0 to 1 (default: 0.5)")  # fmt: skip
+    add("--compartments", type=_count, metavar="C",
+        help="compartments of a branch (default: 11)")  # fmt: skip
     add("--shapes", type=_count, metavar="S", help="different random cells (default: 64)")
-    add("--swc", nargs="+", metavar="FILE", help="these cells in place of random ones")
+    add("--swc", nargs="+", metavar="FILE",
+        help="these cells in place of random ones")  # fmt: skip
+    add("--roots", choices=("refuse", "split"), default="refuse",
+        help="of --swc, files with several roots: refuse, or one cell a root")  # fmt: skip
     add("--max-length", type=positive, metavar="UM",
         help="of --swc: longest compartment [um]; default: the d_lambda rule")  # fmt: skip
     add("--hh", choices=("soma", "all"), default="soma",
@@ -183,16 +193,20 @@ def _add_ring(networks: Any) -> None:
         help="of the connections [uS] (default: 0.01)")  # fmt: skip
     add("--delay", type=positive, default=5.0, metavar="MS",
         help="of the connections [ms] (default: 5)")  # fmt: skip
-    add("--duration", type=positive, default=100.0, metavar="MS", help="default: 100")
+    add("--duration", type=positive, default=100.0, metavar="MS",
+        help="simulated time (default: 100)")  # fmt: skip
     add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
-    add("--out", metavar="FILE", help=".npz: spikes and voltages of some somas; .csv: spikes")
-    add("--plot", metavar="FILE", help="draw both: .png, .svg or .pdf")
+    add("--out", metavar="FILE",
+        help=".npz: spikes, and voltages of the first six somas; .csv: spikes")  # fmt: skip
+    add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
     add("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
         help="of the solver, where the path uses one: auto, " + ", ".join(methods))  # fmt: skip
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
-    add("--path", choices=paths, default="auto", help="how steps are taken (default: auto)")
+    add("--path", choices=paths, default="auto",
+        help="epochs (whole cells, many steps a kernel), steps (cells of any size), reference "
+        "(NumPy on the host) or auto, which takes epochs where it can (default)")  # fmt: skip
     add("--seed", type=_seed, default=0, metavar="K", help="of the random cells (default: 0)")
     add("--json", action="store_true", help="print JSON instead of a table")
     ring.set_defaults(run=_ring)
@@ -263,13 +277,17 @@ def _devices(_: argparse.Namespace) -> int:
     return 0
 
 
+def _read_files(names: Sequence[str], roots: Any) -> list[clhines.Morphology]:
+    cells: list[clhines.Morphology] = []
+    for name in names:
+        found = morphology.read_swc(name, roots=roots)
+        cells += found if isinstance(found, list) else [found]
+    return cells
+
+
 def _read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
     """Read and discretise each file; the built-in sample when none is named."""
-    cells: list[clhines.Morphology] = []
-    for name in arguments.files:
-        found = morphology.read_swc(name, roots=arguments.roots)
-        cells += found if isinstance(found, list) else [found]
-    cells = cells or morphology.sample_cells()
+    cells = _read_files(arguments.files, arguments.roots) or morphology.sample_cells()
     if arguments.files and arguments.cells and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
@@ -456,10 +474,10 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     for name in ("depth", "branching", "compartments", "shapes"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for random cells; got it together with --swc")
-    cells = [morphology.read_swc(name) for name in arguments.swc]
+    cells = _read_files(arguments.swc, arguments.roots)
     if arguments.cells is not None and arguments.cells < len(cells):
         raise InputError(
-            f"--cells {arguments.cells} is less than the {len(cells)} files of --swc; expected at "
+            f"--cells {arguments.cells} is less than the {len(cells)} cells of --swc; expected at "
             "least as many"
         )
     cables = [cable.discretise(cell, max_length=arguments.max_length) for cell in cells]

@@ -505,6 +505,10 @@ def _no_keyword(found: re.Match[str]) -> str:
     return name + _KEYWORD if iskeyword(name) and name not in ("and", "or", "not") else name
 
 
+# What no expression goes on with: an open bracket before it was forgotten.
+_BEGIN = re.compile(rf"((parameter|state|current)\s+{_NAME}|d{_NAME}\s*/\s*dt)\s*=")
+
+
 def _lines(text: str) -> list[_Line]:
     """Statements without comments; one goes on while a bracket is open."""
     result: list[_Line] = []
@@ -513,7 +517,7 @@ def _lines(text: str) -> list[_Line]:
         part = raw.split("#")[0].strip()
         if not part:
             continue
-        if depth > 0:
+        if depth > 0 and not _BEGIN.match(part):
             result[-1].text += " " + part
         else:
             result.append(_Line(number, part))

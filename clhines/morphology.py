@@ -282,7 +282,8 @@ def _refuse_several_roots(parent: np.ndarray, ids: np.ndarray, line: np.ndarray,
             name,
             line[second],
             f"sample {ids[second]} is a second root (the first is sample {ids[first]} on line "
-            f"{line[first]}), {tops.size} roots in all, expected 1 (or ask to split the roots)",
+            f"{line[first]}), {tops.size} roots in all, expected 1 (or one cell a root, by "
+            "roots='split', --roots split)",
         )
 
 

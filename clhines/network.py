@@ -22,10 +22,12 @@ from clhines.channels import Mechanism
 from clhines.channels import mechanism as find_mechanism
 from clhines.errors import InputError
 from clhines.forest import Forest, repeat
+from clhines.morphology import Morphology
 from clhines.plasticity import STDP
 
 _DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 _WORDS = ("soma", "dendrites", "all")
+_MOST_STEPS = 1 << 30  # of a delay
 _ROUNDING = 1e-9  # of a step, by which a delay or a time may miss its place
 
 
@@ -247,10 +249,14 @@ class Network:
     """
 
     def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
-        cables = [cables] if isinstance(cables, Cable) else list(cables)
+        if isinstance(cables, (Cable, Morphology)):
+            cables = [cables]
+        cables = list(cables)
         for k, cable in enumerate(cables):
             if not isinstance(cable, Cable):
-                raise InputError(f"cables[{k}] is {type(cable).__name__}; expected a Cable")
+                raise InputError(
+                    f"cables[{k}] is {type(cable).__name__}; expected a Cable, of discretise()"
+                )
         if not cables:
             raise InputError("got no cables; expected at least one")
         count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
@@ -579,6 +585,13 @@ class Network:
                 f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
                 f"at least one step, dt = {dt:g} ms"
             )
+        long = np.flatnonzero(delay >= dt * _MOST_STEPS)
+        if len(long):
+            k = int(long[0])
+            raise InputError(
+                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
+                f"less than {_MOST_STEPS} steps, {dt * _MOST_STEPS:g} ms"
+            )
         steps = np.maximum(_due(delay, dt), 1)
         target = _targets(group, index, first, instances)
         self._check_bounds(source, weight, plastic)
@@ -685,7 +698,9 @@ def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarr
     if not values.size:
         return np.zeros(0, np.int64)
     if values.dtype.kind not in "iu":
-        raise InputError(f"{name} has dtype {values.dtype}; expected integers")
+        text = values.dtype.kind == "U"
+        got = f"is {str(values[0])!r}" if text else f"has dtype {values.dtype}"
+        raise InputError(f"{name} {got}; expected whole numbers of {what}s")
     bad = np.flatnonzero((values < 0) | (values >= count))
     if len(bad):
         k = int(bad[0])

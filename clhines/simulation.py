@@ -342,7 +342,10 @@ class Simulation:
     def _record(self, what: str, where: Any, index: Any) -> Record:
         if not isinstance(where, Group):
             if what != "v":
-                raise InputError(f"a record of {what!r} is where a Group says; got nodes")
+                raise InputError(
+                    f"{what!r} of nodes; expected 'v', or for a state the Group that insert() or "
+                    "add() gave"
+                )
             nodes = np.atleast_1d(as_array("where", where))
             return Record("v", -1, as_indices("where", nodes, self.model.forest.num_nodes, "node"))
         if where.network is not self.network:
@@ -486,8 +489,19 @@ class Simulation:
         Parameters
         ----------
         path : str or path-like
+            Taken as it is; it need not end in ``.npz``.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written.
         """
-        np.savez(path, step=self.step, network=self._signature, **self._run.save())
+        state = self._run.save()
+        try:
+            with open(path, "wb") as file:
+                np.savez(file, step=self.step, network=self._signature, **state)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
@@ -505,8 +519,10 @@ class Simulation:
         try:
             with np.load(path, allow_pickle=False) as file:
                 saved = dict(file)
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not a saved simulation: {error}") from error
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except (ValueError, TypeError, zipfile.BadZipFile) as error:
+            raise InputError(f"{path}: not a file that save() has written") from error
         if str(saved.get("network")) != self._signature:
             raise InputError(
                 f"{path}: of another network or another dt; expected one saved by this simulation"

@@ -517,6 +517,7 @@ WRONG = {
     "state g = 0\ncurrent i = g\non event: g += 1; g += 2": "line 4: the event changes 'g' twice",
     "current i = v +": "line 2: cannot read the expression at 'the end'",
     "current i = 2 v": "line 2: unknown unit 'v' of 'i'",
+    "state w = 0\ndw/dt = (1 - w\ncurrent i = w*(v)": "line 3: the brackets of 'dw/dt'",
     "current i = (v": "line 2: the brackets of 'i' do not match",
     "current i = v) + (v": "line 2: the brackets of 'i' do not match",
     "state m = 0\ncurrent i = m__": "line 3: unknown symbol 'm__'",

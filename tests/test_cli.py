@@ -806,6 +806,9 @@ def test_ring_of_files(cli, swc):
     assert table["cells"] == "3 in a ring (2 distinct shapes)"
     cables = [discretise(read_swc(file), max_length=10) for file in files]
     assert table["nodes"].startswith(f"{2 * cables[0].num_nodes + cables[1].num_nodes}, ")
+    files = [swc(TWO_ROOTS, "two.swc"), "--roots", "split"]
+    split = cli("simulate", "ring", "--swc", *files, "--path", "reference", "--duration", 1)
+    assert split.table()["cells"] == "2 in a ring (2 distinct shapes)"
 
 
 @pytest.mark.parametrize(
@@ -828,7 +831,7 @@ def test_ring_of_files(cli, swc):
         (["--path", "auto", "--device", "no such device"], "matches no device"),
         (["--swc", "missing.swc"], "missing.swc: cannot be read"),
         (["--swc", "cell.swc", "--depth", "3"], "--depth is for random cells"),
-        (["--swc", "cell.swc", "cell.swc", "--cells", "1"], "is less than the 2 files of --swc"),
+        (["--swc", "cell.swc", "cell.swc", "--cells", "1"], "is less than the 2 cells of --swc"),
         (["--max-length", "10"], "--max-length is for the cells of --swc"),
         (["--out", "ring.txt"], "the name ends in '.txt'; expected '.npz' or '.csv'"),
         (["--out", "no/folder.csv"], "--out no/folder.csv: expected a file in a folder that"),

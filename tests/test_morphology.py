@@ -354,7 +354,7 @@ def test_split_of_one_root_is_a_list_of_one(tmp_path):
         ("1 1 0 0 0 5 2\n2 1 1 0 0 5 1\n", 1, "sample 1 is on a cycle", "expected a tree"),
         # 5 hangs on a cycle without being part of it: the message names the cycle.
         (PLAIN + "5 3 1 0 0 1 6\n6 3 1 0 0 1 7\n7 3 1 0 0 1 6", 6, "sample 6", "6 -> 7 -> 6,"),
-        (PLAIN + "5 1 9 9 9 5 -1", 5, "sample 5 is a second root", "expected 1 (or ask"),
+        (PLAIN + "5 1 9 9 9 5 -1", 5, "sample 5 is a second root", "expected 1 (or one cell"),
         (b"\xff\xfe1\0 \0", 1, "a UTF-16 byte-order mark", "expected ASCII or UTF-8"),
     ],
 )  # fmt: skip

@@ -123,6 +123,12 @@ def test_refused_networks():
         Network([])
     with refused(r"cables\[0\] is int; expected a Cable"):
         Network([3])
+    with refused(r"cables\[0\] is Morphology; expected a Cable, of discretise"):
+        Network(RING)
+    with refused("morphology is str; expected a Morphology, of read_swc"):
+        discretise("cell.swc")
+    with refused("at is 'soma'; expected whole numbers of nodes"):
+        Network(CABLES).add("expsyn", at="soma")
     with refused("num_cells is 0"):
         Network(CABLES, 0)
 
@@ -133,7 +139,7 @@ def test_refused_networks():
         (("nothing",), {}, "unknown mechanism 'nothing'"),
         (("expsyn",), {}, "expsyn is a point process; use add"),
         (("hh", "axon"), {}, "where='axon'; expected soma, dendrites, all"),
-        (("hh", [0.5]), {}, "where has dtype float64; expected integers"),
+        (("hh", [0.5]), {}, "where has dtype float64; expected whole numbers of nodes"),
         (("hh", [10**6]), {}, r"where\[0\]: there is no node 1000000"),
         (("hh", [-1]), {}, r"where\[0\]: there is no node -1"),
         (("hh", [0, 0]), {}, "hh is in node 0 of cell 0 twice"),
@@ -207,6 +213,10 @@ def test_refused_by_compile():
     net.connect([1, 3], syn, 0, 0.1, [1.0, 0.02])
     with refused("delay of connection 1, from cell 3, is 0.02 ms; expected at least one step"):
         net.compile(0.025)
+    far, target = full_network()
+    far.connect(2, target, 0, 0.1, 1e9)
+    with refused("delay of connection 0, from cell 2, is 1e.09 ms; expected less than 1073741824 "):
+        far.compile(0.025)
     net.threshold = [0.0, 1.0]
     with refused(r"threshold has shape \(2,\); expected a number or \(4,\)"):
         net.compile(0.01)

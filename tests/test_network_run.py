@@ -312,7 +312,7 @@ def test_refused(fast_queue, needs, tmp_path):
         sim.record("v", 100000)
     with pytest.raises(InputError, match="expsyn has no state 'm'; expected v, g"):
         sim.record("m", syn)
-    with pytest.raises(InputError, match="is where a Group says"):
+    with pytest.raises(InputError, match="'g' of nodes; expected 'v', or for a state the Group"):
         sim.record("g", [0])
     with pytest.raises(InputError, match="expected auto, epochs, steps, reference"):
         Simulation(net, path="fast")
@@ -327,8 +327,14 @@ def test_refused(fast_queue, needs, tmp_path):
     with pytest.raises(InputError, match="uses no solver"):
         Simulation(net, queue=fast_queue, path="epochs", method="fine")
     (tmp_path / "bad.npz").write_text("nothing")
-    with pytest.raises(InputError, match="not a saved simulation"):
+    with pytest.raises(InputError, match="not a file that save"):
         sim.restore(tmp_path / "bad.npz")
+    with pytest.raises(InputError, match=r"missing\.npz: cannot be read: No such file"):
+        sim.restore(tmp_path / "missing.npz")
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        sim.save(tmp_path / "none" / "state.npz")
+    sim.save(tmp_path / "without_ending")
+    sim.restore(tmp_path / "without_ending")
     other = Simulation(simple_network(4)[0], DT, path="reference")
     other.save(tmp_path / "other.npz")
     with pytest.raises(InputError, match="of another network"):
