@@ -53,7 +53,7 @@ class KindSpec:
         return values
 
     def vector_wrappers(self, k: int, width: int) -> str:
-        """Return functions of one instance a lane, of instances ``j[0]``, ``j[1]`` and so on."""
+        """Return functions of one instance a lane, for the lanes' instances ``j[0]``, ``j[1]``..."""
         # the same functions once more, of vectors
         name = f"{self.name}_lanes"
         text = re.sub(r"\breal\b", "lanes", self.functions)
