@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, Simulation, SimulationError, program
+from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cable import discretise
 from clhines.cell_epochs import CellEpochs
-from clhines.errors import BuildError, SpikeOverflowError
+from clhines.errors import SpikeOverflowError
 from clhines.morphology import Morphology, ring_cell
 from clhines.plasticity import STDP
 
@@ -116,26 +116,6 @@ def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
     sim._run.executor = CellEpochs(sim._run.state, lanes)
     sim.run(10.0)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
-
-
-def test_mechanisms_that_vectors_cannot_take(fast_queue, needs, monkeypatch):
-    """What does not build for all lanes at once is taken lane by lane."""
-    needs(fast_queue, "float64")
-    build, v = program.build, []
-
-    def refusing(context, spec, source=None):
-        if getattr(spec, "vector", False):
-            raise BuildError("no vectors")
-        return build(context, spec, source)
-
-    for how in (build, refusing):
-        monkeypatch.setattr(program, "build", how)
-        sim = Simulation(simple_network(6)[0], DT, queue=fast_queue, path="steps")
-        sim._run.executor = CellEpochs(sim._run.state, 2)
-        assert sim._run.executor.spec.vector == (how is build)
-        sim.run(3.0)
-        v.append(sim.voltages())
-    np.testing.assert_allclose(v[1], v[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
