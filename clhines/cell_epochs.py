@@ -7,7 +7,7 @@ step only moves their right-hand sides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +15,6 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import program, reference
-from clhines.errors import BuildError
 from clhines.forest import Forest, ranges
 from clhines.kinds import KindSpec, model_kinds, parameter_array
 from clhines.network import Model
@@ -40,8 +39,6 @@ class CellEpochSpec:
     secondorder : bool
     noise : str
         OpenCL source of `channels.normal`, where a kind uses it.
-    vector : bool
-        Mechanisms take all lanes at once where these have as many instances.
     """
 
     template: ClassVar[str] = "cell_epoch"
@@ -50,7 +47,6 @@ class CellEpochSpec:
     kinds: tuple[KindSpec, ...]
     secondorder: bool
     noise: str
-    vector: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,14 +191,8 @@ class CellEpochs:
         if lanes is None:
             units = self.queue.device.max_compute_units
             lanes = choose_lanes(model.forest, _LANES[real], units)
-        self.spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise, lanes > 1)
-        try:
-            built = program.build(self.queue.context, self.spec)
-        except BuildError:  # of something that there is for numbers but not for vectors
-            if not self.spec.vector:
-                raise
-            self.spec = replace(self.spec, vector=False)
-            built = program.build(self.queue.context, self.spec)
+        spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
+        built = program.build(self.queue.context, spec)
         self._kernel = cl.Kernel(built, "epoch")
         variable = variable_nodes(model)
         self.blocks = make_blocks(model.forest, variable, lanes)
@@ -270,10 +260,6 @@ class CellEpochs:
                 put(range_of[k]), put(parameter_array(kind, state.dtype)), state.states[k],
                 put(kind.factor.astype(real)),
             ]  # fmt: skip
-            if self.spec.vector:
-                counts = range_of[k][..., 1] - range_of[k][..., 0]
-                whole = (counts[:, 0] > 0) & (counts == counts[:, :1]).all(axis=1)
-                arguments.append(put(whole.astype(np.int32)))
         self._kept = arguments  # a kernel does not keep its buffers
         for k, value in enumerate(arguments, self._before):
             self._kernel.set_arg(k, value.data if isinstance(value, cla.Array) else value)

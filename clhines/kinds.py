@@ -6,7 +6,6 @@ number for all instances, then the others, the p-th of these at ``numbers + p * 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,43 +50,6 @@ class KindSpec:
             given[single] += 1
             values.append(f"p[{place}]" if single else f"p[{numbers} + {place} * count + j]")
         return values
-
-    def vector_wrappers(self, k: int, width: int) -> str:
-        """Return functions of one instance a lane, for the lanes' instances ``j[0]``, ``j[1]``..."""
-        # the same functions once more, of vectors
-        name = f"{self.name}_lanes"
-        text = re.sub(r"\breal\b", "lanes", self.functions)
-        text = re.sub(rf"\b{self.name}_(\w+)\(", rf"{name}_\1(", text)
-
-        def at(value: str, lane: int) -> str:
-            return re.sub(r"\bj\b", f"j[{lane}]", value)
-
-        def gathered(value: str) -> str:
-            return f"(lanes)({', '.join(at(value, lane) for lane in range(width))})"
-
-        n = self.num_states
-        given = [p if single else gathered(p) for p, single in zip(self._parameters(), self.single)]
-        places = [f"s[{f'{i} * count + ' if i else ''}j]" for i in range(n)]
-        noise = ["noise"] if self.uses_noise else []
-        values = ", ".join(["v", "t", *given, *(gathered(p) for p in places), *noise, "i", "g"])
-        where = "const int count, const int *j, __global const real *p, __global"
-        text += (
-            f"\nstatic void currents_{k}(const lanes v, const real t, {where} const real *s,\n"
-            f"    const lanes noise, lanes *i, lanes *g)\n{{\n    {name}_current({values});\n}}\n"
-        )
-        if n:
-            load = "".join(f"    lanes s{i} = {gathered(p)};\n" for i, p in enumerate(places))
-            store = "".join(
-                f"    {at(p, lane)} = s{i}.s{lane:x};\n"
-                for i, p in enumerate(places)
-                for lane in range(width)
-            )
-            values = ", ".join(["v", "t", "dt", *given, *(f"&s{i}" for i in range(n))])
-            text += (
-                f"\nstatic void advances_{k}(const lanes v, const real t, const real dt, {where} "
-                f"real *s)\n{{\n{load}    {name}_advance({values});\n{store}}}\n"
-            )
-        return text
 
     def wrappers(self, k: int) -> str:
         """Return functions of instance `j` of kind `k`, with its numbers in global memory."""

@@ -22,9 +22,6 @@ ${spec.noise}
 
 ${kind.functions}
 ${kind.wrappers(k)}
-% if spec.vector:
-${kind.vector_wrappers(k, w)}
-% endif
 % endfor
 __kernel void epoch(
     const int first_step, const int steps, const real dt,
@@ -61,10 +58,6 @@ __kernel void epoch(
     , const int count_${k}, const int target_${k}, const int number_${k},
     __global const int *restrict range_${k}, __global const real *restrict parameters_${k},
     __global real *restrict states_${k}, __global const real *restrict factor_${k}
-% if spec.vector:
-    // whether all lanes of an active slot have as many instances of the kind, one at least
-    , __global const int *restrict whole_${k}
-% endif
 % endfor
 )
 {
@@ -98,48 +91,20 @@ __kernel void epoch(
         // instances: events, then currents
         for (int a = table[5]; a < table[6]; a++) {
             const int i = active[a];
-            lanes diagonal = 0, right = 0;
+            for (int lane = 0; lane < ${w}; lane++) {
+                const real v_now = ((__global const real *)(v + i))[lane];
+                real diagonal = 0, right = 0;
 % for k, kind in enumerate(spec.kinds):
+                for (int j = range_${k}[2 * (a * ${w} + lane)];
+                     j < range_${k}[2 * (a * ${w} + lane) + 1]; j++) {
 % if kind.takes_events:
-            for (int k = 0; k < ${w}; k++)
-                for (int j = range_${k}[2 * (a * ${w} + k)]; j < range_${k}[2 * (a * ${w} + k) + 1];
-                     j++) {
                     const long weight = incoming[due + target_${k} + j];
                     if (weight != 0) {
                         event_${k}((real)weight * scale_of_events, count_${k}, j, parameters_${k},
                                    states_${k});
                         incoming[due + target_${k} + j] = 0;
                     }
-                }
 % endif
-% if spec.vector:
-            if (whole_${k}[a]) {
-                const int times = range_${k}[2 * a * ${w} + 1] - range_${k}[2 * a * ${w}];
-                for (int r = 0; r < times; r++) {
-                    int j[${w}];
-                    for (int k = 0; k < ${w}; k++) j[k] = range_${k}[2 * (a * ${w} + k)] + r;
-                    lanes current, slope;
-% if kind.uses_noise:
-                    const lanes noise = (lanes)(${", ".join(f"normal(seed, (ulong)(number_{k} + j[{x}]), (ulong)step)" for x in range(w))});
-% else:
-                    const lanes noise = 0;
-% endif
-                    currents_${k}(v[i], t_mid, count_${k}, j, parameters_${k}, states_${k}, noise,
-                                  &current, &slope);
-% if kind.density:
-                    const lanes factor = (lanes)(${", ".join(f"factor_{k}[j[{x}]]" for x in range(w))});
-% else:
-                    const real factor = 1;
-% endif
-                    diagonal += factor * slope;
-                    right += factor * (slope * v[i] - current);
-                }
-            } else
-% endif
-            for (int k = 0; k < ${w}; k++) {
-                const real v_now = ((__global const real *)(v + i))[k];
-                for (int j = range_${k}[2 * (a * ${w} + k)]; j < range_${k}[2 * (a * ${w} + k) + 1];
-                     j++) {
                     real current, slope;
 % if kind.uses_noise:
                     const real noise = normal(seed, (ulong)(number_${k} + j), (ulong)step);
@@ -149,13 +114,13 @@ __kernel void epoch(
                     current_${k}(v_now, t_mid, count_${k}, j, parameters_${k}, states_${k}, noise,
                                  &current, &slope);
                     const real factor = ${f"factor_{k}[j]" if kind.density else "1"};
-                    ((real *)&diagonal)[k] += factor * slope;
-                    ((real *)&right)[k] += factor * (slope * v_now - current);
+                    diagonal += factor * slope;
+                    right += factor * (slope * v_now - current);
                 }
-            }
 % endfor
-            d[i] += diagonal;
-            b[i] += right;
+                ((__global real *)(d + i))[lane] += diagonal;
+                ((__global real *)(b + i))[lane] += right;
+            }
         }
 
         // elimination: the constant part moves right-hand sides only
@@ -195,26 +160,17 @@ __kernel void epoch(
         // states, spikes, recording
         for (int a = table[5]; a < table[6]; a++) {
             const int i = active[a];
+            for (int lane = 0; lane < ${w}; lane++) {
+                const real after = ((__global const real *)(v + i))[lane];
 % for k, kind in enumerate(spec.kinds):
 % if kind.num_states:
-% if spec.vector:
-            if (whole_${k}[a]) {
-                const int times = range_${k}[2 * a * ${w} + 1] - range_${k}[2 * a * ${w}];
-                for (int r = 0; r < times; r++) {
-                    int j[${w}];
-                    for (int k = 0; k < ${w}; k++) j[k] = range_${k}[2 * (a * ${w} + k)] + r;
-                    advances_${k}(v[i], (real)step * dt, dt, count_${k}, j, parameters_${k},
-                                  states_${k});
-                }
-            } else
-% endif
-            for (int k = 0; k < ${w}; k++)
-                for (int j = range_${k}[2 * (a * ${w} + k)]; j < range_${k}[2 * (a * ${w} + k) + 1];
-                     j++)
-                    advance_${k}(((__global const real *)(v + i))[k], (real)step * dt, dt,
-                                 count_${k}, j, parameters_${k}, states_${k});
+                for (int j = range_${k}[2 * (a * ${w} + lane)];
+                     j < range_${k}[2 * (a * ${w} + lane) + 1]; j++)
+                    advance_${k}(after, (real)step * dt, dt, count_${k}, j, parameters_${k},
+                                 states_${k});
 % endif
 % endfor
+            }
         }
         for (int lane = 0; lane < ${w}; lane++) {
             const int c = cell[lane];
