@@ -295,6 +295,8 @@ class Printer:
         """Return a call of a mathematical function."""
         if self.width > 1 and name == "exp":
             return f"{self.prefix}_exp_({', '.join(arguments)})"
+        if self.width > 1 and len(arguments) > 1:  # all of one type
+            arguments = tuple(f"({self.type})({a})" for a in arguments)
         return f"{'np.' if self.python else ''}{name}({', '.join(arguments)})"
 
     def where(self, condition: Any, a: str, b: str) -> str:
