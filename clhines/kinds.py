@@ -117,8 +117,7 @@ class GroupedKindSpec(KindSpec):
         prefix = self.name if self.width == 1 else f"{self.name}_v{self.width}"
         values = [*self._values("given[{}]"), *(f"c[{i}]" for i in range(self.num_constants))]
         states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if self.uses_noise else []
-        where = "__global const real *p, const real *c,\n    __global const"
-        where += f" {vector} *given, __global"
+        where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
         text = ""
         if self.num_constants:
             single = [v for v in values if v.startswith("p[")]
@@ -129,16 +128,16 @@ class GroupedKindSpec(KindSpec):
             )
         given = ", ".join(["v", "t", *values, *states, *noise, "i", "g"])
         text += (
-            f"static void current_{k}(const {vector} v, const real t, {where} const {vector} *s,\n"
-            f"    const {vector} noise, {vector} *i, {vector} *g)\n"
+            f"static void current_{k}(const {vector} v, const real t,\n"
+            f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
             f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
         )
         if n:
             pointers = [f"&s{i}" for i in range(n)]
             given = ", ".join(["v", "t", "dt", *values, *pointers])
             text += (
-                f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt, {where} "
-                f"{vector} *s)\n{{\n{self._loads(vector, states)}"
+                f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
+                f"    {where} {vector} *s)\n{{\n{self._loads(vector, states)}"
                 f"{folded(f'    {prefix}_advance({given});')}\n{self._stores(states)}}}\n"
             )
         return text + (self._event(k) if self.takes_events else "")
@@ -146,7 +145,7 @@ class GroupedKindSpec(KindSpec):
     def _event(self, k: int) -> str:
         """Return the function of an event of one lane."""
         w = self.width
-        states = [f"s[{i} * {w} + lane]" for i in range(self.num_states)]
+        states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(self.num_states)]
         pointers = [f"&s{i}" for i in range(self.num_states)]
         given = ", ".join(["weight", *self._values(f"given[{{}} * {w} + lane]"), *pointers])
         return (

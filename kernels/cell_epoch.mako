@@ -35,7 +35,9 @@ typedef real${width} __attribute__((aligned(sizeof(real)))) loose_real${width};
 
 static real${width} gather_${width}(__global const real *a, __global const int *place)
 {
-    return (real${width})(${", ".join(f"a[place[{lane}]]" for lane in range(width))});
+    real${width} x;
+    for (int lane = 0; lane < ${width}; lane++) ((real *)&x)[lane] = a[place[lane]];
+    return x;
 }
 
 // One after another, as several instances may be at one place.
@@ -45,9 +47,9 @@ static void scatter_${width}(__global real *a, __global const int *place,
     for (int lane = 0; lane < ${width}; lane++)
         if (member[lane] >= 0) a[place[lane]] += ((const real *)&x)[lane];
 }
+
 % endif
 % endfor
-
 % if any(kind.uses_noise for kind in spec.kinds):
 ${spec.noise}
 % endif
@@ -126,13 +128,16 @@ __kernel void epoch(
     constants_${k}(dt, parameters_${k}, numbers_${k});
 % endif
 % if n:
-    for (int m = ${W} * ${first}; m < ${W} * ${end}; m++) {
-        const int j = member_${k}[m] >= 0 ? member_${k}[m] : ~member_${k}[m];
-        __global real *held = (__global real *)held_${k} + (long)(m / ${W}) * ${n * W} + m % ${W};
-        for (int s = 0; s < ${n}; s++) held[s * ${W}] = states_${k}[(long)s * count_${k} + j];
-    }
+    for (int q = ${first}; q < ${end}; q++)
+        for (int lane = 0; lane < ${W}; lane++) {
+            const int j = member_${k}[${W} * (long)q + lane];
+            __global real *held = (__global real *)(held_${k} + ${n} * (long)q) + lane;
+            for (int s = 0; s < ${n}; s++)
+                held[s * ${W}] = states_${k}[(long)s * count_${k} + (j >= 0 ? j : ~j)];
+        }
 % endif
 % endfor
+
     for (int i = 0; i < n; i++) b[i] = over_dt[i] * v[i] + constant_b[i];
     for (int step = first_step; step < first_step + steps; step++) {
         const real t_mid = ((real)step + (real)0.5) * dt;
@@ -259,13 +264,13 @@ ${voltages(k, W, "after")}
 % for k, kind in enumerate(spec.kinds):
 <% W, n = kind.width, kind.num_states %>\
 % if n:
-    for (int m = ${W} * table[${7 + 2 * k}]; m < ${W} * table[${8 + 2 * k}]; m++) {
-        if (member_${k}[m] < 0) continue;
-        __global const real *held =
-            (__global const real *)held_${k} + (long)(m / ${W}) * ${n * W} + m % ${W};
-        for (int s = 0; s < ${n}; s++)
-            states_${k}[(long)s * count_${k} + member_${k}[m]] = held[s * ${W}];
-    }
+    for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++)
+        for (int lane = 0; lane < ${W}; lane++) {
+            const int j = member_${k}[${W} * (long)q + lane];
+            if (j < 0) continue;
+            __global const real *held = (__global const real *)(held_${k} + ${n} * (long)q) + lane;
+            for (int s = 0; s < ${n}; s++) states_${k}[(long)s * count_${k} + j] = held[s * ${W}];
+        }
 % endif
 % endfor
 }
