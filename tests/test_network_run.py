@@ -144,19 +144,19 @@ def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
     needs(fast_queue, dtype)
     net = crowded_network()
     reference = Simulation(net, DT, path="reference")
-    expected = reference.run(6.0)
+    expected = reference.run(4.0)
     assert len(expected.spike_time)
     found = []
     for _ in range(2):
         sim = Simulation(net, DT, dtype, queue=fast_queue, path="steps")
         sim._run.executor = CellEpochs(sim._run.state, 4)
         sim._run.executor.set_records(np.zeros(0, np.int64))
-        result = sim.run(6.0)
+        result = sim.run(4.0)
         np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
         found.append(sim.voltages())
     np.testing.assert_array_equal(*found)
-    # A few roundings a step of voltages up to 70 mV, which add up; measured a hundredth of it.
-    bound = 4 * round(6.0 / DT) * np.finfo(dtype).eps * 70
+    # A few roundings a step of voltages up to 70 mV, which add up; measured 4 and 2 %.
+    bound = 4 * round(4.0 / DT) * np.finfo(dtype).eps * 70
     np.testing.assert_allclose(found[0], reference.voltages(), rtol=0, atol=bound)
 
 
