@@ -7,6 +7,7 @@ step only moves their right-hand sides.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,14 +15,17 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines import device as devices
 from clhines import program, reference
+from clhines.channels import normal_source
 from clhines.forest import Forest, ranges
-from clhines.kinds import KindSpec, model_kinds, parameter_array
-from clhines.network import Model
+from clhines.kinds import GroupedKindSpec, grouped_kind_spec
+from clhines.network import Kind, Model
 from clhines.parts import real_name
 from clhines.state import State
 
 _LANES = {"double": 8, "float": 16}
+_SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are taken
 _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 
@@ -35,7 +39,7 @@ class CellEpochSpec:
         ``double`` or ``float``.
     lanes : int
         Cells of a block.
-    kinds : tuple of KindSpec
+    kinds : tuple of GroupedKindSpec
     secondorder : bool
     noise : str
         OpenCL source of `channels.normal`, where a kind uses it.
@@ -44,7 +48,7 @@ class CellEpochSpec:
     template: ClassVar[str] = "cell_epoch"
     real: str
     lanes: int
-    kinds: tuple[KindSpec, ...]
+    kinds: tuple[GroupedKindSpec, ...]
     secondorder: bool
     noise: str
 
@@ -167,6 +171,87 @@ def eliminate_constant(
     return left
 
 
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The instances of a kind by block, in groups of as many as a vector has lanes.
+
+    Attributes
+    ----------
+    ends : (num_blocks + 1,) int64
+        First group of each block.
+    member : (num_groups, width) int64
+        Instance, or ``~instance`` of another one of the block where a lane has none: it computes
+        with the same numbers, and nothing of it is kept.
+    place : (num_groups, width) int64
+        ``slot * lanes + lane`` in the block, ascending.
+    run : (num_groups,) int64
+        The first place of those that are consecutive, else -1.
+    """
+
+    ends: np.ndarray
+    member: np.ndarray
+    place: np.ndarray
+    run: np.ndarray
+
+
+def make_groups(forest: Forest, blocks: Blocks, kind: Kind, most: int) -> Groups:
+    """Group the instances of a kind, in each block by place.
+
+    Parameters
+    ----------
+    forest : Forest
+    blocks : Blocks
+    kind : Kind
+    most : int
+        Instances of a group at most; fewer where that makes hardly more groups.
+    """
+    lanes, num_blocks = blocks.lanes, len(blocks.cells)
+    # A lane without a cell computes what the first does, so that consecutive places stay so.
+    own = blocks.cells >= 0
+    cell = np.where(own, blocks.cells, blocks.cells[:, :1]).reshape(-1)
+    cuts = np.searchsorted(kind.node, forest.cell_offsets)
+    counts = np.diff(cuts)[cell]
+    member = ranges(cuts[:-1][cell], counts)
+    lane = np.repeat(np.arange(len(cell)), counts)  # of all blocks
+    block, cell = lane // lanes, cell[lane]
+    slot_of = np.empty(len(blocks.order), np.int64)
+    tree = np.repeat(blocks.first, blocks.sizes)
+    slot_of[tree + blocks.order] = np.arange(len(tree)) - tree
+    within = kind.node[member] - forest.cell_offsets[cell]
+    slot = slot_of[blocks.first[forest.shape_of_cell[cell]] + within]
+    place = slot * lanes + lane % lanes
+    order = np.lexsort((member, place, block))
+    of_block = np.bincount(block, minlength=num_blocks)
+    width = choose_width(of_block, most)
+    groups = -(-of_block // width)
+    ends = np.concatenate(([0], np.cumsum(groups)))
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(of_block) - of_block, of_block)
+    # The last group of a block is filled up with its last instance.
+    last = np.repeat(np.cumsum(of_block) - 1, groups * width - of_block)
+    at = np.repeat(ends[:-1] * width, of_block) + rank
+    source = np.empty(int(ends[-1]) * width, np.int64)
+    filled = np.zeros(len(source), bool)
+    source[at], filled[at] = order, own.reshape(-1)[lane[order]]
+    spare = np.ones(len(source), bool)
+    spare[at] = False
+    source[spare] = order[last]
+    shape = -1, width
+    place = place[source].reshape(shape)
+    run = np.where((np.diff(place, axis=1) == 1).all(axis=1), place[:, 0], -1)
+    member = member[source]
+    return Groups(ends, np.where(filled, member, ~member).reshape(shape), place, run)
+
+
+def choose_width(counts: np.ndarray, most: int) -> int:
+    """Return how many of `counts` instances of each block to take at a time, a power of two.
+
+    A group takes about as long for any width; where wide ones stay empty, narrow ones do.
+    """
+    widths = [2**k for k in range(most.bit_length())]
+    groups = [int((-(-counts // width)).sum()) for width in widths]
+    return next(w for w, number in zip(widths, groups) if number <= _SPARE * groups[-1])
+
+
 class CellEpochs:
     """Advance a model in epochs on a CPU.
 
@@ -179,6 +264,8 @@ class CellEpochs:
     Attributes
     ----------
     blocks : Blocks
+    groups : list of Groups
+        Of each kind.
     max_steps : int
         Steps of one launch at most.
     """
@@ -187,15 +274,20 @@ class CellEpochs:
         self.state, self.model, self.queue = state, state.model, state.queue
         self.max_steps = state.epoch
         model, real = self.model, real_name(state.dtype)
-        kinds, noise = model_kinds(model, real)
         if lanes is None:
             units = self.queue.device.max_compute_units
             lanes = choose_lanes(model.forest, _LANES[real], units)
-        spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
-        built = program.build(self.queue.context, spec)
-        self._kernel = cl.Kernel(built, "epoch")
         variable = variable_nodes(model)
         self.blocks = make_blocks(model.forest, variable, lanes)
+        most = devices.limits(self.queue.device).vector_bytes // state.dtype.itemsize
+        self.groups = [make_groups(model.forest, self.blocks, k, most) for k in model.kinds]
+        kinds = tuple(
+            grouped_kind_spec(kind, real, groups.member.shape[1])
+            for kind, groups in zip(model.kinds, self.groups, strict=True)
+        )
+        noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
+        spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
+        self._kernel = cl.Kernel(program.build(self.queue.context, spec), "epoch")
         self._lay_out(variable)
 
     def _lay_out(self, variable: np.ndarray) -> None:
@@ -223,7 +315,6 @@ class CellEpochs:
         moving = ~constant[node[:, 0]]
         count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
         self._variable = np.cumsum(count) - count
-        active, first_active, range_of = self._active(node, kept, moving)
 
         def put(a: np.ndarray) -> cla.Array:
             return cla.to_device(self.queue, np.ascontiguousarray(a.reshape(-1)))
@@ -237,15 +328,15 @@ class CellEpochs:
             self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
             values(left, moving), values(model.u, moving), values(left, moving),
         ]  # fmt: skip
-        self._table = np.zeros((len(sizes), 9), np.int32)
-        columns = slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]
-        for k, column in enumerate([*columns, self._variable, first_active[:-1], first_active[1:]]):
-            self._table[:, k] = column
+        columns = [slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]]
+        columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
+        columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
+        self._table = np.stack(columns, axis=1).astype(np.int32)
         found = [state.spike_source, state.spike_step, state.spike_count]
         self._before = 3
         arguments: list[Any] = [
             put(self._table), put(blocks.parent.astype(np.int32)), *arrays,
-            put(blocks.cells.astype(np.int32)), put(active.astype(np.int32)),
+            put(blocks.cells.astype(np.int32)),
             put(model.threshold.astype(real)), state.failed, np.int32(state.max_spikes), *found,
             np.int32(model.num_targets), np.int32(state.slots), real(state.incoming_scale),
             np.uint64(model.seed), state.incoming,
@@ -256,41 +347,27 @@ class CellEpochs:
         for k, kind in enumerate(model.kinds):
             numbers = kind.count, kind.first_target, kind.first_instance
             arguments += [np.int32(n) for n in numbers]
-            arguments += [
-                put(range_of[k]), put(parameter_array(kind, state.dtype)), state.states[k],
-                put(kind.factor.astype(real)),
-            ]  # fmt: skip
+            *by_group, held = self._of_groups(kind, self.groups[k], put)
+            arguments += [*by_group, state.states[k], held]
         self._kept = arguments  # a kernel does not keep its buffers
         for k, value in enumerate(arguments, self._before):
             self._kernel.set_arg(k, value.data if isinstance(value, cla.Array) else value)
 
-    def _active(
-        self, node: np.ndarray, kept: np.ndarray, moving: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Find the slots with instances.
-
-        Returns
-        -------
-        active : (m,) int64
-            Slot in its block, by block.
-        first : (num_blocks + 1,) int64
-            First active slot of each block.
-        range_of : list of (m, lanes, 2) int32
-            For each kind its instances' begin and end.
-        """
-        some = np.zeros(self.model.forest.num_nodes, bool)
-        for kind in self.model.kinds:
-            some[kind.node] = True
-        rows = np.flatnonzero(moving & (some[node] & kept).any(axis=1))
-        counts = np.bincount(self._block[rows], minlength=len(self._slot))
-        first = np.concatenate(([0], np.cumsum(counts)))
-        range_of = []
-        for kind in self.model.kinds:
-            begin = np.searchsorted(kind.node, node[rows])
-            end = np.searchsorted(kind.node, node[rows], side="right")
-            end = np.where(kept[rows], end, begin)
-            range_of.append(np.stack([begin, end], axis=-1).astype(np.int32))
-        return rows - self._slot[self._block[rows]], first, range_of
+    def _of_groups(self, kind: Kind, groups: Groups, put: Callable[..., Any]) -> list[Any]:
+        """Give what the kernel takes of a kind by group, room for states last."""
+        dtype = self.state.dtype
+        parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
+        single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
+        instance = np.where(groups.member < 0, ~groups.member, groups.member)
+        given = [p[instance] for p in parameters if np.ndim(p)] or [np.zeros(instance.shape)]
+        room = max(1, len(kind.mechanism.states)) * instance.size
+        return [
+            *(put(a.astype(np.int32)) for a in (groups.member, groups.place, groups.run)),
+            put(np.array(single, dtype)),
+            put(np.stack(given, axis=1).astype(dtype)),
+            put(kind.factor[instance].astype(dtype)),
+            cla.zeros(self.queue, room, dtype),
+        ]
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltages of `nodes`, (r,) natural: tells the blocks what of them it is."""
@@ -299,8 +376,8 @@ class CellEpochs:
         block = self._block[place // lanes]
         order = np.argsort(block, kind="stable")
         counts = np.bincount(block, minlength=len(self._slot))
-        self._table[:, 8] = np.cumsum(counts)
-        self._table[:, 7] = self._table[:, 8] - counts
+        self._table[:, 6] = np.cumsum(counts)
+        self._table[:, 5] = self._table[:, 6] - counts
         self._kept[0].set(self._table.reshape(-1), self.queue)
         slot = place - self._slot[block] * lanes
         given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]

@@ -6,7 +6,7 @@ mechanism is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from inspect import cleandoc
@@ -256,6 +256,35 @@ class Mechanism:
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
         return _source(self.text, real)
 
+    def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """Return its OpenCL functions for groups of instances, and the names of constants.
+
+        Parameters
+        ----------
+        real : str
+            As in `functions`.
+        width : int, 1, 2, 4, 8 or 16
+            Instances of a group: the source uses a type ``realWIDTH`` beside ``real``.
+        single : sequence of str
+            Parameters that are one number for all instances. What is expensive and depends on these
+            and the step alone is worked out once, by ``NAME_constants``.
+
+        Returns
+        -------
+        str
+            Static functions, for a mechanism called NAME: ``NAME_constants``, where there are any,
+            of dt and the single parameters; ``NAME_event`` as in `functions`; then
+            ``NAME_current`` and, with states, ``NAME_advance``, whose voltages, states, normal
+            numbers, results and parameters that are not single are vectors, and which take the
+            constants after the parameters. Their names begin with ``NAME_vWIDTH`` if `width` is
+            not 1.
+        tuple of str
+            The constants, in order.
+        """
+        if real not in ("double", "float"):
+            raise InputError(f"real is {real!r}; expected 'double' or 'float'")
+        return _grouped_source(self.text, real, width, tuple(single))
+
     @property
     def source(self) -> str:
         """Its functions in double precision, to read."""
@@ -371,6 +400,15 @@ def _source(text: str, real: str) -> str:
     from clhines import emit, equations
 
     return emit.Source(equations.read(text), real).text()
+
+
+@lru_cache(maxsize=256)
+def _grouped_source(
+    text: str, real: str, width: int, single: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    from clhines import emit, equations
+
+    return emit.Source(equations.read(text), real, width, single).parts()
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from keyword import kwlist
 from typing import Any
@@ -26,6 +27,7 @@ from clhines.equations import (
     linear_parts,
     symbol,
 )
+from clhines.vectors import exponentials
 
 MAX_SHARED_POWER = 8  # of one exponential that stands for others: 8 times its rounding error
 MAX_SHIFT = 40  # largest constant exponent that is split off: e**40 is far from float32's end
@@ -51,7 +53,7 @@ class Weight(sp.Function):
 
 def safe(name: str) -> str:
     """Return a name as it stands in generated source: with an underscore if it is a word of it."""
-    numbered = name[0] in "xe" and name[1:].isdigit()  # names of common subexpressions
+    numbered = name[0] in "xec" and name[1:].isdigit()  # names of generated locals
     vector = name.rstrip("0123456789") in _WORDS  # float4 and the like
     return name + "_" if vector or numbered or _MACRO.match(name) else name
 
@@ -256,8 +258,8 @@ def _share(
 class Printer:
     """One function's source in one language: statements pile up in `lines`."""
 
-    def __init__(self, prefix: str, real: str, indent: str = "    ") -> None:
-        self.prefix, self.real, self.indent = prefix, real, indent
+    def __init__(self, prefix: str, real: str, indent: str = "    ", width: int = 1) -> None:
+        self.prefix, self.real, self.indent, self.width = prefix, real, indent, width
         self.lines: list[str] = []
         self.spare = 0
 
@@ -267,6 +269,11 @@ class Printer:
     def python(self) -> bool:
         """Whether the language is Python."""
         return self.real == "numpy"
+
+    @property
+    def type(self) -> str:
+        """Type of a local."""
+        return vector(self.width)
 
     def number(self, x: Any) -> str:
         """Return a literal in the precision of the source."""
@@ -280,28 +287,38 @@ class Printer:
 
     def assign(self, name: str, value: str) -> None:
         """Add the definition of a local."""
-        const, end = ("", "") if self.python else ("const real ", ";")
+        const, end = ("", "") if self.python else (f"const {self.type} ", ";")
         line = f"{self.indent}{const}{name} = {value}{end}"
         self.lines.append(line if self.python else folded(line))
 
     def call(self, name: str, *arguments: str) -> str:
         """Return a call of a mathematical function."""
+        if self.width > 1 and name == "exp":
+            return f"{self.prefix}_exp_({', '.join(arguments)})"
+        if self.width > 1 and len(arguments) > 1:  # all of one type
+            arguments = tuple(f"({self.type})({a})" for a in arguments)
         return f"{'np.' if self.python else ''}{name}({', '.join(arguments)})"
 
     def where(self, condition: Any, a: str, b: str) -> str:
         """Return a choice."""
         tests = [self._test(c) for c in reversed(sp.Mul.make_args(condition))]
+        if self.width > 1:  # true is -1 in each component
+            test = " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
+            return f"({test} ? ({self.type})({a}) : ({self.type})({b}))"
         if not self.python:
             return f"({' && '.join(tests)} ? {a} : {b})"
         test = " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
         return f"np.where({test}, {a}, {b})"
 
     def _test(self, condition: Any) -> str:
-        if not isinstance(condition, Less):
-            return f"{self.show(condition, 1)} != {self.number(0)}"
-        sign = "<=" if isinstance(condition, LessEqual) else "<"
-        left, right = (self.show(x) for x in condition.args)
-        return f"{left} {sign} {right}"
+        if isinstance(condition, Less):
+            sign = "<=" if isinstance(condition, LessEqual) else "<"
+            left, right = (self.show(x) for x in condition.args)
+        else:
+            left, sign, right = self.show(condition, 1), "!=", self.number(0)
+        return (
+            f"({self.type})({left}) {sign} {right}" if self.width > 1 else f"{left} {sign} {right}"
+        )
 
     # -------------------------------------------------------------------------- expressions
 
@@ -441,19 +458,26 @@ def _expm1_coefficients(real: str) -> list[Any]:
 def _horner(p: Printer, coefficients: list[Any], x: str) -> list[str]:
     """Return statements that leave a polynomial in the local ``sum``."""
     numbers = [p.number(c) for c in reversed(coefficients)]
-    first = f"sum = {numbers[0]}" if p.python else f"real sum = {numbers[0]}"
+    first = f"sum = {numbers[0]}" if p.python else f"{p.type} sum = {numbers[0]}"
     return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
     """Arguments, statements and result of each helper, in the printer's language."""
-    one, half = p.number(1), p.number(0.5)
+    one, half, tiny = p.number(1), p.number(0.5), p.number(_eps(p.real) / 4) if not p.python else ""
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
     series = _expm1_coefficients("double" if p.python else p.real)
-    const = "" if p.python else "const real "
+    const = "" if p.python else f"const {p.type} "
+    weight = [f"{const}z = b * dt", *_horner(p, series, "z")]
+    weight_value = "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"
+    if p.width > 1:
+        weight = weight[:1]
+        weight_value = f"({p.type})(dt)", f"{p.prefix}_expm1_(z) / b"
 
     def choose(argument: str, limit: str, a: str, b: str) -> str:
+        if p.width > 1:  # fabs may be a call
+            return f"({argument} < {limit} & {argument} > -{limit}) ? {a} : {b}"
         test = f"{p.call('fabs', argument)} < {limit}"
         return f"np.where({test}, {a}, {b})" if p.python else f"{test} ? {a} : {b}"
 
@@ -471,8 +495,8 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
         ),
         "weight": (
             ["b", "dt"],
-            [f"{const}z = b * dt", *_horner(p, series, "z")],
-            choose("z", half, "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"),
+            weight,
+            choose("z", tiny if p.width > 1 else half, *weight_value),
         ),
     }
 
@@ -484,9 +508,9 @@ _COMMENTS = {
 }
 
 
-def helpers(text: str, prefix: str, real: str) -> str:
+def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
     """Return the helper functions that `text` calls."""
-    p = Printer(prefix, real)
+    p = Printer(prefix, real, width=width)
     result = ""
     for name, (arguments, lines, value) in _helper_bodies(p).items():
         if f"{prefix}_{name}_(" not in text:
@@ -495,11 +519,22 @@ def helpers(text: str, prefix: str, real: str) -> str:
             result += f"def {prefix}_{name}_({', '.join(arguments)}):\n"
             result += "".join(f"    {line}\n" for line in lines) + f"    return {value}\n\n\n"
         else:
-            declared = ", ".join(f"const real {a}" for a in arguments)
-            result += f"// {_COMMENTS[name]}\nstatic real {prefix}_{name}_({declared})\n{{\n"
+            declared = ", ".join(f"const {p.type} {a}" for a in arguments)
+            result += f"// {_COMMENTS[name]}\nstatic {p.type} {prefix}_{name}_({declared})\n{{\n"
             result += "".join(f"    {line};\n" for line in lines)
-            result += f"    return {value};\n}}\n\n"
-    return result
+            result += folded(f"    return {value};") + "\n}\n\n"
+    return result if width == 1 else _exponentials(result + text, p) + result
+
+
+def _exponentials(text: str, p: Printer) -> str:
+    texts = exponentials(p.real, p.width, p.prefix)
+    called = [name for name in ("exp", "expm1") if f"{p.prefix}_{name}_(" in text]
+    return "".join(texts[name] for name in (["reduced", *called] if called else []))
+
+
+def vector(width: int) -> str:
+    """Type of `width` numbers in generated source, which its kernel defines."""
+    return "real" if width == 1 else f"real{width}"
 
 
 # ------------------------------------------------------------------------------------- functions
@@ -517,13 +552,53 @@ class _Function:
 
 
 class Source:
-    """The functions of one mechanism in one language: ``double``, ``float`` or ``numpy``."""
+    """The functions of one mechanism in one language: ``double``, ``float`` or ``numpy``.
 
-    def __init__(self, equations: Equations, real: str) -> None:
-        self.eq, self.real = equations, real
-        self.prefix = equations.name
+    Parameters
+    ----------
+    equations : Equations
+    real : str
+    width : int
+        Instances that the functions take at a time, in vectors.
+    single : sequence of str, optional
+        Parameters that are one number for all instances. Where it is given, expensive expressions
+        of these alone are worked out by a function ``NAME_constants``, for all steps.
+    """
+
+    def __init__(
+        self, equations: Equations, real: str, width: int = 1, single: Sequence[str] | None = None
+    ) -> None:
+        self.eq, self.real, self.width = equations, real, width
+        self.prefix = equations.name if width == 1 else f"{equations.name}_v{width}"
         self.parameters = tuple(safe(q.name) for q in equations.parameters)
         self.states = tuple(safe(q.name) for q in equations.states)
+        self.lifts = single is not None
+        self.single = {q.name for q in equations.parameters if q.name in (single or ())}
+        self.constants: dict[Any, Any] = {}  # expression -> symbol of what was worked out before
+
+    def parts(self) -> tuple[str, tuple[str, ...]]:
+        """Return functions for instances in groups, helpers first, and names of the constants.
+
+        One at a time: constants and event; `width` at a time: current and advance.
+        """
+        functions = [self._current, *([self._advance] if self.states else [])]
+        for function in functions:
+            function()  # finds the constants, which all functions take
+        plain = Source(self.eq, self.real)
+        one = [self._constants(plain)] if self.constants else []
+        one += [plain._event()] if self.eq.events else []
+        vectors = [function() for function in functions]
+        names = self._worked_out()
+        if self.width == 1:
+            body = "\n".join(one + vectors)
+            return helpers(body, self.prefix, self.real) + body, names
+        texts = []
+        for body, prefix, width in (
+            ("\n".join(one), plain.prefix, 1),
+            ("\n".join(vectors), self.prefix, self.width),
+        ):
+            texts += [helpers(body, prefix, self.real, width) + body] if body else []
+        return "\n".join(texts), names
 
     def text(self) -> str:
         """Return all functions, helpers first."""
@@ -535,8 +610,52 @@ class Source:
         body = "\n".join(parts)
         return helpers(body, self.prefix, self.real) + body
 
+    def _worked_out(self) -> tuple[str, ...]:
+        return tuple(s.name.strip() for s in self.constants.values())
+
     def _printer(self, indent: str = "    ") -> Printer:
-        return Printer(self.prefix, self.real, indent)
+        return Printer(self.prefix, self.real, indent, self.width)
+
+    # -------------------------------------------------------------------- what is constant
+
+    def _lifted(self, e: Any, new: bool = True) -> Any:
+        """Put constants in place of expensive expressions of single parameters and the step.
+
+        Without `new`, only those that are constants already.
+        """
+        known = {symbol(name) for name in self.single}
+        known |= {local("dt")} if self.eq.substeps == 1 else set()
+        if not self.lifts or not e.args or not e.free_symbols & known:
+            return e
+        if e.free_symbols <= known:
+            return self._constant(e, new) if e.has(sp.Function, sp.Pow) else e
+        if e.is_Add or e.is_Mul:
+            own = [a for a in e.args if a.free_symbols and a.free_symbols <= known]
+            rest = [self._lifted(a, new) for a in e.args if a not in own]
+            return e.func(self._lifted(e.func(*own), new), *rest)
+        return e.func(*(self._lifted(a, new) for a in e.args))
+
+    def _constant(self, e: Any, new: bool) -> Any:
+        if e not in self.constants and not new:
+            return e
+        if e not in self.constants:
+            name = next((n for n, value in self.eq.named.items() if value == e), "")
+            self.constants[e] = local(safe(name) if name else f"c{len(self.constants)}")
+        return self.constants[e]
+
+    def _block(self, results: list[Any], named: dict[str, Any]) -> Block:
+        """Return the assignments of results and named expressions without constants."""
+        values = [self._lifted(e) for e in results]
+        lifted = {name: self._lifted(value, new=False) for name, value in named.items()}
+        return block(values, {name: value for name, value in lifted.items() if value.args})
+
+    def _constants(self, plain: Source) -> str:
+        names = self._worked_out()
+        p = plain._printer()
+        values = p.block(block(list(self.constants), {}))
+        inputs = ("dt", *(a for a in self.parameters if a in map(safe, self.single)))
+        f = _Function("constants", inputs, names, comment="what does not change from step to step")
+        return plain._frame(f, p.lines, values)
 
     def _named(self, used: set[str]) -> dict[str, Any]:
         """Intermediate expressions that need nothing but `used`."""
@@ -566,14 +685,14 @@ class Source:
     def _current(self) -> str:
         eq = self.eq
         slope = eq.current.diff(symbol("v"))
-        code = block([eq.current, slope], self._named(self._names("v", "t", "noise")))
+        code = self._block([eq.current, slope], self._named(self._names("v", "t", "noise")))
         p = self._printer()
         values = p.block(code)
         noise = ("noise",) if uses(eq.current, "noise") else ()
         unit, per = ("mA/cm2", "S/cm2") if eq.kind == "density" else ("nA", "uS")
         f = _Function(
             "current",
-            ("v", "t", *self.parameters, *self.states, *noise),
+            ("v", "t", *self.parameters, *self._worked_out(), *self.states, *noise),
             ("i", "g"),
             comment=f"i in {unit}, outward; g = di/dv in {per}",
         )
@@ -601,7 +720,7 @@ class Source:
         exact = [s for s in eq.rates if s not in stepped]
         f = _Function(
             "advance",
-            ("v", "t", "dt", *self.parameters),
+            ("v", "t", "dt", *self.parameters, *self._worked_out()),
             self.states,
             self.states,
             comment=f"one step; v is its last voltage, t its begin; {self._how(exact, stepped)}",
@@ -639,7 +758,7 @@ class Source:
             else:
                 results.append(x + Weight(b, step) * (a + b * x))
         names = self._names("v")
-        return block(results, self._named(names))
+        return self._block(results, self._named(names))
 
     def _rate_function(self, stepped: tuple[str, ...]) -> str:
         code = block([self.eq.rates[s] for s in stepped], self._named(self._names("v", "t")))
@@ -684,7 +803,7 @@ class Source:
         if p.python:
             p.lines.append(f"{p.indent}{', '.join(outputs)}, = {self.prefix}_rate_({inputs})")
         else:
-            p.lines.append(f"{p.indent}real {', '.join(outputs)};")
+            p.lines.append(f"{p.indent}{p.type} {', '.join(outputs)};")
             begin = f"{p.indent}{self.prefix}_rate_("
             given = ["v", t, *self.parameters, *(at.get(s, s) for s in self.states)]
             given += [f"&{o}" for o in outputs]
@@ -696,7 +815,7 @@ class Source:
         if p.python:
             inside = f"        {', '.join(new)}, t = {', '.join(new.values())}, t + substep"
             return [f"    substep = dt * {share}", f"    for _ in range({n}):", *p.lines, inside]
-        lasts = (f"        const real new_{s}_ = {value};" for s, value in new.items())
+        lasts = (f"        const {p.type} new_{s}_ = {value};" for s, value in new.items())
         body = [*p.lines, *(folded(line) for line in lasts)]
         body += [f"        {s} = new_{s}_;" for s in new]
         if self._uses_clock():
@@ -722,11 +841,16 @@ class Source:
         outputs = [o for o in f.outputs if o not in f.changes]
         loops = self.eq.substeps > 1 and f.suffix == "advance"
         moving = ("t",) if loops and self._uses_clock() else ()
-        arguments = [f"{'' if a in moving else 'const '}real {a}" for a in f.inputs]
-        arguments += [f"real *{a}_" for a in (*f.changes, *outputs)]
+        kind = vector(self.width)
+        alike = {"t", "dt", "weight", *map(safe, self.single), *self._worked_out()}
+        arguments = [
+            f"{'' if a in moving else 'const '}{'real' if a in alike else kind} {a}"
+            for a in f.inputs
+        ]
+        arguments += [f"{kind} *{a}_" for a in (*f.changes, *outputs)]
         result = f"static void {self.prefix}_{f.suffix}("
         result += _wrapped(arguments, len(result)) + ")\n{\n"
-        kind = "real" if loops else "const real"
+        kind = kind if loops else f"const {kind}"
         result += "".join(f"    {kind} {s} = *{s}_;\n" for s in f.changes)
         result += "".join(line + "\n" for line in lines)
         for output, value in zip(f.outputs, values, strict=True):

@@ -6,12 +6,12 @@ number for all instances, then the others, the p-th of these at ``numbers + p * 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from clhines.channels import normal_source
-from clhines.emit import safe
+from clhines.emit import folded, safe
 from clhines.network import Kind, Model
 
 
@@ -78,6 +78,108 @@ class KindSpec:
                 f"{{\n{load}    {self.name}_event({values});\n{store}}}\n"
             )
         return text
+
+
+@dataclass(frozen=True)
+class GroupedKindSpec(KindSpec):
+    """What of a kind reaches a template that takes its instances in groups, one a vector lane.
+
+    Number s of lane l of group q lies at ``(q * num_numbers + s) * width + l``, both for states and
+    for the parameters that are not single.
+
+    Attributes
+    ----------
+    width : int
+        Instances of a group.
+    num_constants : int
+        Results of the mechanism's function of constants.
+    """
+
+    width: int
+    num_constants: int
+
+    @property
+    def num_given(self) -> int:
+        """Parameters that are not single."""
+        return len(self.single) - sum(self.single)
+
+    def _values(self, given: str) -> list[str]:
+        """Values of the parameters, in order; `given` shows those that are not single."""
+        places = iter(range(sum(self.single))), iter(range(self.num_given))
+        return [
+            f"p[{next(places[0])}]" if single else given.format(next(places[1]))
+            for single in self.single
+        ]
+
+    def wrappers(self, k: int) -> str:
+        """Return functions of one group of kind `k`, with its numbers in global memory."""
+        vector, n = f"real{self.width}", self.num_states
+        prefix = self.name if self.width == 1 else f"{self.name}_v{self.width}"
+        values = [*self._values("given[{}]"), *(f"c[{i}]" for i in range(self.num_constants))]
+        states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if self.uses_noise else []
+        where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
+        text = ""
+        if self.num_constants:
+            single = [v for v in values if v.startswith("p[")]
+            results = [f"c + {i}" for i in range(self.num_constants)]
+            text += (
+                f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
+                f"{{\n    {self.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
+            )
+        given = ", ".join(["v", "t", *values, *states, *noise, "i", "g"])
+        text += (
+            f"static void current_{k}(const {vector} v, const real t,\n"
+            f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
+            f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
+        )
+        if n:
+            pointers = [f"&s{i}" for i in range(n)]
+            given = ", ".join(["v", "t", "dt", *values, *pointers])
+            text += (
+                f"\nstatic void advance_{k}(const {vector} v, const real t, const real dt,\n"
+                f"    {where} {vector} *s)\n{{\n{self._loads(vector, states)}"
+                f"{folded(f'    {prefix}_advance({given});')}\n{self._stores(states)}}}\n"
+            )
+        return text + (self._event(k) if self.takes_events else "")
+
+    def _event(self, k: int) -> str:
+        """Return the function of an event of one lane."""
+        w = self.width
+        states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(self.num_states)]
+        pointers = [f"&s{i}" for i in range(self.num_states)]
+        given = ", ".join(["weight", *self._values(f"given[{{}} * {w} + lane]"), *pointers])
+        return (
+            f"\nstatic void event_{k}(const real weight, const int lane, __global const real *p,\n"
+            f"    __global const real *given, __global real *s)\n{{\n"
+            f"{self._loads('real', states)}{folded(f'    {self.name}_event({given});')}\n"
+            f"{self._stores(states)}}}\n"
+        )
+
+    @staticmethod
+    def _loads(kind: str, states: list[str]) -> str:
+        return "".join(f"    {kind} s{i} = {state};\n" for i, state in enumerate(states))
+
+    @staticmethod
+    def _stores(states: list[str]) -> str:
+        return "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
+
+
+def grouped_kind_spec(kind: Kind, real: str, width: int) -> GroupedKindSpec:
+    """Return what a template needs to know of a kind whose instances it takes in groups.
+
+    Parameters
+    ----------
+    kind : Kind
+    real : str
+        ``double`` or ``float``.
+    width : int
+    """
+    plain = kind_spec(kind, real)
+    names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
+    functions, constants = kind.mechanism.grouped(real, width, names)
+    values = {field.name: getattr(plain, field.name) for field in fields(plain)}
+    values |= {"functions": functions, "width": width, "num_constants": len(constants)}
+    return GroupedKindSpec(**values)
 
 
 def kind_spec(kind: Kind, real: str) -> KindSpec:

@@ -1,11 +1,23 @@
 <%page args="spec"/>\
+<%def name="voltages(k, W, name)">\
+% if W == 1:
+            const real ${name} = ((__global const real *)v)[*place];\
+% else:
+            const real${W} ${name} = run_${k}[q] >= 0
+                ? *(__global const loose_real${W} *)((__global const real *)v + run_${k}[q])
+                : gather_${W}((__global const real *)v, place);\
+% endif
+</%def>\
 <%
     w = spec.lanes
     lanes = "real" if w == 1 else f"{spec.real}{w}"
+    columns = 7 + 2 * len(spec.kinds)
+    widths = sorted({kind.width for kind in spec.kinds})
 %>\
 // Whole epochs of a network: one work-item takes all the steps of a block, ${w} cell(s) of one
 // shape, lane by lane. Slots of a block are in the order of elimination: first those whose pivots
-// never change, then those with instances below or at them, the root last.
+// never change, then those with instances below or at them, the root last. A place is a slot and a
+// lane of it: slot * ${w} + lane. Instances of a kind are taken in groups, in the order of places.
 // spec: ${spec.real}, ${w} lanes, ${len(spec.kinds)} kinds, secondorder ${spec.secondorder}
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -14,6 +26,30 @@
 typedef ${spec.real} real;
 typedef ${lanes} lanes;
 
+% for width in widths:
+% if width == 1:
+typedef real real1;
+% else:
+typedef ${spec.real}${width} real${width};
+typedef real${width} __attribute__((aligned(sizeof(real)))) loose_real${width};
+
+static real${width} gather_${width}(__global const real *a, __global const int *place)
+{
+    real${width} x;
+    for (int lane = 0; lane < ${width}; lane++) ((real *)&x)[lane] = a[place[lane]];
+    return x;
+}
+
+// One after another, as several instances may be at one place.
+static void scatter_${width}(__global real *a, __global const int *place,
+    __global const int *member, const real${width} x)
+{
+    for (int lane = 0; lane < ${width}; lane++)
+        if (member[lane] >= 0) a[place[lane]] += ((const real *)&x)[lane];
+}
+
+% endif
+% endfor
 % if any(kind.uses_noise for kind in spec.kinds):
 ${spec.noise}
 % endif
@@ -26,7 +62,7 @@ ${kind.wrappers(k)}
 __kernel void epoch(
     const int first_step, const int steps, const real dt,
     // by block: first slot, slots, constant slots, first entry of `parent`, first variable slot,
-    // first and end of its active slots, first and end of what is recorded of it
+    // first and end of what is recorded of it, and for each kind first and end of its groups
     __global const int *restrict blocks,
     // by shape and slot: the parent's slot in the block
     __global const int *restrict parents,
@@ -42,8 +78,6 @@ __kernel void epoch(
     __global lanes *restrict ds,
     // by block and lane; -1 for no cell
     __global const int *restrict cells,
-    // by active slot: its variable slot in the block
-    __global const int *restrict active,
     // by cell
     __global const real *restrict threshold, __global int *restrict failed,
     const int capacity, __global int *restrict spike_source, __global int *restrict spike_step,
@@ -54,15 +88,20 @@ __kernel void epoch(
     const int row, const int width, __global const int *restrict record_slot,
     __global const int *restrict record_column, __global real *restrict record_v
 % for k, kind in enumerate(spec.kinds):
-    // kind ${k}: instances of active slot a in lane l are range[2 * (a * ${w} + l)] and so on
+    // kind ${k}, by group and lane: the instance, or ~instance of one whose numbers fill a lane that
+    // has none of its own; its place in the block; by group: the first place of consecutive ones,
+    // else -1
     , const int count_${k}, const int target_${k}, const int number_${k},
-    __global const int *restrict range_${k}, __global const real *restrict parameters_${k},
-    __global real *restrict states_${k}, __global const real *restrict factor_${k}
+    __global const int *restrict member_${k}, __global const int *restrict place_${k},
+    __global const int *restrict run_${k}, __global const real *restrict parameters_${k},
+    __global const real${kind.width} *restrict given_${k},
+    __global const real${kind.width} *restrict factor_${k},
+    __global real *restrict states_${k}, __global real${kind.width} *restrict held_${k}
 % endfor
 )
 {
     const int block = get_global_id(0);
-    __global const int *restrict table = blocks + 9 * block;
+    __global const int *restrict table = blocks + ${columns} * block;
     const int n = table[1], num_constant = table[2], root = n - 1;
     const long slot = table[0], variable = table[4];
     __global const int *restrict parent = parents + table[3];
@@ -82,6 +121,23 @@ __kernel void epoch(
     __global lanes *d = ds + variable - num_constant;
     __global const int *restrict cell = cells + ${w} * block;
 
+% for k, kind in enumerate(spec.kinds):
+<% first, end, W, n = f"table[{7 + 2 * k}]", f"table[{8 + 2 * k}]", kind.width, kind.num_states %>\
+% if kind.num_constants:
+    real numbers_${k}[${kind.num_constants}];
+    constants_${k}(dt, parameters_${k}, numbers_${k});
+% endif
+% if n:
+    for (int q = ${first}; q < ${end}; q++)
+        for (int lane = 0; lane < ${W}; lane++) {
+            const int j = member_${k}[${W} * (long)q + lane];
+            __global real *held = (__global real *)(held_${k} + ${n} * (long)q) + lane;
+            for (int s = 0; s < ${n}; s++)
+                held[s * ${W}] = states_${k}[(long)s * count_${k} + (j >= 0 ? j : ~j)];
+        }
+% endif
+% endfor
+
     for (int i = 0; i < n; i++) b[i] = over_dt[i] * v[i] + constant_b[i];
     for (int step = first_step; step < first_step + steps; step++) {
         const real t_mid = ((real)step + (real)0.5) * dt;
@@ -89,39 +145,52 @@ __kernel void epoch(
         for (int i = num_constant; i < n; i++) d[i] = base_d[i];
 
         // instances: events, then currents
-        for (int a = table[5]; a < table[6]; a++) {
-            const int i = active[a];
-            for (int lane = 0; lane < ${w}; lane++) {
-                const real v_now = ((__global const real *)(v + i))[lane];
-                real diagonal = 0, right = 0;
 % for k, kind in enumerate(spec.kinds):
-                for (int j = range_${k}[2 * (a * ${w} + lane)];
-                     j < range_${k}[2 * (a * ${w} + lane) + 1]; j++) {
+<%
+    W, real = kind.width, f"real{kind.width}"
+    given = f"given_{k} + {kind.num_given} * (long)q"
+    constants = f"numbers_{k}" if kind.num_constants else "0"
+%>\
+        for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++) {
+            __global ${real} *held = held_${k} + ${kind.num_states} * (long)q;
+            __global const int *member = member_${k} + ${W} * (long)q;
+            __global const int *place = place_${k} + ${W} * (long)q;
 % if kind.takes_events:
-                    const long weight = incoming[due + target_${k} + j];
-                    if (weight != 0) {
-                        event_${k}((real)weight * scale_of_events, count_${k}, j, parameters_${k},
-                                   states_${k});
-                        incoming[due + target_${k} + j] = 0;
-                    }
-% endif
-                    real current, slope;
-% if kind.uses_noise:
-                    const real noise = normal(seed, (ulong)(number_${k} + j), (ulong)step);
-% else:
-                    const real noise = 0;
-% endif
-                    current_${k}(v_now, t_mid, count_${k}, j, parameters_${k}, states_${k}, noise,
-                                 &current, &slope);
-                    const real factor = ${f"factor_{k}[j]" if kind.density else "1"};
-                    diagonal += factor * slope;
-                    right += factor * (slope * v_now - current);
-                }
-% endfor
-                ((__global real *)(d + i))[lane] += diagonal;
-                ((__global real *)(b + i))[lane] += right;
+            for (int lane = 0; lane < ${W}; lane++) {
+                if (member[lane] < 0) continue;
+                __global long *weight = incoming + due + target_${k} + member[lane];
+                if (*weight == 0) continue;
+                event_${k}((real)*weight * scale_of_events, lane, parameters_${k},
+                    (__global const real *)(${given}), (__global real *)held);
+                *weight = 0;
             }
+% endif
+            ${real} current, slope, noise = 0;
+% if kind.uses_noise:
+            for (int lane = 0; lane < ${W}; lane++)
+                if (member[lane] >= 0)
+                    ((real *)&noise)[lane] = normal(seed, (ulong)(number_${k} + member[lane]),
+                        (ulong)step);
+% endif
+${voltages(k, W, "now")}
+            current_${k}(now, t_mid, parameters_${k}, ${constants}, ${given}, held, noise,
+                &current, &slope);
+            const ${real} factor = ${f"factor_{k}[q]" if kind.density else "1"};
+            const ${real} diagonal = factor * slope, right = factor * (slope * now - current);
+% if W == 1:
+            ((__global real *)d)[*place] += diagonal;
+            ((__global real *)b)[*place] += right;
+% else:
+            if (run_${k}[q] >= 0) {
+                *(__global loose_${real} *)((__global real *)d + run_${k}[q]) += diagonal;
+                *(__global loose_${real} *)((__global real *)b + run_${k}[q]) += right;
+            } else {
+                scatter_${W}((__global real *)d, place, member, diagonal);
+                scatter_${W}((__global real *)b, place, member, right);
+            }
+% endif
         }
+% endfor
 
         // elimination: the constant part moves right-hand sides only
         for (int i = 0; i < num_constant; i++) b[parent[i]] -= f[i] * b[i];
@@ -158,20 +227,21 @@ __kernel void epoch(
 % endif
 
         // states, spikes, recording
-        for (int a = table[5]; a < table[6]; a++) {
-            const int i = active[a];
-            for (int lane = 0; lane < ${w}; lane++) {
-                const real after = ((__global const real *)(v + i))[lane];
 % for k, kind in enumerate(spec.kinds):
 % if kind.num_states:
-                for (int j = range_${k}[2 * (a * ${w} + lane)];
-                     j < range_${k}[2 * (a * ${w} + lane) + 1]; j++)
-                    advance_${k}(after, (real)step * dt, dt, count_${k}, j, parameters_${k},
-                                 states_${k});
+<%
+    W = kind.width
+    given = f"given_{k} + {kind.num_given} * (long)q"
+    constants = f"numbers_{k}" if kind.num_constants else "0"
+%>\
+        for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++) {
+            __global const int *place = place_${k} + ${W} * (long)q;
+${voltages(k, W, "after")}
+            advance_${k}(after, (real)step * dt, dt, parameters_${k}, ${constants}, ${given},
+                held_${k} + ${kind.num_states} * (long)q);
+        }
 % endif
 % endfor
-            }
-        }
         for (int lane = 0; lane < ${w}; lane++) {
             const int c = cell[lane];
             if (c < 0) continue;
@@ -186,9 +256,21 @@ __kernel void epoch(
             }
             if (!isfinite(after) && failed[c] == 0) failed[c] = step + 1;
         }
-        for (int k = table[7]; k < table[8]; k++) {
+        for (int k = table[5]; k < table[6]; k++) {
             const long at = (long)(row + step - first_step) * width + record_column[k];
             record_v[at] = ((__global const real *)v)[record_slot[k]];
         }
     }
+% for k, kind in enumerate(spec.kinds):
+<% W, n = kind.width, kind.num_states %>\
+% if n:
+    for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++)
+        for (int lane = 0; lane < ${W}; lane++) {
+            const int j = member_${k}[${W} * (long)q + lane];
+            if (j < 0) continue;
+            __global const real *held = (__global const real *)(held_${k} + ${n} * (long)q) + lane;
+            for (int s = 0; s < ${n}; s++) states_${k}[(long)s * count_${k} + j] = held[s * ${W}];
+        }
+% endif
+% endfor
 }

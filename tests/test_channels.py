@@ -18,6 +18,7 @@ import pytest
 from clhines import program
 from clhines.channels import BUILT_IN, Mechanism, mechanism, normal, normal_source, philox
 from clhines.errors import InputError
+from clhines.vectors import exponentials
 
 CLOSE = 32
 REALS = {"float64": "double", "float32": "float"}
@@ -88,6 +89,146 @@ def kernel_source(m, real, number):
         + "\n".join(lines)
         + "\n}\n"
     )
+
+
+ROUGH = """
+    density rough                    # functions of vectors and of single parameters
+    parameter a = 1.3
+    parameter b = 0.4 1/ms
+    state z = 0.5
+    dz/dt = -z^2*exp(-a) + b*abs(v/100)^a
+    current i = where(a < 2 and v < -20, z, z^1.5)*(v + 10*max(a, z)) [mA/cm2]
+    method rk2
+"""
+
+
+def grouped_source(m, real, width, single, number):
+    """A kernel that calls the functions for groups, one group a work-item."""
+    functions, constants = m.grouped(real, width, single)
+    name = m.name if width == 1 else f"{m.name}_v{width}"
+    vector = "real" if width == 1 else f"real{width}"
+    values = [
+        f"p[{k} * n * {width}]" if q in single else f"((const __global {vector} *)p)[{k} * n + i]"
+        for k, q in enumerate(m.parameters)
+    ]
+    lines, rows = [], []
+    if constants:
+        lines.append(f"    real {', '.join(constants)};")
+        given = [v for v, q in zip(values, m.parameters) if q in single]
+        pointers = [f"&{c}" for c in constants]
+        lines.append(f"    {m.name}_constants({', '.join(['dt', *given, *pointers])});")
+    old = [f"s[{k} * n + i]" for k in range(len(m.states))]
+    if m.states:
+        rows = [f"s{k}" for k in range(len(m.states))]
+        lines += [f"    {vector} {row} = {value};" for row, value in zip(rows, old)]
+        given = ["v[i]", "t", "dt", *values, *constants, *(f"&{row}" for row in rows)]
+        lines.append(f"    {name}_advance({', '.join(given)});")
+    noise = ["noise[i]"] if m.uses_noise else []
+    given = ["v[i]", "t", *values, *constants, *old, *noise, "&current", "&slope"]
+    lines += [f"    {vector} current, slope;", f"    {name}_current({', '.join(given)});"]
+    rows += ["current", "slope"]
+    lines += [f"    out[{k} * n + i] = {row};" for k, row in enumerate(rows)]
+    arrays = f"const __global {vector} *v, const __global real *p"
+    arrays += "".join(f", const __global {vector} *{a}" for a in ("s", "noise"))
+    return (
+        f"{functions}\n__kernel void k{number}(const int n, const real t, const real dt, {arrays}, "
+        f"__global {vector} *out)\n{{\n    const int i = get_global_id(0);\n"
+        + "\n".join(lines)
+        + "\n}\n"
+    )
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float64", 8), ("float32", 4), ("float64", 1)])
+def test_functions_for_groups_do_what_the_numpy_twins_do(queue, needs, dtype, width):
+    """As `test_generated_opencl_does_what_its_numpy_twins_do`; every other parameter is single."""
+    needs(queue, dtype)
+    real, number = REALS[dtype], np.dtype(dtype).type
+    mechanisms = [mechanism(name) for name in BUILT_IN]
+    mechanisms += [Mechanism(text) for text in (EVERYTHING, WORDS, ROUGH)]
+    every_other = {m.name: m.parameters[::2] for m in mechanisms}
+    every_other["hh"] = mechanism("hh").parameters
+    source = f"typedef {real} real;\ntypedef {real}{width if width > 1 else ''} real{width};\n\n"
+    for k, m in enumerate(mechanisms):
+        source += grouped_source(m, real, width, every_other[m.name], k)
+    if real == "float":
+        assert "double" not in source
+    built = program.build(queue.context, None, source=source)
+    t, dt = number(1.5), number(0.025)
+    for k, m in enumerate(mechanisms):
+        v, p, s, noise = inputs(m, number)
+        if m.name == "everything":
+            v[4:6] = -100, 100
+        for row, name in enumerate(m.parameters):
+            if name in every_other[m.name]:
+                p[row] = p[row, 0]
+        rows = len(m.states) + 2
+        device = [
+            cla.to_device(queue, np.ascontiguousarray(a if a.size else np.zeros(1, dtype)))
+            for a in (v, p, s, noise)
+        ]
+        out = cla.zeros(queue, (rows, len(v)), dtype)
+        n = np.int32(len(v) // width)
+        cl.Kernel(built, f"k{k}")(
+            queue, (int(n),), None, n, t, dt, *(a.data for a in device), out.data
+        )
+        wide = [a.astype(np.float64) for a in (v, p, s, noise)]
+        params = dict(zip(m.parameters, wide[1], strict=True))
+        states = dict(zip(m.states, wide[2], strict=True))
+        expected = twin_results(m, wide[0], float(t), float(dt), params, states, wide[3])
+        size = condition(m, wide, float(t), float(dt), params, states, expected)
+        count = len(m.states)  # initial states, after a step, after an event; current and slope
+        which = [*range(count, 2 * count), len(expected) - 2, len(expected) - 1]
+        error = np.abs(out.get() - expected[which]) / size[which]
+        eps = np.finfo(dtype).eps
+        assert error.max() <= CLOSE * eps, (
+            f"{m.name}: {error.max() / eps:.1f} eps in row {error.max(axis=1).argmax()}"
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_exponentials_of_vectors(queue, needs, dtype):
+    """To 1.5 and 3 ulp, against more digits; beyond what the format holds, too."""
+    needs(queue, dtype)
+    real, number, width = REALS[dtype], np.dtype(dtype).type, 4
+    texts = exponentials(real, width, "a")
+    source = f"typedef {real} real;\ntypedef {real}{width} real{width};\n" + "".join(texts.values())
+    for name in ("exp", "expm1"):
+        source += f"__kernel void {name}_all(__global const real4 *x, __global real4 *y)\n"
+        source += f"{{ y[get_global_id(0)] = a_{name}_(x[get_global_id(0)]); }}\n"
+    built = program.build(queue.context, None, source=source)
+    info = np.finfo(dtype)
+    low, high = (-745.0, 709.7) if real == "double" else (-103.0, 88.7)
+    rng = np.random.default_rng(3)
+    edges = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e30, low - 20, high + 20, info.tiny, 1e-9]
+    halves = np.log(2) * (np.arange(-20, 21) + 0.5)  # where k changes
+    x = [
+        edges,
+        halves,
+        rng.uniform(low, high, 1500),
+        rng.uniform(-2, 2, 1500),
+        low + rng.random(80),
+    ]
+    x.append(rng.choice([-1, 1], 300) * 10.0 ** rng.uniform(-30, 0, 300))
+    x = np.concatenate(x).astype(dtype)
+    x = x[: len(x) // width * width]
+    more = np.longdouble if real == "double" else np.float64
+    # Where the device has no subnormal numbers, all of one may be lost.
+    config = queue.device.double_fp_config if real == "double" else queue.device.single_fp_config
+    lost = 0 if config & cl.device_fp_config.DENORM else info.tiny
+    for name, exact, bound in (("exp", np.exp, 1.5), ("expm1", np.expm1, 3.0)):
+        y = cla.empty(queue, len(x), dtype)
+        cl.Kernel(built, f"{name}_all")(
+            queue, (len(x) // width,), None, cla.to_device(queue, x).data, y.data
+        )
+        with np.errstate(all="ignore"):
+            expected = exact(x.astype(more))
+            rounded = expected.astype(number)
+            got, fine = y.get(), np.isfinite(rounded)
+            np.testing.assert_array_equal(got[~fine], rounded[~fine])
+            ulp = np.spacing(np.abs(rounded[fine])).astype(more)
+            error = np.abs(got[fine].astype(more) - expected[fine])
+        worst = int(np.argmax((error - lost) / ulp))
+        assert (error <= bound * ulp + lost).all(), f"{name}({x[fine][worst]!r})"
 
 
 def twin_results(m, v, t, dt, params, states, noise):
