@@ -98,7 +98,7 @@ def measured_case(
     """Yield a row or a reason for each simulator and number of cells of one case."""
     every = turns(args)
     gone: dict[int, str] = {}  # a simulator of the list -> why it is not tried any more
-    cost: dict[int, tuple[float, int]] = {}  # what is not timed in a run, and its cells
+    cost: dict[int, dict[int, float]] = {}  # of a simulator: cells -> seconds that are not timed
     for cells in sorted(args.cells):
         found: dict[int, list[dict[str, Any]]] = {k: [] for k in range(len(every))}
         for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
@@ -106,13 +106,14 @@ def measured_case(
             different = cells if shapes == "all" else int(shapes)
             case = replace(base, cells=cells, hh=hh, shapes=different)
             bar.set_description(f"{cells} cells, {label(name, case)}")
-            if k not in gone and k in cost and cost[k][0] * cells / cost[k][1] > args.most:
+            if k not in gone and foreseen(cost.get(k, {}), cells) > args.most:
                 gone[k] = f"more cells would take more than {args.most:.0f} s"
             if k not in gone:
                 begin = time.perf_counter()
                 row = start(name, case, args.most)
                 # What is timed lasts as long for any number of cells.
-                cost[k] = max(time.perf_counter() - begin - args.seconds, 0.0), cells
+                used = max(time.perf_counter() - begin - args.seconds, 0.0)
+                cost.setdefault(k, {})[cells] = used
                 found[k].append(row)
                 if "reason" in row:
                     gone[k] = row["reason"]
@@ -122,6 +123,15 @@ def measured_case(
                 yield {"name": label(name, base), "cells": cells, "reason": gone[k]}
             else:
                 yield together(found[k])
+
+
+def foreseen(cost: dict[int, float], cells: int) -> float:
+    """Return the seconds that more cells will take, on the line through the last two numbers of cells."""
+    known = [n for n in sorted(cost) if n < cells][-2:]
+    if len(known) < 2:  # the start of a process alone says nothing of the cells
+        return 0.0
+    (few, more), last = known, cost[known[-1]]
+    return last + max(last - cost[few], 0.0) * (cells - more) / (more - few)
 
 
 def label(name: str, case: Case) -> str:
