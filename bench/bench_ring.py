@@ -126,7 +126,7 @@ def measured_case(
 
 
 def foreseen(cost: dict[int, float], cells: int) -> float:
-    """Return the seconds that more cells will take, on the line through the last two numbers of cells."""
+    """Return the seconds that more cells will take, by the line through the last two sizes."""
     known = [n for n in sorted(cost) if n < cells][-2:]
     if len(known) < 2:  # the start of a process alone says nothing of the cells
         return 0.0

@@ -620,7 +620,7 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
             "taken": [1.0, 5.0],
         }
 
-    clock = iter(range(0, 10_000, 30))  # every run takes 30 s
+    clock = iter([0, 30, 30, 60, 60, 120])  # runs take 30 s, and 60 s of more cells
     monkeypatch.setattr(bench_ring, "start", start)
     monkeypatch.setattr(bench_ring.time, "perf_counter", lambda: next(clock))
     text = "--cells 16 32 256 --peers NEURON Arbor --paths --hh soma --shapes 2"
@@ -635,6 +635,13 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
         ("NEURON", 256, more),
         ("Arbor", 256, "broken"),
     ]
+
+
+def test_time_of_more_cells_is_foreseen():
+    """A start of 2 s and 1 s for every 240 cells; of one size alone nothing is known."""
+    assert bench_ring.foreseen({}, 16) == bench_ring.foreseen({16: 2.0}, 256) == 0
+    assert bench_ring.foreseen({16: 2.0, 256: 3.0}, 1216) == pytest.approx(7.0)
+    assert bench_ring.foreseen({16: 3.0, 256: 2.0}, 1216) == 2.0  # noise
 
 
 def test_cases_of_a_run(monkeypatch, capsys):
