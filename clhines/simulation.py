@@ -23,7 +23,14 @@ from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
 from clhines.errors import InputError, SimulationError
 from clhines.forest import Forest, repeat
-from clhines.network import Group, Network, as_array, as_indices, as_whole_number
+from clhines.network import (
+    LAST_STEP,
+    Group,
+    Network,
+    as_array,
+    as_indices,
+    as_whole_number,
+)
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
 from clhines.reference_run import ReferenceRun
@@ -393,7 +400,7 @@ class Simulation:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(self.chunk, end - self.step)
-                chunk = self._advance(count, cost)
+                chunk = self._advance_whole(count, cost)
                 failed = int(min(chunk.failed[chunk.failed > 0], default=0))
                 chunks.append(chunk)
                 self.step += count
@@ -412,10 +419,11 @@ class Simulation:
             ratio = float(duration) / self.model.dt
         except (TypeError, ValueError):
             ratio = -1.0
-        if not 0 <= ratio < 2**31 - self.step or abs(ratio - round(ratio)) > 1e-6 * max(ratio, 1):
+        most = LAST_STEP - self.step
+        if not 0 <= ratio <= most or abs(ratio - round(ratio)) > min(1e-6 * max(ratio, 1), 1e-3):
             raise InputError(
                 f"duration is {duration!r} ms; expected a whole number of steps of "
-                f"{self.model.dt:g} ms"
+                f"{self.model.dt:g} ms, at most {most}"
             )
         return round(ratio)
 
@@ -428,6 +436,14 @@ class Simulation:
         ]
         none = np.zeros(0, np.int64)
         return Chunk(none, none, np.zeros(0, np.int32), values)
+
+    def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
+        """Advance; where that is cut short, what there is now belongs to no step."""
+        try:
+            return self._advance(count, cost)
+        except BaseException as error:
+            self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
+            raise
 
     def _advance(self, count: int, cost: dict[str, float]) -> Chunk:
         run = self._run
@@ -486,8 +502,21 @@ class Simulation:
         Parameters
         ----------
         path : str or path-like
+            Taken as it is.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written; or a run has failed, and there is nothing to go on from.
         """
-        np.savez(path, step=self.step, network=self._signature, **self._run.save())
+        if self._broken:
+            raise InputError(f"{self._broken}; there is nothing to save")
+        arrays = {"step": self.step, "network": self._signature, **self._run.save()}
+        try:
+            with open(path, "wb") as file:
+                np.savez(file, **arrays)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error}") from error
 
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
@@ -495,7 +524,8 @@ class Simulation:
         Parameters
         ----------
         path : str or path-like
-            Of a simulation of the same network with the same `dt`.
+            Of a simulation of the same network, with the same events from outside, `dt`,
+            `secondorder` and `seed`; another path may have saved it.
 
         Raises
         ------
@@ -503,9 +533,11 @@ class Simulation:
             The file cannot be read, or is of another network.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                saved = dict(file)
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            with open(path, "rb") as file, zipfile.ZipFile(file):
+                file.seek(0)
+                with np.load(file, allow_pickle=False) as arrays:
+                    saved = dict(arrays)
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not a saved simulation: {error}") from error
         if str(saved.get("network")) != self._signature:
             raise InputError(
@@ -524,11 +556,17 @@ class Simulation:
         """A digest of what the arrays of a saved state depend on."""
         model, digest = self.model, hashlib.sha256()
         for kind in model.kinds:
-            digest.update(f"{kind.mechanism.name} {kind.mechanism.states}".encode())
+            digest.update(kind.mechanism.text.encode())
             digest.update(kind.node.tobytes())
+            for array in kind.arrays().values():
+                digest.update(array.tobytes())
         for array in (model.forest.parent, model.u, model.capacitance, model.threshold):
             digest.update(array.tobytes())
-        known = model.connections
+        for array in (model.constant_d, model.constant_b):
+            digest.update(array.tobytes())
+        known, events = model.connections, model.events
+        for array in (events.target, events.step, events.weight):
+            digest.update(array.tobytes())
         for array in (known.source, known.target, known.weight, known.delay):
             digest.update(array.tobytes())
         digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())

@@ -258,6 +258,8 @@ def test_a_voltage_that_is_not_finite(fast_queue, needs, path, tmp_path):
     assert np.isfinite(rows).all()
     with pytest.raises(InputError, match="restore"):
         sim.run(1.0)
+    with pytest.raises(InputError, match="nothing to save"):
+        sim.save(tmp_path / "bad.npz")
     sim.restore(tmp_path / "good.npz")
     sim.run(0.25)
 
@@ -270,6 +272,8 @@ def test_more_spikes_than_room(fast_queue, needs):
     with pytest.raises(SpikeOverflowError, match=r"step \d+: .*max_spikes") as error:
         sim.run(10.0)
     assert error.value.step > 0
+    with pytest.raises(InputError, match="a run ended within a chunk, by SpikeOverflowError.*rest"):
+        sim.run(10.0)
 
 
 def test_progress(fast_queue, needs, capsys):
@@ -285,7 +289,7 @@ def test_refused(fast_queue, needs, tmp_path):
     needs(fast_queue, "float64")
     net, syn = simple_network()
     sim = Simulation(net, DT, queue=fast_queue)
-    for duration in (0.03, -1.0, np.nan, "long"):
+    for duration in (0.03, -1.0, np.nan, "long", 25000.01, 1e9):
         with pytest.raises(InputError, match=r"duration is .*whole number of steps of 0.025 ms"):
             sim.run(duration)
     with pytest.raises(InputError, match="there is no node 100000"):
@@ -307,12 +311,27 @@ def test_refused(fast_queue, needs, tmp_path):
     with pytest.raises(InputError, match="uses no solver"):
         Simulation(net, queue=fast_queue, path="epochs", method="fine")
     (tmp_path / "bad.npz").write_text("nothing")
-    with pytest.raises(InputError, match="not a saved simulation"):
-        sim.restore(tmp_path / "bad.npz")
+    (tmp_path / "empty.npz").write_text("")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    for name in ("bad.npz", "empty.npz", "array.npy", "missing.npz"):
+        with pytest.raises(InputError, match="not a saved simulation"):
+            sim.restore(tmp_path / name)
+    with pytest.raises(InputError, match="cannot be written"):
+        sim.save(tmp_path / "missing" / "state.npz")
     other = Simulation(simple_network(4)[0], DT, path="reference")
     other.save(tmp_path / "other.npz")
     with pytest.raises(InputError, match="of another network"):
         sim.restore(tmp_path / "other.npz")
+    sim.save(tmp_path / "state")
+    sim.restore(tmp_path / "state")
+    for change in ("gnabar", "event"):
+        changed, synapses = simple_network()
+        if change == "event":
+            changed.event(synapses, 0, 1.0, 0.1)
+        else:
+            changed.groups[0].parameters[change] = 0.2
+        with pytest.raises(InputError, match="of another network"):
+            Simulation(changed, DT, queue=fast_queue).restore(tmp_path / "state")
     late = net.add("expsyn", at=[0])
     with pytest.raises(InputError, match="after this simulation was made"):
         sim.record("g", late)
@@ -350,3 +369,10 @@ def test_plastic_weights(fast_queue, needs, path, tmp_path):
     np.testing.assert_array_equal(sim.voltages(), later.voltages())
     moved = sim.weights() != sim.model.connections.weight
     np.testing.assert_array_equal(moved, sim.model.connections.plastic)
+    # from path to path
+    reference.restore(tmp_path / "state.npz")
+    reference.run(15.0)
+    np.testing.assert_allclose(sim.weights(), reference.weights(), rtol=1e-9)
+    reference.save(tmp_path / "reference.npz")
+    later.restore(tmp_path / "reference.npz")
+    np.testing.assert_array_equal(later.weights(), reference.weights())
