@@ -10,7 +10,7 @@ mechanisms of the membrane, µm² for areas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -250,6 +250,8 @@ class Network:
     """
 
     def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
+        if not isinstance(cables, Cable | Iterable):
+            raise InputError(f"cables is {type(cables).__name__}; expected a Cable, or several")
         cables = [cables] if isinstance(cables, Cable) else list(cables)
         for k, cable in enumerate(cables):
             if not isinstance(cable, Cable):

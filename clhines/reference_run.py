@@ -12,7 +12,14 @@ from clhines import reference
 from clhines.channels import normal
 from clhines.forest import ranges
 from clhines.network import Model
-from clhines.state import Chunk, Record, incoming_scale, ring_slots, spike_connections
+from clhines.state import (
+    Chunk,
+    Record,
+    incoming_scale,
+    largest_weights,
+    ring_slots,
+    spike_connections,
+)
 
 
 class ReferenceRun:
@@ -32,6 +39,8 @@ class ReferenceRun:
         self.connections = spike_connections(model)
         self.scale = incoming_scale(model, self.connections)
         self.weight = self.connections.weight.copy()
+        changing = largest_weights(model, self.connections).any()
+        self._plastic = model.connections.rule is not None and bool(changing)
         self._post = model.cell_of_target()[model.connections.target]
         cells = model.forest.num_cells
         self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("pre", "post")}
@@ -188,7 +197,7 @@ class ReferenceRun:
     def save(self) -> dict[str, Any]:
         """Arrays that `load` takes."""
         saved = {"v": self.v, "incoming": self.incoming, "failed": self.failed}
-        if self.model.connections.rule is not None:
+        if self._plastic:
             saved["plastic_weight"] = self.weight
             for name, (trace, last) in self._traces.items():
                 saved |= {
@@ -203,7 +212,7 @@ class ReferenceRun:
         """Go on from what `save` gave."""
         self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
         self.incoming = saved["incoming"].copy()
-        if self.model.connections.rule is not None:
+        if self._plastic:
             self.weight = saved["plastic_weight"].copy()
             for name in self._traces:
                 kept = (saved[f"plastic_{k}_{name}"].astype(np.float64) for k in ("trace", "step"))

@@ -305,11 +305,11 @@ class Simulation:
         if max_spikes is not None:
             max_spikes = as_whole_number("max_spikes", max_spikes, 1)
         self._records: list[Record] = []
+        real_name(dtype)
         if path == "reference":
             self.path = path
             self._run: Any = ReferenceRun(self.model)
             return
-        real_name(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
         _check_queue(queue, dtype)
@@ -429,7 +429,9 @@ class Simulation:
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
-        v, states = self._run.voltages(), self._run.save()
+        kinds = {r.kind < 0 for r in self._records}
+        v = self._run.voltages() if True in kinds else np.zeros(0)
+        states = self._run.save() if False in kinds else {}
         values = [
             (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None]
             for r in self._records
@@ -515,7 +517,7 @@ class Simulation:
         try:
             with open(path, "wb") as file:
                 np.savez(file, **arrays)
-        except OSError as error:
+        except (OSError, TypeError) as error:
             raise InputError(f"{path}: cannot be written: {error}") from error
 
     def restore(self, path: Any) -> None:
@@ -537,7 +539,7 @@ class Simulation:
                 file.seek(0)
                 with np.load(file, allow_pickle=False) as arrays:
                     saved = dict(arrays)
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not a saved simulation: {error}") from error
         if str(saved.get("network")) != self._signature:
             raise InputError(

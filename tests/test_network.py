@@ -123,6 +123,8 @@ def test_refused_networks():
         Network([])
     with refused(r"cables\[0\] is int; expected a Cable"):
         Network([3])
+    with refused("cables is NoneType"):
+        Network(None)
     with refused("num_cells is 0"):
         Network(CABLES, 0)
 

@@ -306,8 +306,9 @@ def test_refused(fast_queue, needs, tmp_path):
         Simulation(net, queue="here")
     with pytest.raises(InputError, match="chunk is 0"):
         Simulation(net, queue=fast_queue, chunk=0)
-    with pytest.raises(InputError, match="int32"):
-        Simulation(net, dtype="int32", queue=fast_queue)
+    for options in ({"queue": fast_queue}, {"path": "reference"}):
+        with pytest.raises(InputError, match="int32"):
+            Simulation(net, dtype="int32", **options)
     with pytest.raises(InputError, match="uses no solver"):
         Simulation(net, queue=fast_queue, path="epochs", method="fine")
     (tmp_path / "bad.npz").write_text("nothing")
