@@ -252,7 +252,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
 % if kind.states and kind.local:
     __local real ${kind.name}__local[${len(kind.states) * kind.most}];
-    for (int q = lid; q < ${kind.name}__here; q += WORK_GROUP) {
+    for (int q = active; q >= 0 && q < ${kind.name}__here; q += step_of_active) {   // as written back
         const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
 % for s, _ in enumerate(kind.states):
         ${kind.name}__local[${s * kind.most} + q] = ${kind.name}__states[${s} * ${kind.name}__count + instance];
