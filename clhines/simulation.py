@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from clhines.cable import Cable
 from clhines.cell_epochs import CellEpochs
 from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
-from clhines.errors import InputError, SimulationError
+from clhines.errors import DeviceMemoryError, InputError, SimulationError
 from clhines.forest import Forest, repeat
 from clhines.network import (
     LAST_STEP,
@@ -40,6 +41,11 @@ from clhines.spikes import Delivery
 from clhines.state import Chunk, Record, State, epoch_steps, external_sums, largest_weights
 from clhines.steps import Steps
 
+_NO_MEMORY = (
+    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+    cl.status_code.OUT_OF_HOST_MEMORY,
+    cl.status_code.INVALID_BUFFER_SIZE,
+)
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
@@ -240,7 +246,8 @@ class Simulation:
     network : Network
     dt : float, ms
     dtype : float64 or float32
-        Of all values on the device; ``reference`` computes in float64.
+        Of all values on the device, the time that mechanisms see too: float32 tells steps of 0.025
+        ms apart up to 10^5 ms. ``reference`` computes in float64.
     device : pyopencl.Device or str, optional
         See `clhines.device.choose`; ignored when `queue` is given.
     queue : pyopencl.CommandQueue, optional
@@ -275,6 +282,8 @@ class Simulation:
     ------
     InputError
         The network cannot be simulated so; or no such path.
+    DeviceMemoryError
+        It does not fit into the device's memory.
     """
 
     def __init__(
@@ -314,9 +323,10 @@ class Simulation:
             queue = devices.make_queue(devices.choose(device, dtype))
         _check_queue(queue, dtype)
 
-        state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
-        self.path, executor = _executor(state, path, method, options)
-        self._run = _DeviceRun(state, executor)
+        with self._memory_told():
+            state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
+            self.path, executor = _executor(state, path, method, options)
+            self._run = _DeviceRun(state, executor)
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
@@ -388,6 +398,8 @@ class Simulation:
             A voltage was not finite after a step; its `result` has what came before.
         SpikeOverflowError
             More spikes in a chunk than `max_spikes`.
+        DeviceMemoryError
+            There is no room on the device for what is recorded in a chunk.
         """
         steps = self._whole_steps(duration)
         if self._broken:
@@ -442,7 +454,8 @@ class Simulation:
     def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
         """Advance; where that is cut short, what there is now belongs to no step."""
         try:
-            return self._advance(count, cost)
+            with self._memory_told():
+                return self._advance(count, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
@@ -464,6 +477,20 @@ class Simulation:
         chunk = run.end()
         cost["collect"] += time.perf_counter() - clock
         return chunk
+
+    @contextmanager
+    def _memory_told(self) -> Iterator[None]:
+        """Turn OpenCL's errors of memory into one that says what it was for."""
+        try:
+            yield
+        except (cl.MemoryError, cl.LogicError) as error:
+            if error.code not in _NO_MEMORY:
+                raise
+            raise DeviceMemoryError(
+                f"the device has no memory for {self.network!r} and what is recorded in "
+                f"{self.chunk} steps; expected fewer cells or records, or a smaller chunk or "
+                f"max_spikes ({error})"
+            ) from error
 
     def _joined(self, chunks: list[Chunk], begin: int, last: int, cost: dict[str, float]) -> Result:
         """Join the chunks of a run, up to the end of step `last` - 1."""

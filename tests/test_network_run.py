@@ -6,7 +6,7 @@ import pytest
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cable import discretise
 from clhines.cell_epochs import CellEpochs
-from clhines.errors import SpikeOverflowError
+from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.morphology import Morphology, ring_cell
 from clhines.plasticity import STDP
 
@@ -274,6 +274,16 @@ def test_more_spikes_than_room(fast_queue, needs):
     assert error.value.step > 0
     with pytest.raises(InputError, match="a run ended within a chunk, by SpikeOverflowError.*rest"):
         sim.run(10.0)
+
+
+def test_no_memory_is_told_in_one_line(fast_queue, needs):
+    needs(fast_queue, "float64")
+    with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
+        Simulation(simple_network()[0], DT, queue=fast_queue, max_spikes=2**50)
+    net, syn = simple_network()
+    net.connect(0, syn, 0, 0.1, 2.0**29 * DT)
+    with pytest.raises(DeviceMemoryError, match="events on their way to 5 targets"):
+        Simulation(net, DT, queue=fast_queue)
 
 
 def test_progress(fast_queue, needs, capsys):
