@@ -447,10 +447,10 @@ def _ring_report(
 
 def _whole_steps(duration: float, dt: float) -> int:
     ratio = duration / dt
-    if not 0.5 < ratio < 2**31 or abs(ratio - round(ratio)) > 1e-6 * ratio:
+    if not 0.5 < ratio <= 2**30 or abs(ratio - round(ratio)) > min(1e-6 * ratio, 1e-3):
         raise InputError(
-            f"--duration {duration:g} ms is {ratio:g} steps of --dt {dt:g} ms; expected a whole "
-            "number from 1 to 2**31 - 1"
+            f"--duration {duration:.12g} ms is {ratio:.12g} steps of --dt {dt:g} ms; expected a "
+            "whole number from 1 to 2**30"
         )
     return round(ratio)
 

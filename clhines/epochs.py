@@ -15,7 +15,6 @@ import pyopencl.array as cla
 
 from clhines import layout, packing, program, schedule
 from clhines.channels import normal_source
-from clhines.emit import safe
 from clhines.errors import InputError
 from clhines.forest import ranges
 from clhines.network import Kind, Model
@@ -35,6 +34,8 @@ _BUSY = {
     ("float", False): (3, 80),
 }
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
+# what the bits of an instance's site and of a node's slots have room for
+_MAX_UNITS, _MAX_PLACES, _MAX_SLOTS = 16, 1 << 12, (1 << 15) - 1
 
 
 @dataclass(frozen=True)
@@ -144,17 +145,39 @@ class EpochSpec:
 
     @property
     def local_bytes(self) -> int:
-        """Local memory that the kernel takes."""
-        held = 4 if self.constant or self.phase == "factor" else 5
-        tree = 3 if self.constant else 7
-        states = sum(len(k.states) * k.most for k in self.kinds if k.local)
-        sites = sum(4 * k.most for k in self.kinds)
-        values = self.units * (held * self.capacity + tree * self.lanes + 1)
+        """Local memory that the kernel takes, at most."""
+        factor = self.phase == "factor"
+        held = 2 if factor else 4 if self.constant else 5
+        tree = 7 if factor or not self.constant else 3
+        reals = self.units * (held * self.capacity + tree * self.lanes)
+        ints = self.units * 2 * self.segment + sum(k.most for k in self.kinds)
         if self.dense:
-            values += self.units * (self.dense * (self.dense + 1) + 1 + self.lanes // 2 + 1)
-        size = 8 if self.real == "double" else 4
+            ints += self.units * (self.lanes + 1)
+        if self.dense and not factor:
+            reals += self.units * (self.dense * (self.dense + 1) + 1)
+        if self.constant and not factor:
+            reals += self.units
+        if self.kinds:
+            reals += 2 * self.slots
+            reals += sum(len(k.states) * k.most for k in self.kinds if k.local)
+        gaps = 8 * (4 + len(self.kinds))  # before what must lie at a multiple of 8
+        return (8 if self.real == "double" else 4) * reals + 4 * ints + gaps
+
+    @property
+    def of_factors(self) -> EpochSpec:
+        """The kernel that works out the constant factors of this one."""
+        return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="")
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether its work-groups suit a device, and its numbers the bits that they are given."""
+        kernels = (self, self.of_factors) if self.constant else (self,)
         return (
-            size * (values + states + 2 * self.slots) + sites + 8 * self.units * (self.segment + 1)
+            self.work_group <= limits.max_work_group
+            and max(k.local_bytes for k in kernels) <= limits.local_bytes
+            and (self.lanes == 32 or self.units <= _NAMED_BARRIERS)
+            and self.units <= _MAX_UNITS
+            and self.slots <= _MAX_SLOTS
+            and self.capacity <= _MAX_PLACES
         )
 
 
@@ -281,6 +304,8 @@ class BlockEpochs:
         self._most = segment or _segment(model, self.constant)
         trees = model.forest.trees
         cut = _cut(trees, self._most, trees.parent < 0)
+        if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
+            raise self._too_large(int(cut.lanes.max()), limits)
         self._table = _Table(model, cut, self._most)
         self.spec = self._plan(cut, limits, units)
         self._upload()
@@ -323,16 +348,15 @@ class BlockEpochs:
             for local in (True, False):
                 self._list_instances(count, local)
                 chosen = replace(spec, units=count, slots=self._slots, kinds=self._kinds)
-                fits = (
-                    chosen.work_group <= limits.max_work_group
-                    and chosen.local_bytes <= limits.local_bytes
-                    and (lanes == 32 or count <= _NAMED_BARRIERS)
-                )
-                if fits:
+                if chosen.fits(limits):
                     return chosen
-        raise InputError(
+        raise self._too_large(lanes, limits)
+
+    def _too_large(self, lanes: int, limits: Limits) -> InputError:
+        return InputError(
             f"cells of {int(self.model.forest.sizes.max())} nodes, {lanes} lanes: too large to "
-            f"stay in {limits.local_bytes} bytes of local memory; use path='steps'"
+            f"stay in {limits.local_bytes} bytes of local memory, with {limits.max_work_group} "
+            "work-items; use path='steps'"
         )
 
     def _dense(self) -> tuple[int, int]:
@@ -392,7 +416,7 @@ class BlockEpochs:
         mechanism, real = kind.mechanism, real_name(self.dtype)
         values = [kind.parameters[p] for p in mechanism.parameters]
         return EpochKind(
-            name=safe(mechanism.name),
+            name=mechanism.name,
             source=mechanism.functions(real),
             number=kind.first_instance,
             parameters=tuple(mechanism.parameters),
@@ -467,7 +491,7 @@ class BlockEpochs:
 
     def _factor(self) -> None:
         """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
-        spec = replace(self.spec, phase="factor", extra=0, kinds=(), slots=0, normal="")
+        spec = self.spec.of_factors
         kernel = cl.Kernel(program.build(self.queue.context, spec), "advance")
         self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
         self._tree = cla.zeros(self.queue, max(1, 3 * self._table.num_lanes), self.dtype)
@@ -504,8 +528,8 @@ class BlockEpochs:
             state.incoming.data,
             np.int32(state.slots),
             np.int32(model.num_targets),
-            np.float64(state.incoming_scale),
-            np.float64(model.dt),
+            self.dtype.type(state.incoming_scale),
+            self.dtype.type(model.dt),
             np.uint64(model.seed & (1 << 64) - 1),
             self._threshold.data,
             state.spike_source.data,

@@ -237,6 +237,8 @@ class _Reader:
             raise self.fail(
                 line, "expected 'density NAME' or 'point NAME' as the mechanism's first statement"
             )
+        if "__" in found.group(2) or found.group(2).endswith("_"):
+            raise self.fail(line, "names have no double or last underscore")
         self.kind, self.name = found.groups()
 
     def _define(self, line: _Line, name: str, source: str) -> None:

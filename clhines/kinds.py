@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from clhines.channels import normal_source
-from clhines.emit import folded, safe
+from clhines.emit import folded
 from clhines.network import Kind, Model
 
 
@@ -193,7 +193,7 @@ def kind_spec(kind: Kind, real: str) -> KindSpec:
     """
     mechanism = kind.mechanism
     return KindSpec(
-        name=safe(mechanism.name),
+        name=mechanism.name,
         functions=mechanism.functions(real),
         single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),
         num_states=len(mechanism.states),

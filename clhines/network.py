@@ -10,7 +10,7 @@ mechanisms of the membrane, µm² for areas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,8 +27,8 @@ from clhines.plasticity import STDP
 
 _DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 _WORDS = ("soma", "dendrites", "all")
-_MOST_STEPS = 1 << 30  # of a delay
 _ROUNDING = 1e-9  # of a step, by which a delay or a time may miss its place
+LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +181,8 @@ class Connections:
 class Events:
     """Events from outside, ordered by step; those of one step in the order given.
 
+    Those that are due later than any run can come to are left out.
+
     Attributes
     ----------
     target : (m,) int64
@@ -249,8 +251,10 @@ class Network:
     """
 
     def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
-        if isinstance(cables, (Cable, Morphology)):
+        if isinstance(cables, Cable | Morphology):
             cables = [cables]
+        if not isinstance(cables, Iterable):
+            raise InputError(f"cables is {type(cables).__name__}; expected a Cable, or several")
         cables = list(cables)
         for k, cable in enumerate(cables):
             if not isinstance(cable, Cable):
@@ -517,7 +521,7 @@ class Network:
             v_init=_spread("v_init", v_init, n),
             dt=dt,
             secondorder=bool(secondorder),
-            seed=as_whole_number("seed", seed, 0),
+            seed=_seed(seed),
         )
 
     def _axial_sums(self) -> np.ndarray:
@@ -585,12 +589,12 @@ class Network:
                 f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
                 f"at least one step, dt = {dt:g} ms"
             )
-        long = np.flatnonzero(delay >= dt * _MOST_STEPS)
+        long = np.flatnonzero(delay / dt >= LAST_STEP)
         if len(long):
             k = int(long[0])
             raise InputError(
                 f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
-                f"less than {_MOST_STEPS} steps, {dt * _MOST_STEPS:g} ms"
+                f"less than {LAST_STEP} steps of {dt:g} ms"
             )
         steps = np.maximum(_due(delay, dt), 1)
         target = _targets(group, index, first, instances)
@@ -614,6 +618,8 @@ class Network:
     ) -> Events:
         empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
         group, index, time, weight = _joined(self._events, empty)
+        soon = time / dt < LAST_STEP
+        group, index, time, weight = (a[soon] for a in (group, index, time, weight))
         step = np.maximum(_due(time, dt), 0)
         order = np.argsort(step, kind="stable")
         target = _targets(group, index, first, instances)
@@ -691,6 +697,13 @@ def as_whole_number(name: str, value: Any, least: int) -> int:
     if not whole or value < least:
         raise InputError(f"{name} is {value!r}; expected a whole number, {least} or more")
     return int(value)
+
+
+def _seed(seed: Any) -> int:
+    value = as_whole_number("seed", seed, 0)
+    if value >= 2**64:
+        raise InputError(f"seed is {value}; expected less than 2**64")
+    return value
 
 
 def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:

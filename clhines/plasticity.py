@@ -62,8 +62,8 @@ class STDP:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not math.isfinite(value):
-                raise InputError(f"{name} is {value}; expected a finite number")
+            if not isinstance(value, int | float | np.number) or not np.isfinite(value):
+                raise InputError(f"{name} is {value!r}; expected a finite number")
             if name.startswith("tau") and value <= 0:
                 raise InputError(f"{name} is {value} ms; expected more than 0")
         if self.w_min > self.w_max:

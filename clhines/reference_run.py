@@ -12,7 +12,14 @@ from clhines import reference
 from clhines.channels import normal
 from clhines.forest import ranges
 from clhines.network import Model
-from clhines.state import Chunk, Record, incoming_scale, ring_slots, spike_connections
+from clhines.state import (
+    Chunk,
+    Record,
+    incoming_scale,
+    largest_weights,
+    ring_slots,
+    spike_connections,
+)
 
 
 class ReferenceRun:
@@ -32,9 +39,11 @@ class ReferenceRun:
         self.connections = spike_connections(model)
         self.scale = incoming_scale(model, self.connections)
         self.weight = self.connections.weight.copy()
+        changing = largest_weights(model, self.connections).any()
+        self._plastic = model.connections.rule is not None and bool(changing)
         self._post = model.cell_of_target()[model.connections.target]
         cells = model.forest.num_cells
-        self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("source", "target")}
+        self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("pre", "post")}
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
         self.v = model.v_init.copy()
         self.states = model.initial_states()
@@ -152,13 +161,13 @@ class ReferenceRun:
         tau, ends = (rule.tau_minus, self._post) if minus else (rule.tau_plus, given.source)
         some = connections[given.plastic[connections]]
         if not minus:  # spikes of this step count at once
-            self._count("source", cells, step, rule.tau_plus)
-        trace, last = self._traces["target" if minus else "source"]
+            self._count("pre", cells, step, rule.tau_plus)
+        trace, last = self._traces["post" if minus else "pre"]
         sums = trace[ends[some]] * np.exp((last[ends[some]] - step) * (self.model.dt / tau))
         change = -rule.a_minus * sums if minus else rule.a_plus * sums
         self.weight[some] = np.clip(self.weight[some] + change, rule.w_min, rule.w_max)
         if not minus:
-            self._count("target", cells, step, rule.tau_minus)
+            self._count("post", cells, step, rule.tau_minus)
 
     def _count(self, which: str, cells: np.ndarray, step: int, tau: float) -> None:
         """Add 1 to the traces of cells that spike."""
@@ -188,9 +197,13 @@ class ReferenceRun:
     def save(self) -> dict[str, Any]:
         """Arrays that `load` takes."""
         saved = {"v": self.v, "incoming": self.incoming, "failed": self.failed}
-        saved["weight"] = self.weight
-        for name, (trace, last) in self._traces.items():
-            saved |= {f"trace_{name}": trace, f"last_{name}": last}
+        if self._plastic:
+            saved["plastic_weight"] = self.weight
+            for name, (trace, last) in self._traces.items():
+                saved |= {
+                    f"plastic_trace_{name}": trace,
+                    f"plastic_step_{name}": last.astype(np.int32),
+                }
         for k, states in enumerate(self.states):
             saved |= {f"state{k}_{name}": values for name, values in states.items()}
         return {name: values.copy() for name, values in saved.items()}
@@ -199,11 +212,11 @@ class ReferenceRun:
         """Go on from what `save` gave."""
         self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
         self.incoming = saved["incoming"].copy()
-        self.weight = saved.get("weight", self.weight).copy()
-        for name in self._traces:
-            kept = [saved.get(f"{k}_{name}") for k in ("trace", "last")]
-            if kept[0] is not None and kept[1] is not None:
-                self._traces[name] = kept[0].copy(), kept[1].copy()
+        if self._plastic:
+            self.weight = saved["plastic_weight"].copy()
+            for name in self._traces:
+                kept = (saved[f"plastic_{k}_{name}"].astype(np.float64) for k in ("trace", "step"))
+                self._traces[name] = next(kept), next(kept)
         self.states = [
             {name: saved[f"state{k}_{name}"].copy() for name in states}
             for k, states in enumerate(self.states)

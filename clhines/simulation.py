@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,9 +22,16 @@ from clhines.cable import Cable
 from clhines.cell_epochs import CellEpochs
 from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
-from clhines.errors import InputError, SimulationError
+from clhines.errors import DeviceMemoryError, InputError, SimulationError
 from clhines.forest import Forest, repeat
-from clhines.network import Group, Network, as_array, as_indices, as_whole_number
+from clhines.network import (
+    LAST_STEP,
+    Group,
+    Network,
+    as_array,
+    as_indices,
+    as_whole_number,
+)
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
 from clhines.reference_run import ReferenceRun
@@ -33,6 +41,11 @@ from clhines.spikes import Delivery
 from clhines.state import Chunk, Record, State, epoch_steps, external_sums, largest_weights
 from clhines.steps import Steps
 
+_NO_MEMORY = (
+    cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
+    cl.status_code.OUT_OF_HOST_MEMORY,
+    cl.status_code.INVALID_BUFFER_SIZE,
+)
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
@@ -233,7 +246,8 @@ class Simulation:
     network : Network
     dt : float, ms
     dtype : float64 or float32
-        Of all values on the device; ``reference`` computes in float64.
+        Of all values on the device, the time that mechanisms see too: float32 tells steps of 0.025
+        ms apart up to 10^5 ms. ``reference`` computes in float64.
     device : pyopencl.Device or str, optional
         See `clhines.device.choose`; ignored when `queue` is given.
     queue : pyopencl.CommandQueue, optional
@@ -268,6 +282,8 @@ class Simulation:
     ------
     InputError
         The network cannot be simulated so; or no such path.
+    DeviceMemoryError
+        It does not fit into the device's memory.
     """
 
     def __init__(
@@ -298,18 +314,19 @@ class Simulation:
         if max_spikes is not None:
             max_spikes = as_whole_number("max_spikes", max_spikes, 1)
         self._records: list[Record] = []
+        real_name(dtype)
         if path == "reference":
             self.path = path
             self._run: Any = ReferenceRun(self.model)
             return
-        real_name(dtype)
         if queue is None:
             queue = devices.make_queue(devices.choose(device, dtype))
         _check_queue(queue, dtype)
 
-        state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
-        self.path, executor = _executor(state, path, method, options)
-        self._run = _DeviceRun(state, executor)
+        with self._memory_told():
+            state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
+            self.path, executor = _executor(state, path, method, options)
+            self._run = _DeviceRun(state, executor)
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
@@ -384,6 +401,8 @@ class Simulation:
             A voltage was not finite after a step; its `result` has what came before.
         SpikeOverflowError
             More spikes in a chunk than `max_spikes`.
+        DeviceMemoryError
+            There is no room on the device for what is recorded in a chunk.
         """
         steps = self._whole_steps(duration)
         if self._broken:
@@ -396,7 +415,7 @@ class Simulation:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(self.chunk, end - self.step)
-                chunk = self._advance(count, cost)
+                chunk = self._advance_whole(count, cost)
                 failed = int(min(chunk.failed[chunk.failed > 0], default=0))
                 chunks.append(chunk)
                 self.step += count
@@ -415,22 +434,34 @@ class Simulation:
             ratio = float(duration) / self.model.dt
         except (TypeError, ValueError):
             ratio = -1.0
-        if not 0 <= ratio < 2**31 - self.step or abs(ratio - round(ratio)) > 1e-6 * max(ratio, 1):
+        most = LAST_STEP - self.step
+        if not 0 <= ratio <= most or abs(ratio - round(ratio)) > min(1e-6 * max(ratio, 1), 1e-3):
             raise InputError(
                 f"duration is {duration!r} ms; expected a whole number of steps of "
-                f"{self.model.dt:g} ms"
+                f"{self.model.dt:g} ms, at most {most}"
             )
         return round(ratio)
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
-        v, states = self._run.voltages(), self._run.save()
+        kinds = {r.kind < 0 for r in self._records}
+        v = self._run.voltages() if True in kinds else np.zeros(0)
+        states = self._run.save() if False in kinds else {}
         values = [
             (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None]
             for r in self._records
         ]
         none = np.zeros(0, np.int64)
         return Chunk(none, none, np.zeros(0, np.int32), values)
+
+    def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
+        """Advance; where that is cut short, what there is now belongs to no step."""
+        try:
+            with self._memory_told():
+                return self._advance(count, cost)
+        except BaseException as error:
+            self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
+            raise
 
     def _advance(self, count: int, cost: dict[str, float]) -> Chunk:
         run = self._run
@@ -449,6 +480,20 @@ class Simulation:
         chunk = run.end()
         cost["collect"] += time.perf_counter() - clock
         return chunk
+
+    @contextmanager
+    def _memory_told(self) -> Iterator[None]:
+        """Turn OpenCL's errors of memory into one that says what it was for."""
+        try:
+            yield
+        except (cl.MemoryError, cl.LogicError) as error:
+            if error.code not in _NO_MEMORY:
+                raise
+            raise DeviceMemoryError(
+                f"the device has no memory for {self.network!r} and what is recorded in "
+                f"{self.chunk} steps; expected fewer cells or records, or a smaller chunk or "
+                f"max_spikes ({error})"
+            ) from error
 
     def _joined(self, chunks: list[Chunk], begin: int, last: int, cost: dict[str, float]) -> Result:
         """Join the chunks of a run, up to the end of step `last` - 1."""
@@ -494,14 +539,17 @@ class Simulation:
         Raises
         ------
         InputError
-            The file cannot be written.
+            The file cannot be written; or a run has failed, and there is nothing to go on from.
         """
-        state = self._run.save()
+        if self._broken:
+            raise InputError(f"{self._broken}; there is nothing to save")
+        arrays = {"step": self.step, "network": self._signature, **self._run.save()}
         try:
             with open(path, "wb") as file:
-                np.savez(file, step=self.step, network=self._signature, **state)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+                np.savez(file, **arrays)
+        except (OSError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{path}: cannot be written: {reason}") from error
 
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
@@ -509,7 +557,8 @@ class Simulation:
         Parameters
         ----------
         path : str or path-like
-            Of a simulation of the same network with the same `dt`.
+            Of a simulation of the same network, with the same events from outside, `dt`,
+            `secondorder` and `seed`; another path may have saved it.
 
         Raises
         ------
@@ -517,11 +566,13 @@ class Simulation:
             The file cannot be read, or is of another network.
         """
         try:
-            with np.load(path, allow_pickle=False) as file:
-                saved = dict(file)
+            with open(path, "rb") as file, zipfile.ZipFile(file):
+                file.seek(0)
+                with np.load(file, allow_pickle=False) as arrays:
+                    saved = dict(arrays)
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, TypeError, zipfile.BadZipFile) as error:
+        except (TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{path}: not a file that save() has written") from error
         if str(saved.get("network")) != self._signature:
             raise InputError(
@@ -540,11 +591,17 @@ class Simulation:
         """A digest of what the arrays of a saved state depend on."""
         model, digest = self.model, hashlib.sha256()
         for kind in model.kinds:
-            digest.update(f"{kind.mechanism.name} {kind.mechanism.states}".encode())
+            digest.update(kind.mechanism.text.encode())
             digest.update(kind.node.tobytes())
+            for array in kind.arrays().values():
+                digest.update(array.tobytes())
         for array in (model.forest.parent, model.u, model.capacitance, model.threshold):
             digest.update(array.tobytes())
-        known = model.connections
+        for array in (model.constant_d, model.constant_b):
+            digest.update(array.tobytes())
+        known, events = model.connections, model.events
+        for array in (events.target, events.step, events.weight):
+            digest.update(array.tobytes())
         for array in (known.source, known.target, known.weight, known.delay):
             digest.update(array.tobytes())
         digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())

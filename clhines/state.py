@@ -11,7 +11,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import program
-from clhines.errors import SpikeOverflowError
+from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network import Model
 from clhines.parts import real_name
 from clhines.spikes import Connections
@@ -187,6 +187,13 @@ class State:
         self.epoch, cells = epoch_steps(model), model.forest.num_cells
         most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
+        room, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
+        if room > most:
+            raise DeviceMemoryError(
+                f"events on their way to {model.num_targets} targets, the latest "
+                f"{model.connections.max_delay} steps after its spike, take {room / 2**20:.0f} "
+                f"MiB; the device allows {most / 2**20:.0f} MiB; expected shorter delays"
+            )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
         self.states = [
             cla.to_device(queue, self._packed_states(k, states))

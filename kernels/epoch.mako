@@ -1,7 +1,6 @@
 <%page args="spec"/>\
 <%
     M, U, K = spec.segment, spec.lanes, spec.units
-    wide = "double" if spec.real == "double" else "float"
     factor, constant = spec.phase == "factor", spec.constant
     eliminates = factor or not constant      # d is eliminated here
     solves = not factor
@@ -16,8 +15,8 @@
     steps = "mine.s5" if in_warp and not dense else rounds
     noisy = any(kind.uses_noise for kind in kinds)
     def state(kind, s):
-        return (f"{kind.name}_local[{s * kind.most} + q]" if kind.local
-                else f"{kind.name}_states[{s} * {kind.name}_count + instance]")
+        return (f"{kind.name}__local[{s * kind.most} + q]" if kind.local
+                else f"{kind.name}__states[{s} * {kind.name}__count + instance]")
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor))
@@ -29,8 +28,8 @@
                f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
     def factor_of(kind):
         return (f"all_held[(site >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site & 0xfff)] * {kind.factor}"
-                if kind.factor else f"{kind.name}_factor[instance]")
-    def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}_{kind.parameters[p]}[instance]"
+                if kind.factor else f"{kind.name}__factor[instance]")
+    def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
 %>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
 // spec: ${spec}
@@ -50,14 +49,18 @@
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
-% if any(kind.takes_events for kind in kinds):
-#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-% endif
 % if not spec.fused:
 #pragma OPENCL FP_CONTRACT OFF
 % endif
 
 typedef ${spec.real} real;
+
+% if noisy:
+${spec.normal}
+% endif
+% for kind in kinds:
+${kind.source}
+% endfor
 
 #define WORK_GROUP ${spec.work_group}
 #define LANES ${U}             // of a cell
@@ -88,12 +91,6 @@ typedef ${spec.real} real;
 % endif
 
 ${part("reciprocal")}
-% if noisy:
-${spec.normal}
-% endif
-% for kind in kinds:
-${kind.source}
-% endfor
 % if spec.registers:   # which NVIDIA's compiler takes only where the size of the group is left open
 __kernel
 % else:
@@ -117,22 +114,22 @@ void advance(const int first_step, const int num_steps, const int num_units,
              __global const real *restrict all_c, __global const real *restrict all_k,
              __global real *restrict all_v,
 % for kind in kinds:
-             __global const int *restrict ${kind.name}_start, __global const int *restrict ${kind.name}_list,
-             __global real *restrict ${kind.name}_states, const int ${kind.name}_count,
+             __global const int *restrict ${kind.name}__start, __global const int *restrict ${kind.name}__list,
+             __global real *restrict ${kind.name}__states, const int ${kind.name}__count,
 % if kind.density and not kind.factor:
-             __global const real *restrict ${kind.name}_factor,
+             __global const real *restrict ${kind.name}__factor,
 % endif
 % for p, name in enumerate(kind.parameters):
 % if not kind.literals[p]:
-             __global const real *restrict ${kind.name}_${name},
+             __global const real *restrict ${kind.name}__p_${name},
 % endif
 % endfor
 % endfor
 % if kinds:
              __global const int *restrict slots,
 % endif
-             __global long *restrict incoming, const int ring, const int num_targets, const double scale,
-             const double dt, const ulong seed,
+             __global long *restrict incoming, const int ring, const int num_targets, const real scale,
+             const real dt, const ulong seed,
              __global const real *restrict threshold, __global int *restrict spike_source,
              __global int *restrict spike_step, __global int *restrict spike_count,
              const int spike_capacity, __global int *restrict failed,
@@ -243,23 +240,23 @@ void advance(const int first_step, const int num_steps, const int num_units,
     const int active = lid${f" - {K * U}" if spec.extra else ""}, step_of_active = ${step_of_active};
     __local real slot_g[${spec.slots}], slot_h[${spec.slots}];   // conductance; conductance * v - current
 % for kind in kinds:
-    const int ${kind.name}_first = ${kind.name}_start[get_group_id(0)];
-    const int ${kind.name}_here = ${kind.name}_start[get_group_id(0) + 1] - ${kind.name}_first;
-    __local uint ${kind.name}_site[${kind.most}];   // place in the cell | cell << 12 | slot << 16
-    for (int q = lid; q < ${kind.name}_here; q += WORK_GROUP)
-        ${kind.name}_site[q] = ${kind.name}_list[2 * (${kind.name}_first + q) + 1];
+    const int ${kind.name}__first = ${kind.name}__start[get_group_id(0)];
+    const int ${kind.name}__here = ${kind.name}__start[get_group_id(0) + 1] - ${kind.name}__first;
+    __local uint ${kind.name}__site[${kind.most}];   // place in the cell | cell << 12 | slot << 16
+    for (int q = lid; q < ${kind.name}__here; q += WORK_GROUP)
+        ${kind.name}__site[q] = ${kind.name}__list[2 * (${kind.name}__first + q) + 1];
 % if ahead(kind):
-    long ${kind.name}_next = 0;
-    if (active >= 0 && active < ${kind.name}_here)
-        ${kind.name}_next = incoming[(long)(first_step % ring) * num_targets + ${kind.first_target}
-                                     + ${kind.name}_list[2 * (${kind.name}_first + active)]];
+    long ${kind.name}__next = 0;
+    if (active >= 0 && active < ${kind.name}__here)
+        ${kind.name}__next = incoming[(long)(first_step % ring) * num_targets + ${kind.first_target}
+                                     + ${kind.name}__list[2 * (${kind.name}__first + active)]];
 % endif
 % if kind.states and kind.local:
-    __local real ${kind.name}_local[${len(kind.states) * kind.most}];
-    for (int q = lid; q < ${kind.name}_here; q += WORK_GROUP) {
-        const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
+    __local real ${kind.name}__local[${len(kind.states) * kind.most}];
+    for (int q = active; q >= 0 && q < ${kind.name}__here; q += step_of_active) {   // as written back
+        const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
 % for s, _ in enumerate(kind.states):
-        ${kind.name}_local[${s * kind.most} + q] = ${kind.name}_states[${s} * ${kind.name}_count + instance];
+        ${kind.name}__local[${s * kind.most} + q] = ${kind.name}__states[${s} * ${kind.name}__count + instance];
 % endfor
     }
 % endif
@@ -286,17 +283,17 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
 % endif
 % for kind in kinds:
-            for (int q = active; q < ${kind.name}_here; q += step_of_active) {
-                const uint site = ${kind.name}_site[q];
+            for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+                const uint site = ${kind.name}__site[q];
 % if needs_instance(kind):
-                const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
+                const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
 % endif
 % if kind.takes_events:
                 __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
 % if ahead(kind):
-                const long weight = ${kind.name}_next;
+                const long weight = ${kind.name}__next;
                 if (step + 1 < first_step + num_steps)
-                    ${kind.name}_next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance];
+                    ${kind.name}__next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance];
 % else:
                 const long weight = *due;
 % endif
@@ -312,12 +309,12 @@ void advance(const int first_step, const int num_steps, const int num_units,
 %>\
 % if kind.states:
                 if (step > first_step)
-                    ${kind.name}_advance(v, (real)((step - 0.5) * dt), (real)dt, ${params}${by_address});
+                    ${kind.name}_advance(v, (step - (real)0.5) * dt, dt, ${params}${by_address});
 % endif
 % if kind.takes_events:
                 if (weight) {
                     *due = 0;
-                    ${kind.name}_event((real)(weight * scale), ${params}${by_address});
+                    ${kind.name}_event((real)weight * scale, ${params}${by_address});
                 }
 % endif
 % for s, name in enumerate(kind.states):
@@ -327,7 +324,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(v, (real)((step + 0.5) * dt), ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${kind.name}_current(v, (step + (real)0.5) * dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
 % if kind.density:
                 const real factor = ${factor_of(kind)};
                 i *= factor;
@@ -647,9 +644,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for kind in kinds:
 % if kind.states:
     if (active >= 0) {
-        for (int q = active; q < ${kind.name}_here; q += step_of_active) {
-            const uint site = ${kind.name}_site[q];
-            const int instance = ${kind.name}_list[2 * (${kind.name}_first + q)];
+        for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+            const uint site = ${kind.name}__site[q];
+            const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
             const real v = ${voltage};
 <%
     params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
@@ -657,9 +654,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for s, name in enumerate(kind.states):
             real s_${name} = ${state(kind, s)};
 % endfor
-            ${kind.name}_advance(v, (real)((step - 0.5) * dt), (real)dt, ${params}${", ".join("&s_" + name for name in kind.states)});
+            ${kind.name}_advance(v, (step - (real)0.5) * dt, dt, ${params}${", ".join("&s_" + name for name in kind.states)});
 % for s, name in enumerate(kind.states):
-            ${kind.name}_states[${s} * ${kind.name}_count + instance] = s_${name};
+            ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
 % endfor
         }
     }

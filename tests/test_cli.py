@@ -819,9 +819,15 @@ def test_ring_of_files(cli, swc):
         (["--branching", "x"], "'x', expected a number"),
         (["--depth", "many"], "--depth"),
         (["--dt", "0"], "expected a positive number"),
-        (["--dt", "0.3"], "--duration 1 ms is 3.33333 steps of --dt 0.3 ms; expected a whole"),
-        (["--dt", "3"], "is 0.333333 steps of --dt 3 ms; expected a whole number from 1"),
-        (["--duration", "1e9"], "is 4e+10 steps of --dt 0.025 ms; expected a whole number from 1"),
+        (
+            ["--dt", "0.3"],
+            "--duration 1 ms is 3.33333333333 steps of --dt 0.3 ms; expected a whole",
+        ),
+        (["--dt", "3"], "is 0.333333333333 steps of --dt 3 ms; expected a whole number from 1"),
+        (
+            ["--duration", "1e9"],
+            "is 40000000000 steps of --dt 0.025 ms; expected a whole number from 1",
+        ),
         (["--duration", "-1"], "expected a positive number"),
         (["--delay", "0.01"], "at least one step"),
         (["--seed", "-1"], "expected a whole number, 0 or more"),

@@ -3,12 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from test_network_run import DT, mixed_network, simple_network, truth
 
-from clhines import InputError, Simulation, SimulationError
+from clhines import InputError, Network, Simulation, SimulationError, program
+from clhines.cable import discretise
 from clhines.device import limits
 from clhines.epochs import BlockEpochs, constant_factors
+from clhines.morphology import ring_cell
+from clhines.render import render
 from clhines.simulation import _DeviceRun
 
 
@@ -118,3 +122,80 @@ def test_cells_above_local_memory_are_refused(fast_queue):
     small = replace(limits(fast_queue.device), local_bytes=1000)
     with pytest.raises(InputError, match=r"too large to stay in 1000 bytes of local memory"):
         BlockEpochs(sim.model, sim._run.state, small)
+
+
+CLASHES = """
+    point {0}
+    parameter {1} = 1 ms
+    parameter {2} = 0
+    state {3} = 0
+    d{3}/dt = -{3}/{1}
+    current i = {3}*(v + {2})*0.001
+    on event: {3} += weight
+"""
+
+
+@pytest.mark.parametrize("path", ["steps", "epochs", "blocks"])
+def test_any_name_may_stand_in_a_text(fast_queue, needs, path):
+    """Names that kernels use themselves, for mechanisms, parameters and states."""
+    needs(fast_queue, "float64")
+
+    def build():
+        net, _ = simple_network(3)
+        for names in (
+            ("x1", "NONE", "CAPACITY", "list"),
+            ("record", "start", "list", "s0"),
+            ("spike", "count", "first", "count_0"),
+            ("kernel", "factor", "states", "half"),
+        ):
+            three = {names[1]: [1.0, 2.0, 3.0], names[2]: [0.0, 1.0, 2.0]}
+            group = net.add(CLASHES.format(*names), at=net.soma, **three)
+            net.event(group, 0, 0.1, 0.01)
+        return net, net.groups[2]
+
+    reference = Simulation(build()[0], DT, path="reference")
+    reference.run(0.5)
+    if path == "blocks":
+        net, _ = build()
+        sim = Simulation(net, DT, queue=fast_queue, path="steps")
+        state = sim._run.state
+        sim._run = _DeviceRun(state, BlockEpochs(state.model, state, limits(fast_queue.device)))
+    else:
+        sim = Simulation(build()[0], DT, queue=fast_queue, path=path)
+    sim.run(0.5)
+    np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("build", [mixed_network, simple_network])
+def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
+    needs(fast_queue, dtype)
+    spec = simulation(build, fast_queue, dtype)._run.executor.spec
+    for each in (spec, spec.of_factors) if spec.constant else (spec,):
+        kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
+        what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        assert kernel.get_work_group_info(what, fast_queue.device) <= each.local_bytes
+
+
+def test_float32_takes_no_float64(fast_queue):
+    spec = simulation(noisy_network, fast_queue, "float32")._run.executor.spec
+    assert "double" not in render(spec)
+    assert "double" not in render(spec.of_factors)
+
+
+def test_numbers_have_bits_enough(fast_queue):
+    spec = simulation(simple_network, fast_queue, "float32")._run.executor.spec
+    wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
+    assert spec.fits(wide)
+    assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)
+    for name, value in (("units", 17), ("capacity", (1 << 12) + 1), ("slots", 1 << 15)):
+        assert not replace(spec, **{name: value}).fits(wide)
+
+
+def test_cells_of_too_many_lanes_are_refused(fast_queue):
+    net = Network(discretise(ring_cell(5, 1.0, 3, seed=1), max_length=1.0))
+    assert net.forest.num_nodes > 1 << 10
+    sim = Simulation(net, DT, "float32", queue=fast_queue, path="steps", method="interleaved")
+    wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
+    with pytest.raises(InputError, match=r"lanes: too large.*use path='steps'"):
+        BlockEpochs(sim.model, sim._run.state, wide, segment=1)

@@ -129,6 +129,8 @@ def test_refused_networks():
         discretise("cell.swc")
     with refused("at is 'soma'; expected whole numbers of nodes"):
         Network(CABLES).add("expsyn", at="soma")
+    with refused("cables is NoneType"):
+        Network(None)
     with refused("num_cells is 0"):
         Network(CABLES, 0)
 
@@ -204,6 +206,8 @@ def test_refused_by_compile():
     net, syn = full_network()
     with refused("dt is 0 ms; expected above 0"):
         net.compile(0)
+    with refused(r"seed is 18446744073709551616; expected less than 2\*\*64"):
+        net.compile(seed=2**64)
     with refused("dt is 'fast'"):
         net.compile("fast")
     with refused(r"v_init\[0\] is nan"):
@@ -220,6 +224,17 @@ def test_refused_by_compile():
     net.threshold = [0.0, 1.0]
     with refused(r"threshold has shape \(2,\); expected a number or \(4,\)"):
         net.compile(0.01)
+    net.connect(0, syn, 0, 0.1, 1e18)
+    with refused("delay of connection 2, from cell 0, is 1e[+]18 ms; expected less than"):
+        net.compile(0.01)
+
+
+def test_events_that_no_run_comes_to():
+    """Their step fits no integer."""
+    net, syn = full_network()
+    net.event(syn, [0, 1, 2], [1e18, 0.5, 1e300], 0.1)
+    events = net.compile(0.025).events
+    assert (events.step.tolist(), events.target.tolist()) == ([20], [0])
 
 
 def test_refused_rules():

@@ -6,7 +6,7 @@ import pytest
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cable import discretise
 from clhines.cell_epochs import CellEpochs, make_blocks, make_groups, variable_nodes
-from clhines.errors import SpikeOverflowError
+from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.morphology import Morphology, ring_cell
 from clhines.plasticity import STDP
 
@@ -325,6 +325,8 @@ def test_a_voltage_that_is_not_finite(fast_queue, needs, path, tmp_path):
     assert np.isfinite(rows).all()
     with pytest.raises(InputError, match="restore"):
         sim.run(1.0)
+    with pytest.raises(InputError, match="nothing to save"):
+        sim.save(tmp_path / "bad.npz")
     sim.restore(tmp_path / "good.npz")
     sim.run(0.25)
 
@@ -337,6 +339,18 @@ def test_more_spikes_than_room(fast_queue, needs):
     with pytest.raises(SpikeOverflowError, match=r"step \d+: .*max_spikes") as error:
         sim.run(10.0)
     assert error.value.step > 0
+    with pytest.raises(InputError, match="a run ended within a chunk, by SpikeOverflowError.*rest"):
+        sim.run(10.0)
+
+
+def test_no_memory_is_told_in_one_line(fast_queue, needs):
+    needs(fast_queue, "float64")
+    with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
+        Simulation(simple_network()[0], DT, queue=fast_queue, max_spikes=2**50)
+    net, syn = simple_network()
+    net.connect(0, syn, 0, 0.1, 2.0**29 * DT)
+    with pytest.raises(DeviceMemoryError, match="events on their way to 5 targets"):
+        Simulation(net, DT, queue=fast_queue)
 
 
 def test_progress(fast_queue, needs, capsys):
@@ -352,7 +366,7 @@ def test_refused(fast_queue, needs, tmp_path):
     needs(fast_queue, "float64")
     net, syn = simple_network()
     sim = Simulation(net, DT, queue=fast_queue)
-    for duration in (0.03, -1.0, np.nan, "long"):
+    for duration in (0.03, -1.0, np.nan, "long", 25000.01, 1e9):
         with pytest.raises(InputError, match=r"duration is .*whole number of steps of 0.025 ms"):
             sim.run(duration)
     with pytest.raises(InputError, match="there is no node 100000"):
@@ -369,13 +383,17 @@ def test_refused(fast_queue, needs, tmp_path):
         Simulation(net, queue="here")
     with pytest.raises(InputError, match="chunk is 0"):
         Simulation(net, queue=fast_queue, chunk=0)
-    with pytest.raises(InputError, match="int32"):
-        Simulation(net, dtype="int32", queue=fast_queue)
+    for options in ({"queue": fast_queue}, {"path": "reference"}):
+        with pytest.raises(InputError, match="int32"):
+            Simulation(net, dtype="int32", **options)
     with pytest.raises(InputError, match="uses no solver"):
         Simulation(net, queue=fast_queue, path="epochs", method="fine")
     (tmp_path / "bad.npz").write_text("nothing")
-    with pytest.raises(InputError, match="not a file that save"):
-        sim.restore(tmp_path / "bad.npz")
+    (tmp_path / "empty.npz").write_text("")
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    for name in ("bad.npz", "empty.npz", "array.npy"):
+        with pytest.raises(InputError, match="not a file that save"):
+            sim.restore(tmp_path / name)
     with pytest.raises(InputError, match=r"missing\.npz: cannot be read: No such file"):
         sim.restore(tmp_path / "missing.npz")
     with pytest.raises(InputError, match="cannot be written: No such file"):
@@ -386,6 +404,16 @@ def test_refused(fast_queue, needs, tmp_path):
     other.save(tmp_path / "other.npz")
     with pytest.raises(InputError, match="of another network"):
         sim.restore(tmp_path / "other.npz")
+    sim.save(tmp_path / "state")
+    sim.restore(tmp_path / "state")
+    for change in ("gnabar", "event"):
+        changed, synapses = simple_network()
+        if change == "event":
+            changed.event(synapses, 0, 1.0, 0.1)
+        else:
+            changed.groups[0].parameters[change] = 0.2
+        with pytest.raises(InputError, match="of another network"):
+            Simulation(changed, DT, queue=fast_queue).restore(tmp_path / "state")
     late = net.add("expsyn", at=[0])
     with pytest.raises(InputError, match="after this simulation was made"):
         sim.record("g", late)
@@ -423,3 +451,10 @@ def test_plastic_weights(fast_queue, needs, path, tmp_path):
     np.testing.assert_array_equal(sim.voltages(), later.voltages())
     moved = sim.weights() != sim.model.connections.weight
     np.testing.assert_array_equal(moved, sim.model.connections.plastic)
+    # from path to path
+    reference.restore(tmp_path / "state.npz")
+    reference.run(15.0)
+    np.testing.assert_allclose(sim.weights(), reference.weights(), rtol=1e-9)
+    reference.save(tmp_path / "reference.npz")
+    later.restore(tmp_path / "reference.npz")
+    np.testing.assert_array_equal(later.weights(), reference.weights())

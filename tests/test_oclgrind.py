@@ -259,13 +259,16 @@ def deliver_spikes(queue, algorithm, plastic, delay):
     return incoming
 
 
-def network_case(queue, path, dtype, lanes):
-    """Some steps of a network with every sort of mechanism, events and records; two epochs."""
+def network_case(queue, path, dtype, lanes, constant=False):
+    """Some steps of a network with every sort of mechanism, events and records; two epochs.
+
+    With `constant` all is at somas, so that other factors are constants.
+    """
     cables = [discretise(ring_cell(2, 0.9, 2, seed=k), max_length=100.0) for k in (1, 2)]
     net = Network(cables, 5)  # three cells of one shape, two of another
     net.insert("hh", "soma", gnabar=[0.1, 0.12, 0.1, 0.12, 0.1])
     net.insert("pas", "dendrites", g=1e-4, e=-65.0)
-    tip = net.forest.cell_offsets[1:3] - 1
+    tip = net.soma[:2] if constant else net.forest.cell_offsets[1:3] - 1
     syn = net.add("expsyn", at=np.concatenate([net.soma, tip]), tau=2.0, e=0.0)
     net.add("iclamp", at=net.soma[:2], dur=1.0, amp=0.5)
     net.add("inoise", at=net.soma[2:], std=0.1)
@@ -276,6 +279,7 @@ def network_case(queue, path, dtype, lanes):
     if lanes:
         state = sim._run.state
         blocks = path == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
+        assert not blocks or blocks.constant == constant
         sim._run = _DeviceRun(state, blocks or CellEpochs(state, lanes))
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
@@ -301,6 +305,8 @@ def clean_cases():
             label = f"network: {path}, {lanes} lanes, {dtype}"
             arguments = path, dtype, lanes
             yield label, lambda queue, a=arguments: network_case(queue, *a)
+    arguments = "blocks", "float64", 2, True
+    yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
     for dtype in (np.float64, np.float32):
         for symmetric in (True, False):
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"

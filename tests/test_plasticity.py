@@ -196,6 +196,7 @@ def test_no_connections(fast_queue, needs):
     [
         ({"tau_plus": 0.0}, r"tau_plus is 0\.0 ms; expected more than 0"),
         ({"w_max": np.inf}, "w_max is inf; expected a finite number"),
+        ({"w_max": "1"}, "w_max is '1'; expected a finite number"),
         ({"w_min": 2.0}, r"w_min is 2\.0, above w_max, 1\.0"),
     ],
 )
