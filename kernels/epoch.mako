@@ -394,7 +394,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 const real f1 = my_up * inverse, f2 = tie * inverse;
                 sum_d += my_up * f1;
                 less_d = tie * f2;
-                my_up = -my_up * f2;
+                my_up *= -f2;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
 % if solves:
                 const real g = my_b * inverse;
                 sum_b += f1 * my_b;
