@@ -6,7 +6,7 @@ many steps a work-group keeps its cells' voltages, states and factors in local m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,7 +63,7 @@ class EpochKind:
     """
 
     name: str
-    source: str
+    source: str = field(repr=False)
     number: int
     parameters: tuple[str, ...]
     states: tuple[str, ...]
@@ -130,7 +130,7 @@ class EpochSpec:
     ptx: bool
     fused: bool
     kinds: tuple[EpochKind, ...] = ()
-    normal: str = ""
+    normal: str = field(default="", repr=False)
     registers: int = 0
 
     @property
