@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import device as devices
@@ -287,11 +286,11 @@ class CellEpochs:
         )
         noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
         spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
-        self._kernel = cl.Kernel(program.build(self.queue.context, spec), "epoch")
-        self._lay_out(variable)
+        built = program.build(self.queue.context, spec)
+        self._kernel = program.BoundKernel(built, "epoch", self._arguments(variable))
 
-    def _lay_out(self, variable: np.ndarray) -> None:
-        """Put all numbers into blocks on the device, and set the arguments."""
+    def _arguments(self, variable: np.ndarray) -> list[Any]:
+        """Put all numbers into blocks on the device; `set_records` and `advance` change some."""
         model, blocks, state = self.model, self.blocks, self.state
         forest, real = model.forest, state.dtype.type
         sizes = blocks.sizes[blocks.shape]
@@ -333,15 +332,16 @@ class CellEpochs:
         columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
         self._table = np.stack(columns, axis=1).astype(np.int32)
         found = [state.spike_source, state.spike_step, state.spike_count]
-        self._before = 3
+        self._table_on_device = put(self._table)
         arguments: list[Any] = [
-            put(self._table), put(blocks.parent.astype(np.int32)), *arrays,
+            np.int32(0), np.int32(0), real(model.dt), self._table_on_device,
+            put(blocks.parent.astype(np.int32)), *arrays,
             put(blocks.cells.astype(np.int32)),
             put(model.threshold.astype(real)), state.failed, np.int32(state.max_spikes), *found,
             np.int32(model.num_targets), np.int32(state.slots), real(state.incoming_scale),
             np.uint64(model.seed), state.incoming,
         ]  # fmt: skip
-        self._record_argument = self._before + len(arguments)
+        self._record_argument = len(arguments)
         nothing = put(np.zeros(1, np.int32))
         arguments += [np.int32(0), np.int32(0), nothing, nothing, state.record_v]
         for k, kind in enumerate(model.kinds):
@@ -349,9 +349,7 @@ class CellEpochs:
             arguments += [np.int32(n) for n in numbers]
             *by_group, held = self._of_groups(kind, self.groups[k], put)
             arguments += [*by_group, state.states[k], held]
-        self._kept = arguments  # a kernel does not keep its buffers
-        for k, value in enumerate(arguments, self._before):
-            self._kernel.set_arg(k, value.data if isinstance(value, cla.Array) else value)
+        return arguments
 
     def _of_groups(self, kind: Kind, groups: Groups, put: Callable[..., Any]) -> list[Any]:
         """Give what the kernel takes of a kind by group, room for states last."""
@@ -378,21 +376,19 @@ class CellEpochs:
         counts = np.bincount(block, minlength=len(self._slot))
         self._table[:, 6] = np.cumsum(counts)
         self._table[:, 5] = self._table[:, 6] - counts
-        self._kept[0].set(self._table.reshape(-1), self.queue)
+        self._table_on_device.set(self._table.reshape(-1), self.queue)
         slot = place - self._slot[block] * lanes
         given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]
-        self._lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
-        self._kernel.set_arg(self._record_argument + 1, np.int32(state.record_v.shape[1]))
-        for k, a in enumerate([*self._lists, state.record_v], self._record_argument + 2):
-            self._kernel.set_arg(k, a.data)
+        lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
+        told = [np.int32(state.record_v.shape[1]), *lists, state.record_v]
+        for k, value in enumerate(told, self._record_argument + 1):
+            self._kernel[k] = value
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
-        numbers = [np.int32(first), np.int32(count), self.state.dtype.type(self.model.dt)]
-        for k, value in enumerate(numbers):
-            self._kernel.set_arg(k, value)
-        self._kernel.set_arg(self._record_argument, np.int32(row))
-        cl.enqueue_nd_range_kernel(self.queue, self._kernel, (len(self._table),), (1,))
+        self._kernel[0], self._kernel[1] = np.int32(first), np.int32(count)
+        self._kernel[self._record_argument] = np.int32(row)
+        self._kernel.launch(self.queue, len(self._table), 1)
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""

@@ -21,7 +21,6 @@ from clhines.network import Kind, Model
 from clhines.parts import Limits, real_name
 from clhines.plan_contraction import _Cut, _cut
 
-MAX_STEPS = 64  # of a launch: the ring of events that are due grows with it
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment
 _FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
@@ -193,6 +192,9 @@ class _Table:
         rows = layout.SegmentRows(lanes, blocks, most)
         self.blocks, self.lanes, self.rows = blocks, lanes, rows
         self.gather = rows.gather(forest)
+        real = np.flatnonzero(self.gather >= 0)
+        self._place = np.empty(forest.num_nodes, np.int64)
+        self._place[self.gather[real]] = real
         kind, counts = blocks.template, np.diff(lanes.template_start)
         self.lane_base = np.cumsum(counts[kind]) - counts[kind]
         self.num_lanes = int(counts[kind].sum())
@@ -249,12 +251,8 @@ class _Table:
         which = ranges(lanes.template_start[kind], counts[kind])
         self.up = self.gather[top[which] + np.repeat(rows.block_start, counts[kind])]
 
-    def places(self, nodes: np.ndarray) -> np.ndarray:
+    def places(self, nodes: np.ndarray | slice) -> np.ndarray:
         """Place of natural nodes in the device order."""
-        if not hasattr(self, "_place"):
-            self._place = np.empty(int(self.gather.max()) + 1, np.int64)
-            real = np.flatnonzero(self.gather >= 0)
-            self._place[self.gather[real]] = real
         return self._place[nodes]
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
@@ -288,8 +286,6 @@ class BlockEpochs:
         A cell is too large for a work-group.
     """
 
-    max_steps = MAX_STEPS
-
     def __init__(
         self,
         model: Model,
@@ -299,6 +295,7 @@ class BlockEpochs:
         units: int | None = None,
     ) -> None:
         self.model, self.state, self.queue = model, state, state.queue
+        self.max_steps = state.epoch
         self.dtype = np.dtype(state.dtype)
         self.constant = constant_factors(model)
         self._most = segment or _segment(model, self.constant)
@@ -513,58 +510,54 @@ class BlockEpochs:
     def _groups(self) -> int:
         return -(-self.model.forest.num_cells // self.spec.units)
 
-    def _kernel(self) -> cl.Kernel:
-        kernel = cl.Kernel(program.build(self.queue.context, self.spec), "advance")
-        arrays = [*self._tables, self._d, self._tie, self._up]
-        if self.constant:
-            arrays += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
-        arguments: list[Any] = [a.data for a in [*arrays, self._c, self._k, self._v]]
-        for tables, count, values in self._of_kinds:
-            arguments += [*(a.data for a in tables), count, *(a.data for a in values)]
-        if self.model.kinds:
-            arguments.append(self._slot_array.data)
+    def _kernel(self) -> program.BoundKernel:
         state, model = self.state, self.model
+        arguments: list[Any] = [np.int32(0), np.int32(0), np.int32(model.forest.num_cells)]
+        arguments += [*self._tables, self._d, self._tie, self._up]
+        if self.constant:
+            arguments += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
+        arguments += [self._c, self._k, self._v]
+        for tables, count, values in self._of_kinds:
+            arguments += [*tables, count, *values]
+        if model.kinds:
+            arguments.append(self._slot_array)
         arguments += [
-            state.incoming.data,
+            state.incoming,
             np.int32(state.slots),
             np.int32(model.num_targets),
             self.dtype.type(state.incoming_scale),
             self.dtype.type(model.dt),
             np.uint64(model.seed & (1 << 64) - 1),
-            self._threshold.data,
-            state.spike_source.data,
-            state.spike_step.data,
-            state.spike_count.data,
+            self._threshold,
+            state.spike_source,
+            state.spike_step,
+            state.spike_count,
             np.int32(state.spike_source.size),
-            state.failed.data,
+            state.failed,
         ]
-        kernel.set_arg(2, np.int32(model.forest.num_cells))
-        for k, argument in enumerate(arguments, 3):
-            kernel.set_arg(k, argument)
-        self._after = 3 + len(arguments)
-        return kernel
+        self._record_argument = len(arguments)
+        arguments += self._record_arguments(0)
+        return program.BoundKernel(
+            program.build(self.queue.context, self.spec), "advance", arguments
+        )
+
+    def _record_arguments(self, row: int) -> list[Any]:
+        lists = [self._record_start, self._record_list]
+        return [*lists, self.state.record_v, np.int32(row), np.int32(self._num_records)]
 
     # -- steps ---------------------------------------------------------------------------------
 
     def advance(self, first_step: int, count: int, record_row: int = 0) -> cl.Event:
         """Enqueue `count` steps from `first_step`; records go to rows from `record_row` on."""
-        kernel, spec = self._advance, self.spec
-        kernel.set_arg(0, np.int32(first_step))
-        kernel.set_arg(1, np.int32(count))
-        rest = [self._record_start, self._record_list, self.state.record_v]
-        for k, array in enumerate(rest, self._after):
-            kernel.set_arg(k, array.data)
-        kernel.set_arg(self._after + 3, np.int32(record_row))
-        kernel.set_arg(self._after + 4, np.int32(self._num_records))
-        size = self._groups * spec.work_group
-        return cl.enqueue_nd_range_kernel(self.queue, kernel, (size,), (spec.work_group,))
+        kernel, group = self._advance, self.spec.work_group
+        kernel[0], kernel[1] = np.int32(first_step), np.int32(count)
+        for k, argument in enumerate(self._record_arguments(record_row), self._record_argument):
+            kernel[k] = argument
+        return kernel.launch(self.queue, self._groups * group, group)
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV, in natural order."""
-        real = self._table.gather >= 0
-        v = np.empty(self.model.forest.num_nodes, self.dtype)
-        v[self._table.gather[real]] = self._v.get()[real]
-        return v
+        return self._v.get()[self._table.places(slice(None))]
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Take (n,) voltages, mV, in natural order."""

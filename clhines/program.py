@@ -6,18 +6,21 @@ import hashlib
 import os
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines.errors import BuildError, InputError
 from clhines.pocl import name_processor
 from clhines.render import render
 
 _BUILT: WeakKeyDictionary[cl.Context, dict[Any, cl.Program]] = WeakKeyDictionary()
+_SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
 
@@ -55,14 +58,41 @@ def typed_kernel(built: cl.Program, name: str, types: str) -> cl.Kernel:
     built : pyopencl.Program
     name : str
     types : str
-        A letter an argument: ``b`` buffer, ``i`` int, ``l`` long, ``f`` float, ``d`` double.
+        A letter an argument: ``b`` buffer, ``i`` int, ``l`` long, ``u`` ulong, ``f`` float,
+        ``d`` double.
         Arguments after the last letter are buffers.
     """
     kernel = cl.Kernel(built, name)
-    codes = {"i": np.int32, "l": np.int64, "f": np.float32, "d": np.float64}
     types = types.ljust(kernel.num_args, "b")
-    kernel.set_scalar_arg_dtypes([codes.get(letter) for letter in types])
+    kernel.set_scalar_arg_dtypes([_SCALARS.get(letter) for letter in types])
     return kernel
+
+
+class BoundKernel:
+    """A kernel and all its arguments, of which a few change from launch to launch.
+
+    Parameters
+    ----------
+    built : pyopencl.Program
+    name : str
+    arguments : sequence of pyopencl arrays and NumPy scalars
+        Of the types that the kernel has; they are kept, which a kernel does not do.
+    """
+
+    def __init__(self, built: cl.Program, name: str, arguments: Sequence[Any]) -> None:
+        letters = {scalar: letter for letter, scalar in _SCALARS.items()}
+        types = "".join(letters.get(type(a), "b") for a in arguments)
+        self._kernel = typed_kernel(built, name, types)
+        self._arguments = list(arguments)
+
+    def __setitem__(self, place: int, argument: Any) -> None:
+        self._arguments[place] = argument
+
+    def launch(self, queue: cl.CommandQueue, items: int, work_group: int) -> cl.Event:
+        """Enqueue the kernel with its arguments as they are now."""
+        given = [a.data if isinstance(a, cla.Array) else a for a in self._arguments]
+        self._kernel.set_args(*given)
+        return cl.enqueue_nd_range_kernel(queue, self._kernel, (items,), (work_group,))
 
 
 def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:

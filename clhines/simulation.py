@@ -638,7 +638,7 @@ class _DeviceRun:
 
     def __init__(self, state: State, executor: Any) -> None:
         self.state, self.executor = state, executor
-        self.max_steps = min(state.epoch, executor.max_steps)
+        self.max_steps = executor.max_steps
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
         self._told = False

@@ -205,7 +205,7 @@ class State:
         self.failed = cla.zeros(queue, cells, np.int32)
         self._put_events()
         built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
-        self._record = cl.Kernel(built, "record")
+        self._record = program.typed_kernel(built, "record", "ii")
         self.records: list[Record] = []
         self.rows = -1
         self.begin(0, [])
@@ -214,7 +214,8 @@ class State:
         step, target, weight = summed_events(self.model, self.incoming_scale)
         self._event_steps = step
         if len(step):
-            self._add = cl.Kernel(program.build(self.queue.context, EventsSpec()), "add_events")
+            built = program.build(self.queue.context, EventsSpec())
+            self._add = program.typed_kernel(built, "add_events", "iiii")
             arrays = step.astype(np.int32), target.astype(np.int32), weight
             self._events = [cla.to_device(self.queue, a) for a in arrays]
 

@@ -75,7 +75,6 @@ class Steps:
         kinds, noise = model_kinds(model, real)
         spec = StepSpec(real, kinds, model.secondorder, noise)
         built = program.build(self.queue.context, spec)
-        self._kernel = cl.Kernel(built, "between_solves")
         self._places = self.solver.plan.packed_size
         over_dt = model.capacitance_over_dt
         base_d = over_dt + model.constant_d
@@ -87,11 +86,11 @@ class Steps:
         gather = self.solver.plan.gather
         self._place = np.zeros(model.forest.num_nodes, np.int64)
         self._place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
-        self._set_arguments(base_d, gather)
+        self._kernel = program.BoundKernel(built, "between_solves", self._arguments(base_d, gather))
         self._recorded: cla.Array | None = None
 
-    def _set_arguments(self, base_d: np.ndarray, gather: np.ndarray) -> None:
-        """Put the tables on the device and set all arguments that never change."""
+    def _arguments(self, base_d: np.ndarray, gather: np.ndarray) -> list[Any]:
+        """Put the tables on the device; `_launch` sets the arguments that change."""
         model, state, real = self.model, self.state, self.state.dtype.type
         nodes = np.unique(np.concatenate([model.soma, *(k.node for k in model.kinds)]))
         number = np.full(model.forest.num_nodes, -1, np.int32)
@@ -105,7 +104,10 @@ class Steps:
             self._put(model.threshold.astype(real)), state.failed,
         ]  # fmt: skip
         found = [state.spike_source, state.spike_step, state.spike_count]
-        arguments: list[Any] = [*arrays, np.int32(state.max_spikes), *found]
+        changing = [*[np.int32(0)] * 4, *[real(0)] * 3]
+        arguments: list[Any] = [np.int32(self._places), *changing, *arrays]
+        arguments += [np.int32(state.max_spikes), *found]
+        self._row_argument = len(arguments)
         arguments += [
             np.int32(0),
             real(state.incoming_scale),
@@ -122,11 +124,7 @@ class Steps:
                 state.states[k],
                 self._put(kind.factor.astype(real)),
             ]
-        self._kept = arguments  # a kernel does not keep its buffers
-        for k, value in enumerate(arguments, 8):
-            self._kernel.set_arg(k, value.data if isinstance(value, cla.Array) else value)
-        self._row_argument = 8 + len(arrays) + 4
-        self._kernel.set_arg(0, np.int32(self._places))
+        return arguments
 
     def _put(self, a: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, a)
@@ -139,11 +137,10 @@ class Steps:
         numbers = [np.int32(done is not None), np.int32(next_step is not None), np.int32(last)]
         times = [real(dt), real(last * dt), real((step + 0.5) * dt)]
         for k, value in enumerate([*numbers, np.int32(step), *times], 1):
-            kernel.set_arg(k, value)
+            kernel[k] = value
         row = (step % self.state.slots) * self.model.num_targets
-        kernel.set_arg(self._row_argument, np.int32(row))
-        items = -(-self._places // 64) * 64
-        cl.enqueue_nd_range_kernel(self.queue, kernel, (items,), (64,))
+        kernel[self._row_argument] = np.int32(row)
+        kernel.launch(self.queue, -(-self._places // 64) * 64, 64)
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltages of `nodes`, (r,) natural."""
