@@ -115,11 +115,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     ImportError
         There is no matplotlib.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    mpl, plt = plot.pyplot()
     found = result["accuracy"]
     dtypes = list(dict.fromkeys(r["dtype"] for r in found))
     with mpl.rc_context(plot.LOOK):

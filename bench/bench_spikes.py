@@ -16,6 +16,7 @@ from typing import Any
 
 import common
 import numpy as np
+import plot
 import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
@@ -163,13 +164,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
     ImportError
         There is no matplotlib.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    mpl, plt = plot.pyplot()
     rows, record = result["rows"], result["record"]
-    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 9}):
+    with mpl.rc_context({**plot.LOOK, "font.size": 9}):
         figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), sharey=True, layout="constrained")
         draw_best(axes[0], rows)
         draw_ratio(axes[1], rows, -1, "slowest / fastest of vpo, vsn, vssn")

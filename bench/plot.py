@@ -45,6 +45,22 @@ LOOK = {"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}
 UNITS = {1e-9: "ns", 1e-6: "µs", 1e-3: "ms", 1.0: "s"}
 
 
+def pyplot() -> tuple[Any, Any]:
+    """Return matplotlib and its pyplot, for pictures without a screen.
+
+    Raises
+    ------
+    ImportError
+        There is no matplotlib.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return mpl, plt
+
+
 def style(name: str) -> dict[str, Any]:
     """Return how a line is drawn."""
     found = next((v for k, v in STYLES.items() if name.startswith(k)), OTHER)
@@ -119,11 +135,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     ImportError
         There is no matplotlib.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    mpl, plt = pyplot()
     dtype = result["rows"][0]["dtype"]
     rows = [r for r in result["rows"] if r["dtype"] == dtype]
     names = kinds(rows)
@@ -191,16 +203,12 @@ def draw_ring(result: dict[str, Any], path: Path) -> None:
     ImportError
         There is no matplotlib.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    mpl, plt = pyplot()
     rows = result["ring"]
     cases = list(dict.fromkeys(r["case"] for r in rows))
     width = min(2, len(cases))
     height = -(-len(cases) // width)
-    with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}):
+    with mpl.rc_context(LOOK):
         figure, grid = plt.subplots(
             height,
             width,
