@@ -446,13 +446,15 @@ def _ring_report(
 
 
 def _whole_steps(duration: float, dt: float) -> int:
-    ratio = duration / dt
-    if not 0.5 < ratio <= 2**30 or abs(ratio - round(ratio)) > min(1e-6 * ratio, 1e-3):
+    from clhines.simulation import whole_steps
+
+    steps = whole_steps(duration, dt)
+    if not steps:
         raise InputError(
-            f"--duration {duration:.12g} ms is {ratio:.12g} steps of --dt {dt:g} ms; expected a "
-            "whole number from 1 to 2**30"
+            f"--duration {duration:.12g} ms is {duration / dt:.12g} steps of --dt {dt:g} ms; "
+            "expected a whole number from 1 to 2**30"
         )
-    return round(ratio)
+    return steps
 
 
 def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhines.errors import DeviceError
+from clhines.errors import DeviceError, InputError
 from clhines.parts import Limits
 
 INSTALL_HINT = (
@@ -155,6 +155,26 @@ def _with_precision(device: cl.Device, double: bool) -> cl.Device:
             f"device {device.name.strip()!r} has no float64; use dtype float32 or another device"
         )
     return device
+
+
+def given_queue(queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
+    """Return the queue that was given, checked, or else one on the device chosen.
+
+    Raises
+    ------
+    InputError
+        Not a queue, or one that is out of order.
+    DeviceError
+        See `choose`.
+    """
+    if queue is None:
+        return make_queue(choose(device, dtype))
+    if not isinstance(queue, cl.CommandQueue):
+        raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        raise InputError("queue is out of order; expected an in-order queue")
+    choose(queue.device, dtype)  # raises without float64
+    return queue
 
 
 def make_queue(device: cl.Device) -> cl.CommandQueue:

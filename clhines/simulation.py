@@ -319,9 +319,7 @@ class Simulation:
             self.path = path
             self._run: Any = ReferenceRun(self.model)
             return
-        if queue is None:
-            queue = devices.make_queue(devices.choose(device, dtype))
-        _check_queue(queue, dtype)
+        queue = devices.given_queue(queue, device, dtype)
 
         with self._memory_told():
             state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
@@ -430,17 +428,14 @@ class Simulation:
         return result
 
     def _whole_steps(self, duration: float) -> int:
-        try:
-            ratio = float(duration) / self.model.dt
-        except (TypeError, ValueError):
-            ratio = -1.0
         most = LAST_STEP - self.step
-        if not 0 <= ratio <= most or abs(ratio - round(ratio)) > min(1e-6 * max(ratio, 1), 1e-3):
+        steps = whole_steps(duration, self.model.dt)
+        if steps is None or steps > most:
             raise InputError(
                 f"duration is {duration!r} ms; expected a whole number of steps of "
                 f"{self.model.dt:g} ms, at most {most}"
             )
-        return round(ratio)
+        return steps
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
@@ -608,12 +603,16 @@ class Simulation:
         return digest.hexdigest()
 
 
-def _check_queue(queue: Any, dtype: Any) -> None:
-    if not isinstance(queue, cl.CommandQueue):
-        raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
-    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
-        raise InputError("queue is out of order; expected an in-order queue")
-    devices.choose(queue.device, dtype)  # raises without float64
+def whole_steps(duration: Any, dt: float) -> int | None:
+    """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
+    try:
+        ratio = float(duration) / dt
+    except (TypeError, ValueError):
+        return None
+    if not 0 <= ratio <= LAST_STEP:
+        return None
+    steps = round(ratio)
+    return None if abs(ratio - steps) > min(1e-6 * max(ratio, 1), 1e-3) else steps
 
 
 def _executor(state: State, path: str, method: str, options: dict[str, Any]) -> tuple[str, Any]:

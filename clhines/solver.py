@@ -121,21 +121,14 @@ class Solver:
         real_name(dtype)  # refuses other dtypes before a device is looked for
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
-        if queue is not None and not isinstance(queue, cl.CommandQueue):
-            raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
         if max_memory is not None:
             whole = isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool)
             if not whole or max_memory < 1:
                 raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
             max_memory = int(max_memory)
         self.forest, self.dtype = forest, np.dtype(dtype)
-        if queue is None:
-            queue = devices.make_queue(devices.choose(device, dtype))
-        elif self.dtype == np.float64:
-            devices.choose(queue.device, dtype)  # raises without float64
-        self.queue, self.device = queue, queue.device
-        if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
-            raise InputError("queue is out of order; expected an in-order queue")
+        self.queue = devices.given_queue(queue, device, dtype)
+        self.device = self.queue.device
         self._limits = devices.limits(self.device)
         self._largest = self.device.max_mem_alloc_size
         self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
