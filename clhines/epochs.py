@@ -19,7 +19,7 @@ from clhines.errors import InputError
 from clhines.forest import ranges
 from clhines.network import Kind, Model
 from clhines.parts import Limits, real_name
-from clhines.plan_contraction import _Cut, _cut
+from clhines.plan_contraction import Cut, cut_trees
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment
@@ -73,7 +73,7 @@ class EpochKind:
     uses_noise: bool
     factor: str
     first_target: int
-    local: bool
+    local: bool = True
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class EpochSpec:
 class _Table:
     """The cells of a model as units: lanes, places of the nodes, ties between them."""
 
-    def __init__(self, model: Model, cut: _Cut, most: int) -> None:
+    def __init__(self, model: Model, cut: Cut, most: int) -> None:
         forest = model.forest
         blocks = packing.next_fit(forest, list(cut.lanes[:, None]), int(cut.lanes.max()), 1)
         lanes = schedule.segment_lanes(
@@ -298,9 +298,7 @@ class BlockEpochs:
         self.max_steps = state.epoch
         self.dtype = np.dtype(state.dtype)
         self.constant = constant_factors(model)
-        self._most = segment or _segment(model, self.constant)
-        trees = model.forest.trees
-        cut = _cut(trees, self._most, trees.parent < 0)
+        self._most, cut = _choose_cut(model, self.constant, segment)
         if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
             raise self._too_large(int(cut.lanes.max()), limits)
         self._table = _Table(model, cut, self._most)
@@ -313,7 +311,7 @@ class BlockEpochs:
 
     # -- plan ----------------------------------------------------------------------------------
 
-    def _plan(self, cut: _Cut, limits: Limits, units: int | None) -> EpochSpec:
+    def _plan(self, cut: Cut, limits: Limits, units: int | None) -> EpochSpec:
         lanes = -(-int(cut.lanes.max()) // 32) * 32
         before, dense = self._dense() if self.constant else (0, 0)
         spec = EpochSpec(
@@ -342,9 +340,10 @@ class BlockEpochs:
             spec = replace(spec, registers=registers)
         most = units or most
         for count in range(most, 0, -1):
+            found = self._list_instances(count)
             for local in (True, False):
-                self._list_instances(count, local)
-                chosen = replace(spec, units=count, slots=self._slots, kinds=self._kinds)
+                kinds = tuple(replace(kind, local=local) for kind in found)
+                chosen = replace(spec, units=count, slots=self._slots, kinds=kinds)
                 if chosen.fits(limits):
                     return chosen
         raise self._too_large(lanes, limits)
@@ -367,8 +366,8 @@ class BlockEpochs:
                 return before, -(-left // 4) * 4
         raise AssertionError("only the root is left after the last round")
 
-    def _list_instances(self, units: int, local: bool) -> None:
-        """Instances of each group of `units` cells, and the slots that they write to."""
+    def _list_instances(self, units: int) -> list[EpochKind]:
+        """List instances of each group of `units` cells, and the slots that they write to."""
         model, table = self.model, self._table
         groups = -(-model.forest.num_cells // units)
         kinds = model.kinds
@@ -392,10 +391,10 @@ class BlockEpochs:
             site = place[mine] | (unit[mine] % units) << 12 | slot[mine] << 16
             entries = np.stack((sort, site), axis=1).astype(np.uint32).view(np.int32)
             self._lists.append((starts, entries))
-            specs.append(self._kind_spec(kind, int(np.diff(starts).max()), local))
+            specs.append(self._kind_spec(kind, int(np.diff(starts).max())))
             begin += kind.count
-        self._kinds = tuple(specs)
         self._slot_table = self._slots_of_nodes(node, cell, slot)
+        return specs
 
     def _slots_of_nodes(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray) -> np.ndarray:
         """First and end slot of each cell; or ``first | number << 16`` of each place."""
@@ -409,7 +408,7 @@ class BlockEpochs:
             return np.stack((first, first + number), axis=1).reshape(-1)
         return first | number << 16
 
-    def _kind_spec(self, kind: Kind, most: int, local: bool) -> EpochKind:
+    def _kind_spec(self, kind: Kind, most: int) -> EpochKind:
         mechanism, real = kind.mechanism, real_name(self.dtype)
         values = [kind.parameters[p] for p in mechanism.parameters]
         return EpochKind(
@@ -425,7 +424,6 @@ class BlockEpochs:
             uses_noise=mechanism.uses_noise,
             factor=self._factor_of_capacitance(kind),
             first_target=max(0, kind.first_target),
-            local=local,
         )
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
@@ -470,8 +468,8 @@ class BlockEpochs:
             starts, entries = self._lists[k]
             arrays = [self._int32(starts), self._int32(entries), self.state.states[k]]
             varying = [self._real(v) for v in kind.parameters.values() if np.ndim(v)]
-            factor = [] if self._kinds[k].factor else [self._real(kind.factor)]
-            factor = factor if self._kinds[k].density else []
+            factor = [] if self.spec.kinds[k].factor else [self._real(kind.factor)]
+            factor = factor if self.spec.kinds[k].density else []
             self._of_kinds.append((arrays, np.int32(kind.count), factor + varying))
         self._slot_array = self._int32(self._slot_table)
         self.set_records(np.zeros(0, np.int64))
@@ -574,11 +572,13 @@ def constant_factors(model: Model) -> bool:
     return all(np.isin(kind.node, model.soma).all() for kind in model.kinds)
 
 
-def _segment(model: Model, constant: bool) -> int:
-    """Nodes of a segment: as few as let the largest cell have 64 lanes, or as many as can be."""
+def _choose_cut(model: Model, constant: bool, segment: int | None) -> tuple[int, Cut]:
+    """Cut trees into segments: as few nodes as let the largest cell have 64 lanes, or the most."""
     trees = model.forest.trees
-    lanes = {m: int(_cut(trees, m, trees.parent < 0).lanes.max()) for m in _SEGMENTS}
-    if not constant:  # all factors of a segment's nodes are in registers
-        lanes = {m: lanes[m] for m in _SEGMENTS if m <= 8}
-    few = [m for m in lanes if lanes[m] <= 64]
-    return few[0] if few else max(lanes)
+    # without constant factors all those of a segment's nodes are in registers
+    sizes = _SEGMENTS if constant else tuple(most for most in _SEGMENTS if most <= 8)
+    for most in (segment,) if segment else sizes:
+        cut = cut_trees(trees, most, trees.parent < 0)
+        if cut.lanes.max() <= 64:
+            break
+    return most, cut

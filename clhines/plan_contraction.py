@@ -95,7 +95,7 @@ def _contraction(
     most = int(options["segment"] or 0) or _segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
         raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
-    cut = _cut(forest.trees, most)
+    cut = cut_trees(forest.trees, most)
     kind = _classes(forest, cut, real, limits, options)
     build = _Contraction(method, real, limits, options, most)
     if (kind == kind[0]).all():
@@ -124,7 +124,7 @@ def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any])
     sizes = (4, 8, 16, 18, *usual[1:]) if _is_small(forest, limits) else usual
     best, chosen = -1, sizes[0]
     for most in sizes:
-        fits = _fits(_cut(forest.trees, most), real, limits, options)
+        fits = _fits(cut_trees(forest.trees, most), real, limits, options)
         if fits.all():
             return most
         nodes = int(forest.sizes[fits[forest.shape_of_cell]].sum())
@@ -133,7 +133,7 @@ def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any])
     return chosen
 
 
-def _fits(cut: _Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.ndarray:
+def _fits(cut: Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.ndarray:
     """(num_trees,) bool: trees that fit into a work-group and its local memory."""
     most = min(limits.max_work_group, NO_LANE - 1)
     if (options["work_group"] or 0) > most:
@@ -144,7 +144,7 @@ def _fits(cut: _Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.n
 
 
 def _classes(
-    forest: Forest, cut: _Cut, real: str, limits: Limits, options: dict[str, Any]
+    forest: Forest, cut: Cut, real: str, limits: Limits, options: dict[str, Any]
 ) -> np.ndarray:
     """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory.
 
@@ -166,7 +166,7 @@ def _local_capacity(real: str, limits: Limits, work_group: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Cut:
+class Cut:
     """Trees cut into segments, and how these are contracted.
 
     Attributes
@@ -185,7 +185,7 @@ class _Cut:
     kept: np.ndarray
 
 
-def _cut(trees: Trees, most: int, ends: np.ndarray | None = None) -> _Cut:
+def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
     """Cut trees into segments; `ends`, (num_nodes,) bool, are kept and end theirs."""
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)
@@ -204,7 +204,7 @@ def _cut(trees: Trees, most: int, ends: np.ndarray | None = None) -> _Cut:
     is_kept = plan.round == schedule.Contraction.KEPT
     before = np.cumsum(is_kept) - is_kept
     number = before - np.repeat(before[starts], lanes)
-    return _Cut(cut, plan, lanes, places, np.where(is_kept, number, -1))
+    return Cut(cut, plan, lanes, places, np.where(is_kept, number, -1))
 
 
 @dataclass(frozen=True)
@@ -240,14 +240,14 @@ class _Contraction:
         self,
         forest: Forest,
         ranks: np.ndarray | None,
-        cut: _Cut | None = None,
+        cut: Cut | None = None,
         pieces: bool = False,
     ) -> Plan:
         """Cells that fit into local memory; `cut`, of their trees, where it is known.
 
         With `pieces` in work-groups like those of pieces of cells.
         """
-        cut = cut or _cut(forest.trees, self.most)
+        cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
         beyond = cut.places > _local_capacity(self.real, self.limits, group)
         if beyond.any():  # too long for the work-group that the widest one takes
@@ -266,7 +266,7 @@ class _Contraction:
             return self._with_stars(forest, np.ones(forest.num_cells, bool))
         # half a work-group each: these pack better than whole ones
         pieces = split_cells(forest, self.most, capacity // 2, group // 2)
-        cut = _cut(pieces.forest.trees, self.most, pieces.ends)
+        cut = cut_trees(pieces.forest.trees, self.most, pieces.ends)
         rest, place = self._rest(pieces, cut, forest.num_cells)
         stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
         if stars.any():
@@ -320,7 +320,7 @@ class _Contraction:
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
         """Large cells, those that `stars` marks whole where they fit, else by `fine`."""
-        fits = _fits(_cut(forest.trees, self.most), self.real, self.limits, self.options)
+        fits = _fits(cut_trees(forest.trees, self.most), self.real, self.limits, self.options)
 
         def plan_some(part: Forest, _: np.ndarray, how: int) -> Plan:
             if how == 0:
@@ -332,7 +332,7 @@ class _Contraction:
         how = np.where(stars, np.where(fits[forest.shape_of_cell], 1, 2), 0)
         return plan_by_kind(forest, self.method, how, plan_some)
 
-    def _rest(self, pieces: Pieces, cut: _Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
+    def _rest(self, pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
         """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
         trees, segment = pieces.forest.trees, cut.segments
         kept = np.flatnonzero(cut.kept >= 0)
@@ -364,7 +364,7 @@ class _Contraction:
             return max(1, forest.num_cells // (2 * self.limits.compute_units))
         return forest.num_cells
 
-    def _group(self, forest: Forest, cut: _Cut, pieces: bool = False) -> int:
+    def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
         """Work-items of a group: what the widest tree takes, more where cells share one."""
         if self.options["work_group"]:
             return int(self.options["work_group"])
@@ -375,7 +375,7 @@ class _Contraction:
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _blocks(
-        self, forest: Forest, cut: _Cut, group: int, pieces: bool = False
+        self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, schedule.SegmentLanes, layout.SegmentRows]:
         """Cells in blocks, lanes for the segments, places of the nodes.
 
