@@ -10,8 +10,9 @@ from test_network_run import DT, mixed_network, simple_network, truth
 from clhines import InputError, Network, Simulation, SimulationError, program
 from clhines.cable import discretise
 from clhines.device import limits
-from clhines.epochs import BlockEpochs, constant_factors
+from clhines.epochs import BlockEpochs
 from clhines.morphology import ring_cell
+from clhines.plan_epochs import constant_factors
 from clhines.render import render
 from clhines.simulation import _DeviceRun
 
@@ -81,7 +82,7 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     found = []
     for units in (1, 3):
         sim = simulation(build, fast_queue, segment=segment, units=units)
-        assert sim._run.executor.spec.units == units
+        assert sim._run.executor.launches[0].spec.units == units
         sim.run(3.0)
         found.append(sim.voltages())
     assert np.array_equal(*found)
@@ -170,7 +171,7 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, path):
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
 def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
     needs(fast_queue, dtype)
-    spec = simulation(build, fast_queue, dtype)._run.executor.spec
+    spec = simulation(build, fast_queue, dtype)._run.executor.launches[0].spec
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
         kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
@@ -178,13 +179,13 @@ def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
 
 
 def test_float32_takes_no_float64(fast_queue):
-    spec = simulation(noisy_network, fast_queue, "float32")._run.executor.spec
+    spec = simulation(noisy_network, fast_queue, "float32")._run.executor.launches[0].spec
     assert "double" not in render(spec)
     assert "double" not in render(spec.of_factors)
 
 
 def test_numbers_have_bits_enough(fast_queue):
-    spec = simulation(simple_network, fast_queue, "float32")._run.executor.spec
+    spec = simulation(simple_network, fast_queue, "float32")._run.executor.launches[0].spec
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     assert spec.fits(wide)
     assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)
