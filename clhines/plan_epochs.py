@@ -20,16 +20,18 @@ from clhines.parts import Limits, real_name
 from clhines.plan_contraction import Cut, cut_trees
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
-_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment
+_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
+_SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
 _FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
-# lanes of a work-group and registers of a work-item (0: as the compiler likes) then, by precision
-# and whether factors are constant; measured, see bench/NOTES.md
+# lanes of a work-group, registers of a work-item (0: as the compiler likes) and instances that it
+# has in hand then, by precision and whether factors are constant; measured, see bench/NOTES.md
 _BUSY = {
-    ("double", True): (128, 96),
-    ("float", True): (192, 72),
-    ("double", False): (128, 0),
-    ("float", False): (192, 80),
+    ("double", True): (128, 128, 1),
+    ("float", True): (128, 96, 1),
+    ("double", False): (128, 128, 1),
+    ("float", False): (128, 96, 1),
 }
+_PLACES = 128  # by which the nodes of cells of a launch differ at most
 _WARP = 32
 _CELL = 6  # column of a unit
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
@@ -88,10 +90,12 @@ class EpochSpec:
         ``factor``: the constant factors, once; ``advance``: steps.
     constant : bool
         Only the roots' conductances change.
+    inflow : bool
+        There are constant currents.
     lanes, units : int
         Lanes of a cell, cells of a work-group.
     extra : int
-        Further work-items, for the mechanisms alone.
+        Further work-items, for the mechanisms alone; with constant factors these have no others.
     segment : int
         Most nodes of a segment.
     capacity : int
@@ -108,6 +112,8 @@ class EpochSpec:
     kinds : tuple of EpochKind
     normal : str
         The functions of the generator, where a kind uses noise.
+    together : int
+        Instances of a kind that a lane has in hand at once, where it has several.
     registers : int
         Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
     """
@@ -116,6 +122,7 @@ class EpochSpec:
     real: str
     phase: str
     constant: bool
+    inflow: bool
     lanes: int
     units: int
     extra: int
@@ -130,6 +137,7 @@ class EpochSpec:
     fused: bool
     kinds: tuple[EpochKind, ...] = ()
     normal: str = field(default="", repr=False)
+    together: int = 1
     registers: int = 0
 
     @property
@@ -146,7 +154,7 @@ class EpochSpec:
     def local_bytes(self) -> int:
         """Local memory that the kernel takes, at most."""
         factor = self.phase == "factor"
-        held = 2 if factor else 4 if self.constant else 5
+        held = 2 if factor else 3 + (not self.constant) + self.inflow
         tree = 7 if factor or not self.constant else 3
         reals = self.units * (held * self.capacity + tree * self.lanes)
         ints = self.units * 2 * self.segment + sum(k.most for k in self.kinds)
@@ -157,7 +165,7 @@ class EpochSpec:
         if self.constant and not factor:
             reals += self.units
         if self.kinds:
-            reals += 2 * self.slots
+            reals += 2 * (self.slots + 1)
             reals += sum(len(k.states) * k.most for k in self.kinds if k.local)
         gaps = 8 * (4 + len(self.kinds))  # before what must lie at a multiple of 8
         return (8 if self.real == "double" else 4) * reals + 4 * ints + gaps
@@ -346,6 +354,7 @@ class EpochPlan:
             real=real_name(self._dtype),
             phase="advance",
             constant=constant,
+            inflow=bool(model.constant_b.any()),
             lanes=lanes,
             units=1,
             extra=_WARP if constant and model.kinds else 0,
@@ -362,14 +371,17 @@ class EpochPlan:
             if any(k.mechanism.uses_noise for k in model.kinds)
             else "",
         )
-        most, registers = _BUSY[spec.real, constant] if _is_busy(model, limits) else (0, 0)
-        if limits.ptx:
-            spec = replace(spec, registers=registers)
+        most, registers, together = (
+            _BUSY[spec.real, constant] if _is_busy(model, limits) else (0, 0, 2)
+        )
+        spec = replace(spec, together=together, registers=registers if limits.ptx else 0)
         for count in range(units or max(1, min(most // lanes, _MAX_UNITS)), 0, -1):
             found, slots = self._list_instances(count)
             for local in (True, False):
                 kinds = tuple(replace(kind, local=local) for kind in found)
                 chosen = replace(spec, units=count, slots=slots, kinds=kinds)
+                if not constant and model.kinds:  # all schedulers of a multiprocessor
+                    chosen = replace(chosen, extra=-count * lanes % (4 * _WARP))
                 if chosen.fits(limits):
                     return chosen
         raise self._too_large(lanes)
@@ -419,18 +431,18 @@ class EpochPlan:
             specs.append(
                 _kind_spec(self._model, kind, max(1, int(np.diff(starts).max())), self._dtype)
             )
-        self._give_slots(node, cell, slot)
-        return specs, int(np.diff(first).max()) if kinds else 0
+        most = int(np.diff(first).max()) if kinds else 0
+        self._give_slots(node, cell, slot, most)
+        return specs, most
 
-    def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray) -> None:
+    def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
         """Find first and end slot of each cell; or ``first | number << 16`` of each place."""
         constant = constant_factors(self._model)
         count = self._model.forest.num_cells if constant else self.table.rows.size
         key = self.cells[cell] if constant else self.table.places(node)
         number = np.bincount(key, minlength=count)
-        first = np.full(count, 1 << 30)
+        first = np.full(count, none)
         np.minimum.at(first, key, slot)
-        first = np.where(number > 0, first, 0)
         self.slots = (
             np.stack((first, first + number), axis=1).reshape(-1)
             if constant
@@ -448,9 +460,9 @@ def plan_epochs(
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first.
 
-    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough
-    cells to fill the device: a work-group gives all its cells the lanes and the local memory of
-    the largest.
+    Cells that need as many lanes, in whole warps, and about as many places are a plan of their
+    own, if there are enough cells to fill the device: a work-group gives all its cells the lanes
+    and the local memory of the largest.
 
     Parameters
     ----------
@@ -465,15 +477,22 @@ def plan_epochs(
     InputError
         A cell is too large for a work-group.
     """
-    most, lanes = _choose_cut(model, segment)
-    warps = -(-lanes // _WARP)[model.forest.shape_of_cell]
-    if not _is_busy(model, limits):
-        warps[:] = warps.max()
-    for few in np.unique(warps)[:-1]:  # too few for a launch of their own go with larger ones
-        if np.count_nonzero(warps == few) < _FULL * limits.compute_units:
-            warps[warps == few] = warps[warps > few].min()
-    sizes = np.unique(warps)[::-1]
-    return [EpochPlan(model, np.flatnonzero(warps == k), most, dtype, limits, units) for k in sizes]
+    forest, busy = model.forest, _is_busy(model, limits)
+    most, lanes = _choose_segments(model, segment, busy)
+    warps, places = -(-lanes // _WARP), -(-forest.trees.sizes // _PLACES)
+    size = (warps << 40 | most << 32 | places)[forest.shape_of_cell]
+    if not busy:
+        size[:] = size.max()
+    for few in np.unique(size)[:-1]:  # too few for a launch of their own go with larger ones
+        if np.count_nonzero(size == few) < _FULL * limits.compute_units:
+            size[size == few] = size[size > few].min()
+    most = most[forest.shape_of_cell]
+    return [
+        EpochPlan(
+            model, np.flatnonzero(size == k), int(most[size == k].max()), dtype, limits, units
+        )
+        for k in np.unique(size)[::-1]
+    ]
 
 
 def constant_factors(model: Model) -> bool:
@@ -485,21 +504,26 @@ def _is_busy(model: Model, limits: Limits) -> bool:
     return model.forest.num_cells >= _FULL * limits.compute_units
 
 
-def _choose_cut(model: Model, segment: int | None) -> tuple[int, np.ndarray]:
-    """Choose the most nodes of a segment: few, but so that the largest cell has 64 lanes.
+def _choose_segments(
+    model: Model, segment: int | None, busy: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose the most nodes of a segment for each tree, and give the lanes that it then has.
 
-    Returns
-    -------
-    int
-    (num_trees,) int64
-        Lanes of each tree.
+    With constant factors, where a lane has little to do, all trees get one number: few, but so
+    that the largest has 64 lanes. Without, each gets as few as let it have 128 lanes, or 256 where
+    the time of one step counts; there all the factors of a segment's nodes are in registers.
     """
     trees = model.forest.trees
-    # without constant factors all those of a segment's nodes are in registers
-    sizes = tuple(most for most in _SEGMENTS if most <= 8 or constant_factors(model))
-    for most in (segment,) if segment else sizes:
-        lanes = cut_trees(trees, most, trees.parent < 0).lanes
-        if lanes.max() <= 64:
+    constant = constant_factors(model)
+    sizes = (segment,) if segment else _SEGMENTS if constant else _SHORT_SEGMENTS
+    room = 64 if constant else 128 if busy else 256
+    most = np.zeros(trees.num_trees, np.int64)
+    lanes = np.full(trees.num_trees, np.iinfo(np.int64).max)
+    for size in sizes:
+        found = cut_trees(trees, size, trees.parent < 0).lanes
+        change = np.full(len(most), bool((lanes > room).any())) if constant else lanes > room
+        most[change], lanes[change] = size, found[change]
+        if lanes.max() <= room:
             break
     return most, lanes
 

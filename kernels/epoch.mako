@@ -6,30 +6,36 @@
     solves = not factor
     in_warp = spec.ptx and U == 32
     kinds = spec.kinds if solves else ()
-    held = ["c", "k", "f1", "inverse"] if solves and constant else (
-        ["c", "k", "d", "tie"] if solves else ["d", "tie"])
+    held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
+    held += ["k"] if spec.inflow and solves else []
+    rest = "(K(place{}) - less_b)" if spec.inflow else "-less_b"
     half = spec.secondorder
     I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
     rounds = spec.rounds if factor or not dense else spec.before
     tree = 4 if eliminates else 2   # arrays of values a lane
     steps = "mine.s5" if in_warp and not dense else rounds
     noisy = any(kind.uses_noise for kind in kinds)
-    def state(kind, s):
-        return (f"{kind.name}__local[{s * kind.most} + q]" if kind.local
-                else f"{kind.name}__states[{s} * {kind.name}__count + instance]")
+    def state(kind, s, p=""):   # of copy p
+        return (f"{kind.name}__local[{s * kind.most} + q{p}]" if kind.local
+                else f"{kind.name}__states[{s} * {kind.name}__count + instance{p}]")
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor))
-    step_of_active = spec.extra or spec.work_group
+    apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
+    step_of_active = apart or spec.work_group
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
         return kind.takes_events and kind.most <= step_of_active
     split = constant and solves and bool(kinds) and spec.ptx   # mechanisms in a loop of their own
-    voltage = ("root_v[site >> 12 & 15]" if constant else
-               f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
-    def factor_of(kind):
-        return (f"all_held[(site >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site & 0xfff)] * {kind.factor}"
-                if kind.factor else f"{kind.name}__factor[instance]")
-    def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
+    def together(kind):   # where all lanes have several instances
+        return 1 if kind.takes_events or kind.most <= step_of_active else spec.together
+    def voltage(site):
+        return (f"root_v[{site} >> 12 & 15]" if constant else
+                f"all_held[(({site} >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + ({site} & 0xfff)]")
+    def factor_of(kind, p):
+        return (f"all_held[(site{p} >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site{p} & 0xfff)] * {kind.factor}"
+                if kind.factor else f"{kind.name}__factor[instance{p}]")
+    def value(kind, k, p=""):
+        return kind.literals[k] or f"{kind.name}__p_{kind.parameters[k]}[instance{p}]"
 %>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
 // spec: ${spec}
@@ -43,7 +49,7 @@
 // f1, f2 and 1 / d are constants of the run; only b moves, and the root's pivot.
 % endif
 % if kinds:
-// Lanes from ${K * U if spec.extra else 0} on advance the states of mechanisms, and leave conductance and current in slots;
+// Lanes from ${K * U if apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
 // those of a node lie side by side and are added up in that order.
 % endif
 % if spec.real == "double":
@@ -188,12 +194,12 @@ void advance(const int first_step, const int num_steps, const int num_units,
     __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
 % endif
     for (int k = lane; present && k < ${2 * M}; k += LANES) row[k] = rows[mine.s4 + k];
-    for (int k = lane; present && k < ${"CAPACITY" if solves and constant else "mine.s1"}; k += LANES) {
+    for (int k = lane; present && k < ${"CAPACITY" if solves else "mine.s1"}; k += LANES) {
 % for name in held:
-        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves and constant else ""}all_${name}[mine.s0 + k];
+        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves else ""}all_${name}[mine.s0 + k];
 % endfor
 % if solves and not constant:
-        V(k) = all_v[mine.s0 + k];
+        V(k) = k >= mine.s1 ? 0 : all_v[mine.s0 + k];
 % endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -204,9 +210,20 @@ void advance(const int first_step, const int num_steps, const int num_units,
     real a${j} = 0${f", v{j} = 0" if solves and constant and half else ""}${f", e{j} = 0" if solves and constant else ""}${f", w{j} = 0, e{j} = 0" if solves and not constant else ""};
 % endfor
 % if kinds and not constant:
+    bool has_more = false;   // than one slot at a node
 % for j in range(M):
-    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : 0;   // first slot | number << 16
+    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : ${spec.slots};   // first slot | number << 16
+    has_more |= s${j} >> 16 > 1;
 % endfor
+% endif
+% if solves:
+    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
+% for j in range(M):
+    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
+% endfor
+% endif
+% if solves and not constant:
+    const int num_eliminated = is_leaf ? length : length - 1;
 % endif
 % if solves and constant:
     real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
@@ -215,9 +232,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
         tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];
         tree_inverse = tree_factors[3 * (mine.s7 + lane) + 2];
     }
-    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
 % for j in range(M):
-    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
     a${j} = length > ${j} ? all_v[mine.s0 + place${j}] : 0;
     e${j} = length > ${j} ? all_f2[mine.s0 + place${j}] : -1;
 % endfor
@@ -237,8 +252,10 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kinds:
 
     // states of the group's instances
-    const int active = lid${f" - {K * U}" if spec.extra else ""}, step_of_active = ${step_of_active};
-    __local real slot_g[${spec.slots}], slot_h[${spec.slots}];   // conductance; conductance * v - current
+    const int active = lid${f" - {K * U}" if apart else ""}, step_of_active = ${step_of_active};
+    // conductance; conductance * v - current; the last of all is 0
+    __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];
+    if (lid == 0) slot_g[${spec.slots}] = slot_h[${spec.slots}] = 0;
 % for kind in kinds:
     const int ${kind.name}__first = ${kind.name}__start[get_group_id(0)];
     const int ${kind.name}__here = ${kind.name}__start[get_group_id(0) + 1] - ${kind.name}__first;
@@ -283,55 +300,71 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
 % endif
 % for kind in kinds:
-            for (int q = active; q < ${kind.name}__here; q += step_of_active) {
-                const uint site = ${kind.name}__site[q];
-% if needs_instance(kind):
-                const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
-% endif
-% if kind.takes_events:
-                __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
-% if ahead(kind):
-                const long weight = ${kind.name}__next;
-                if (step + 1 < first_step + num_steps)
-                    ${kind.name}__next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance];
-% else:
-                const long weight = *due;
-% endif
-% endif
-                const real v = ${voltage};
-% for s, name in enumerate(kind.states):
-                real s_${name} = ${state(kind, s)};
-% endfor
 <%
-    params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
-    by_value = "".join(f"s_{name}, " for name in kind.states)
-    by_address = ", ".join(f"&s_{name}" for name in kind.states)
+    copies = range(together(kind))   # instances that a lane has in hand at once: their chains of operations overlap
+    params = {p: "".join(f"{value(kind, k, p)}, " for k in range(len(kind.parameters))) for p in copies}
+    by_value = {p: "".join(f"s_{name}{p}, " for name in kind.states) for p in copies}
+    by_address = {p: ", ".join(f"&s_{name}{p}" for name in kind.states) for p in copies}
 %>\
-% if kind.states:
-                if (step > first_step)
-                    ${kind.name}_advance(v, (step - (real)0.5) * dt, dt, ${params}${by_address});
+            for (int q0 = active; q0 < ${kind.name}__here; q0 += ${len(copies)} * step_of_active) {
+% for p in copies:
+% if p:
+                const bool is_there${p} = q0 + ${p} * step_of_active < ${kind.name}__here;   // else q0 once more
+                const int q${p} = is_there${p} ? q0 + ${p} * step_of_active : q0;
+% endif
+                const uint site${p} = ${kind.name}__site[q${p}];
+% if needs_instance(kind):
+                const int instance${p} = ${kind.name}__list[2 * (${kind.name}__first + q${p})];
 % endif
 % if kind.takes_events:
-                if (weight) {
-                    *due = 0;
-                    ${kind.name}_event((real)weight * scale, ${params}${by_address});
+                __global long *due${p} = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance${p};
+% if ahead(kind):
+                const long weight${p} = ${kind.name}__next;
+                if (step + 1 < first_step + num_steps)
+                    ${kind.name}__next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance${p}];
+% else:
+                const long weight${p} = *due${p};
+% endif
+% endif
+                const real v${p} = ${voltage(f"site{p}")};
+% for s, name in enumerate(kind.states):
+                real s_${name}${p} = ${state(kind, s, p)};
+% endfor
+% endfor
+% if kind.states:
+                if (step > first_step) {
+% for p in copies:
+                    ${kind.name}_advance(v${p}, (step - (real)0.5) * dt, dt, ${params[p]}${by_address[p]});
+% endfor
                 }
 % endif
-% for s, name in enumerate(kind.states):
-                ${state(kind, s)} = s_${name};
-% endfor
-                real i, g;
+% for p in copies:
+% if kind.takes_events:
+                if (weight${p}) {
+                    *due${p} = 0;
+                    ${kind.name}_event((real)weight${p} * scale, ${params[p]}${by_address[p]});
+                }
+% endif
+                real i${p}, g${p};
 % if kind.uses_noise:
-                const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
+                const real noise${p} = normal(seed, (ulong)(${kind.number} + instance${p}), (ulong)step);
 % endif
-                ${kind.name}_current(v, (step + (real)0.5) * dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${kind.name}_current(v${p}, (step + (real)0.5) * dt, ${params[p]}${by_value[p]}${f"noise{p}, " if kind.uses_noise else ""}&i${p}, &g${p});
 % if kind.density:
-                const real factor = ${factor_of(kind)};
-                i *= factor;
-                g *= factor;
+                const real factor${p} = ${factor_of(kind, p)};
+                i${p} *= factor${p};
+                g${p} *= factor${p};
 % endif
-                slot_g[site >> 16] = g;
-                slot_h[site >> 16] = g * v - i;
+% endfor
+% for p in copies:
+                ${f"if (is_there{p}) " if p else ""}{
+% for s, name in enumerate(kind.states):
+                    ${state(kind, s, p)} = s_${name}${p};
+% endfor
+                    slot_g[site${p} >> 16] = g${p};
+                    slot_h[site${p} >> 16] = g${p} * v${p} - i${p};
+                }
+% endfor
             }
 % endfor
 % if split:
@@ -366,47 +399,66 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if half:
         v${j} = a${j};
 % endif
-        a${j} = C(place${j}) * a${j} + (K(place${j}) - less_b);
+        a${j} = C(place${j}) * a${j} + ${rest.format(j)};
         my_b = length > ${j} ? a${j} : my_b;
         sum_b += F1(place${j}) * a${j};
         less_b = e${j} * a${j};
+% endfor
+% elif solves:
+        // what the nodes have before the elimination
+% for j in range(M):
+        w${j} = D(place${j});
+        a${j} = C(place${j}) * V(place${j})${f" + K(place{j})" if spec.inflow else ""};
+% if kinds:
+        w${j} += slot_g[s${j} & 0xffff];
+        a${j} += slot_h[s${j} & 0xffff];
+% endif
+% endfor
+% if kinds:
+        if (has_more) {
+% for j in range(M):
+            for (int q = (s${j} & 0xffff) + 1, end = q - 1 + (s${j} >> 16); q < end; ++q) {
+                w${j} += slot_g[q];
+                a${j} += slot_h[q];
+            }
+% endfor
+        }
+% endif
+        old_root = V(place0);
+% for j in range(M):
+        {   // past the last that is eliminated nothing changes but x, which is handed on
+            const bool goes = ${j} < num_eliminated;
+            const real d = w${j} - less_d, b = a${j} - less_b, tie = TIE(place${j});
+            my_d = length > ${j} ? d : my_d;
+            my_b = length > ${j} ? b : my_b;
+            my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
+            const real up = goes ? my_up : (real)0, inverse = goes ? reciprocal(d) : (real)0;
+            const real f1 = up * inverse, f2 = tie * inverse;
+            sum_d += up * f1;
+            sum_b += f1 * b;
+            less_d = tie * f2;
+            less_b = f2 * b;
+            my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
+            a${j} = b * inverse;
+            w${j} = f1;
+            e${j} = goes ? f2 : (real)-1;
+        }
 % endfor
 % else:
 % for j in range(M):
         if (length > ${j}) {
             const int place = column + row[${j}];
             my_d = D(place) - less_d;
-% if solves:
-            my_b = C(place) * V(place) + (K(place) - less_b);
-% if j == 0:
-            old_root = V(place);
-% endif
-% if kinds:
-            for (int q = s${j} & 0xffff, end = q + (s${j} >> 16); q < end; ++q) {
-                my_d += slot_g[q];
-                my_b += slot_h[q];
-            }
-% endif
-% endif
             if (is_leaf && length == ${j + 1}) my_up = my_tie;
             if (is_leaf || length > ${j + 1}) {
                 const real tie = TIE(place), inverse = reciprocal(my_d);
                 const real f1 = my_up * inverse, f2 = tie * inverse;
                 sum_d += my_up * f1;
                 less_d = tie * f2;
-                my_up *= -f2;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
-% if solves:
-                const real g = my_b * inverse;
-                sum_b += f1 * my_b;
-                less_b = f2 * my_b;
-                a${j} = g;
-                w${j} = f1;
-                e${j} = f2;
-% else:
+                my_up *= -f2;
                 all_f1[mine.s0 + place] = f1;
                 all_f2[mine.s0 + place] = f2;
                 all_inverse[mine.s0 + place] = inverse;
-% endif
             }
         }
 % endfor
@@ -606,11 +658,8 @@ void advance(const int first_step, const int num_steps, const int num_units,
         x = a${j} * INVERSE(place${j}) - F1(place${j}) * top - e${j} * x;
         a${j} = ${f"2 * x - v{j}" if half else "x"};
 % else:
-        if (length > ${j}) {
-            const int place = column + row[${j}];
-            if (is_leaf || length > ${j + 1}) x = a${j} - w${j} * top - e${j} * x;
-            V(place) = ${"2 * x - V(place)" if half else "x"};
-        }
+        x = a${j} - w${j} * top - e${j} * x;
+        if (length > ${j}) V(place${j}) = ${f"2 * x - V(place{j})" if half else "x"};
 % endif
 % endfor
         for (int q = first_record; q < end_record; ++q) {   // lane | node << 16, column
@@ -647,9 +696,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
         for (int q = active; q < ${kind.name}__here; q += step_of_active) {
             const uint site = ${kind.name}__site[q];
             const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
-            const real v = ${voltage};
+            const real v = ${voltage('site')};
 <%
-    params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
+    params = "".join(f"{value(kind, k)}, " for k in range(len(kind.parameters)))
 %>\
 % for s, name in enumerate(kind.states):
             real s_${name} = ${state(kind, s)};
