@@ -23,15 +23,14 @@ MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
 _SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
 _FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
-# lanes of a work-group, registers of a work-item (0: as the compiler likes) and instances that it
-# has in hand then, by precision and whether factors are constant; measured, see bench/NOTES.md
+# lanes of a work-group and registers of a work-item then, by precision and whether factors are
+# constant; measured, see bench/NOTES.md
 _BUSY = {
-    ("double", True): (128, 128, 1),
-    ("float", True): (128, 96, 1),
-    ("double", False): (128, 128, 1),
-    ("float", False): (128, 96, 1),
+    ("double", True): (128, 128),
+    ("float", True): (128, 96),
+    ("double", False): (128, 128),
+    ("float", False): (256, 64),
 }
-_PLACES = 128  # by which the nodes of cells of a launch differ at most
 _WARP = 32
 _CELL = 6  # column of a unit
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
@@ -112,8 +111,6 @@ class EpochSpec:
     kinds : tuple of EpochKind
     normal : str
         The functions of the generator, where a kind uses noise.
-    together : int
-        Instances of a kind that a lane has in hand at once, where it has several.
     registers : int
         Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
     """
@@ -137,7 +134,6 @@ class EpochSpec:
     fused: bool
     kinds: tuple[EpochKind, ...] = ()
     normal: str = field(default="", repr=False)
-    together: int = 1
     registers: int = 0
 
     @property
@@ -371,10 +367,9 @@ class EpochPlan:
             if any(k.mechanism.uses_noise for k in model.kinds)
             else "",
         )
-        most, registers, together = (
-            _BUSY[spec.real, constant] if _is_busy(model, limits) else (0, 0, 2)
-        )
-        spec = replace(spec, together=together, registers=registers if limits.ptx else 0)
+        most, registers = _BUSY[spec.real, constant] if _is_busy(model, limits) else (0, 0)
+        if limits.ptx:
+            spec = replace(spec, registers=registers)
         for count in range(units or max(1, min(most // lanes, _MAX_UNITS)), 0, -1):
             found, slots = self._list_instances(count)
             for local in (True, False):
@@ -460,9 +455,9 @@ def plan_epochs(
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first.
 
-    Cells that need as many lanes, in whole warps, and about as many places are a plan of their
-    own, if there are enough cells to fill the device: a work-group gives all its cells the lanes
-    and the local memory of the largest.
+    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough
+    cells to fill the device: a work-group gives all its cells the lanes and the local memory of
+    the largest.
 
     Parameters
     ----------
@@ -479,8 +474,7 @@ def plan_epochs(
     """
     forest, busy = model.forest, _is_busy(model, limits)
     most, lanes = _choose_segments(model, segment, busy)
-    warps, places = -(-lanes // _WARP), -(-forest.trees.sizes // _PLACES)
-    size = (warps << 40 | most << 32 | places)[forest.shape_of_cell]
+    size = (-(-lanes // _WARP) << 8 | most)[forest.shape_of_cell]
     if not busy:
         size[:] = size.max()
     for few in np.unique(size)[:-1]:  # too few for a launch of their own go with larger ones

@@ -15,9 +15,9 @@
     tree = 4 if eliminates else 2   # arrays of values a lane
     steps = "mine.s5" if in_warp and not dense else rounds
     noisy = any(kind.uses_noise for kind in kinds)
-    def state(kind, s, p=""):   # of copy p
-        return (f"{kind.name}__local[{s * kind.most} + q{p}]" if kind.local
-                else f"{kind.name}__states[{s} * {kind.name}__count + instance{p}]")
+    def state(kind, s):
+        return (f"{kind.name}__local[{s * kind.most} + q]" if kind.local
+                else f"{kind.name}__states[{s} * {kind.name}__count + instance]")
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor))
@@ -26,16 +26,12 @@
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
         return kind.takes_events and kind.most <= step_of_active
     split = constant and solves and bool(kinds) and spec.ptx   # mechanisms in a loop of their own
-    def together(kind):   # where all lanes have several instances
-        return 1 if kind.takes_events or kind.most <= step_of_active else spec.together
-    def voltage(site):
-        return (f"root_v[{site} >> 12 & 15]" if constant else
-                f"all_held[(({site} >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + ({site} & 0xfff)]")
-    def factor_of(kind, p):
-        return (f"all_held[(site{p} >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site{p} & 0xfff)] * {kind.factor}"
-                if kind.factor else f"{kind.name}__factor[instance{p}]")
-    def value(kind, k, p=""):
-        return kind.literals[k] or f"{kind.name}__p_{kind.parameters[k]}[instance{p}]"
+    voltage = ("root_v[site >> 12 & 15]" if constant else
+               f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
+    def factor_of(kind):
+        return (f"all_held[(site >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site & 0xfff)] * {kind.factor}"
+                if kind.factor else f"{kind.name}__factor[instance]")
+    def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
 %>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
 // spec: ${spec}
@@ -300,71 +296,55 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % endif
 % endif
 % for kind in kinds:
-<%
-    copies = range(together(kind))   # instances that a lane has in hand at once: their chains of operations overlap
-    params = {p: "".join(f"{value(kind, k, p)}, " for k in range(len(kind.parameters))) for p in copies}
-    by_value = {p: "".join(f"s_{name}{p}, " for name in kind.states) for p in copies}
-    by_address = {p: ", ".join(f"&s_{name}{p}" for name in kind.states) for p in copies}
-%>\
-            for (int q0 = active; q0 < ${kind.name}__here; q0 += ${len(copies)} * step_of_active) {
-% for p in copies:
-% if p:
-                const bool is_there${p} = q0 + ${p} * step_of_active < ${kind.name}__here;   // else q0 once more
-                const int q${p} = is_there${p} ? q0 + ${p} * step_of_active : q0;
-% endif
-                const uint site${p} = ${kind.name}__site[q${p}];
+            for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+                const uint site = ${kind.name}__site[q];
 % if needs_instance(kind):
-                const int instance${p} = ${kind.name}__list[2 * (${kind.name}__first + q${p})];
+                const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
 % endif
 % if kind.takes_events:
-                __global long *due${p} = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance${p};
+                __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
 % if ahead(kind):
-                const long weight${p} = ${kind.name}__next;
+                const long weight = ${kind.name}__next;
                 if (step + 1 < first_step + num_steps)
-                    ${kind.name}__next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance${p}];
+                    ${kind.name}__next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance];
 % else:
-                const long weight${p} = *due${p};
+                const long weight = *due;
 % endif
 % endif
-                const real v${p} = ${voltage(f"site{p}")};
+                const real v = ${voltage};
 % for s, name in enumerate(kind.states):
-                real s_${name}${p} = ${state(kind, s, p)};
+                real s_${name} = ${state(kind, s)};
 % endfor
-% endfor
+<%
+    params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
+    by_value = "".join(f"s_{name}, " for name in kind.states)
+    by_address = ", ".join(f"&s_{name}" for name in kind.states)
+%>\
 % if kind.states:
-                if (step > first_step) {
-% for p in copies:
-                    ${kind.name}_advance(v${p}, (step - (real)0.5) * dt, dt, ${params[p]}${by_address[p]});
-% endfor
-                }
+                if (step > first_step)
+                    ${kind.name}_advance(v, (step - (real)0.5) * dt, dt, ${params}${by_address});
 % endif
-% for p in copies:
 % if kind.takes_events:
-                if (weight${p}) {
-                    *due${p} = 0;
-                    ${kind.name}_event((real)weight${p} * scale, ${params[p]}${by_address[p]});
+                if (weight) {
+                    *due = 0;
+                    ${kind.name}_event((real)weight * scale, ${params}${by_address});
                 }
 % endif
-                real i${p}, g${p};
-% if kind.uses_noise:
-                const real noise${p} = normal(seed, (ulong)(${kind.number} + instance${p}), (ulong)step);
-% endif
-                ${kind.name}_current(v${p}, (step + (real)0.5) * dt, ${params[p]}${by_value[p]}${f"noise{p}, " if kind.uses_noise else ""}&i${p}, &g${p});
-% if kind.density:
-                const real factor${p} = ${factor_of(kind, p)};
-                i${p} *= factor${p};
-                g${p} *= factor${p};
-% endif
-% endfor
-% for p in copies:
-                ${f"if (is_there{p}) " if p else ""}{
 % for s, name in enumerate(kind.states):
-                    ${state(kind, s, p)} = s_${name}${p};
+                ${state(kind, s)} = s_${name};
 % endfor
-                    slot_g[site${p} >> 16] = g${p};
-                    slot_h[site${p} >> 16] = g${p} * v${p} - i${p};
-                }
-% endfor
+                real i, g;
+% if kind.uses_noise:
+                const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
+% endif
+                ${kind.name}_current(v, (step + (real)0.5) * dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+% if kind.density:
+                const real factor = ${factor_of(kind)};
+                i *= factor;
+                g *= factor;
+% endif
+                slot_g[site >> 16] = g;
+                slot_h[site >> 16] = g * v - i;
             }
 % endfor
 % if split:
@@ -696,9 +676,9 @@ void advance(const int first_step, const int num_steps, const int num_units,
         for (int q = active; q < ${kind.name}__here; q += step_of_active) {
             const uint site = ${kind.name}__site[q];
             const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
-            const real v = ${voltage('site')};
+            const real v = ${voltage};
 <%
-    params = "".join(f"{value(kind, k)}, " for k in range(len(kind.parameters)))
+    params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
 %>\
 % for s, name in enumerate(kind.states):
             real s_${name} = ${state(kind, s)};
