@@ -297,8 +297,12 @@ class BlockEpochs:
         self.model, self.state, self.queue = model, state, state.queue
         self.max_steps = state.epoch
         self.dtype = np.dtype(state.dtype)
-        self.constant = constant_factors(model)
-        self._most, cut = _choose_cut(model, self.constant, segment)
+        # what a part of a network takes from the whole: all that its cells' bits depend on
+        self.constant = constant_factors(model.all)
+        self._most, cut = _choose_cut(model.all, self.constant, segment)
+        if model.whole is not None:
+            trees = model.forest.trees
+            cut = cut_trees(trees, self._most, trees.parent < 0)
         if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
             raise self._too_large(int(cut.lanes.max()), limits)
         self._table = _Table(model, cut, self._most)
@@ -334,7 +338,7 @@ class BlockEpochs:
             if any(k.mechanism.uses_noise for k in self.model.kinds)
             else "",
         )
-        busy = self.model.forest.num_cells >= _FULL * limits.compute_units
+        busy = self.model.all.forest.num_cells >= _FULL * limits.compute_units
         most, registers = _BUSY[spec.real, self.constant] if busy else (1, 0)
         if limits.ptx:
             spec = replace(spec, registers=registers)
@@ -357,7 +361,7 @@ class BlockEpochs:
 
     def _dense(self) -> tuple[int, int]:
         """Find the rounds after which few nodes of all trees are left, and how many."""
-        lanes = self._table.lanes
+        lanes = self._lanes_of_all()
         inner = ranges(lanes.template_start[:-1], lanes.inner)
         when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
         for before in range(int(lanes.rounds.max()) + 1):
@@ -365,6 +369,16 @@ class BlockEpochs:
             if left <= MAX_DENSE:
                 return before, -(-left // 4) * 4
         raise AssertionError("only the root is left after the last round")
+
+    def _lanes_of_all(self) -> schedule.SegmentLanes:
+        """Lanes of all trees of the network, of which those here may be some."""
+        whole = self.model.whole
+        if whole is None:
+            return self._table.lanes
+        trees = whole.forest.trees
+        cut = cut_trees(trees, self._most, trees.parent < 0)
+        number = np.arange(trees.num_trees)
+        return schedule.segment_lanes(cut.segments, cut.contraction, number, number)
 
     def _list_instances(self, units: int) -> list[EpochKind]:
         """List instances of each group of `units` cells, and the slots that they write to."""
@@ -428,9 +442,11 @@ class BlockEpochs:
 
     def _factor_of_capacitance(self, kind: Kind) -> str:
         """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+        model = self.model.all
+        kind = next(k for k in model.kinds if k.mechanism == kind.mechanism)
         if kind.mechanism.kind != "density":
             return ""
-        ratio = kind.factor / self.model.capacitance_over_dt[kind.node]
+        ratio = kind.factor / model.capacitance_over_dt[kind.node]
         if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
             return ""
         return _literal(float(ratio[0]), self.dtype)
