@@ -8,9 +8,11 @@ while the devices are at the next epoch; each rank delivers those that its targe
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -207,12 +209,15 @@ class Ranks:
     """
 
     def __init__(self, comm: Any) -> None:
-        mpi = _mpi(comm)
+        if not hasattr(comm, "Iallgather"):
+            raise InputError(
+                f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
+            )
         self.comm = comm.Dup()
         self.rank, self.size = comm.rank, comm.size
-        here = comm.Split_type(mpi.COMM_TYPE_SHARED)
-        self.local_rank, self.local_size = here.rank, here.size
-        here.Free()
+        machines = comm.allgather(platform.node())
+        here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
+        self.local_rank, self.local_size = here.index(self.rank), len(here)
         self.seconds, self.received, self.exchanges = 0.0, 0, 0
         self._room = _ROOM
         _stop_all_on_errors(self.comm)
@@ -222,6 +227,16 @@ class Ranks:
         flags = self.gather_numbers([error is not None])[:, 0]
         if flags.any():
             self._raise(error)
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """`agree` at the end of a block, with the error that it raises."""
+        error = None
+        try:
+            yield
+        except Exception as caught:
+            error = caught
+        self.agree(error)
 
     def _raise(self, error: BaseException | None) -> None:
         lines = self.comm.allgather("" if error is None else one_line(error))
@@ -286,19 +301,6 @@ def one_line(error: BaseException) -> str:
     """Return what an error says, on one line."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
-
-
-def _mpi(comm: Any) -> Any:
-    """Return the module that a communicator is of."""
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError):
-        MPI = None
-    if MPI is None or not isinstance(comm, MPI.Intracomm):
-        raise InputError(
-            f"comm is {type(comm).__name__}; expected a communicator of mpi4py like MPI.COMM_WORLD"
-        )
-    return MPI
 
 
 _stopping: list[Any] = []

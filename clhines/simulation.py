@@ -8,7 +8,7 @@ import time
 import zipfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -326,7 +326,8 @@ class Simulation:
         comm: Any = None,
         **options: Any,
     ) -> None:
-        self.ranks = Ranks(comm) if comm is not None and comm.size > 1 else None
+        ranks = None if comm is None else Ranks(comm)
+        self.ranks = ranks if ranks is not None and ranks.size > 1 else None
         if not isinstance(network, Network):
             raise InputError(f"network is {type(network).__name__}; expected a Network")
         if path not in PATHS:
@@ -372,21 +373,20 @@ class Simulation:
             return own_queue(self.ranks, device, dtype)
         return devices.given_queue(queue, device, dtype)
 
-    @contextmanager
-    def _agreed(self) -> Iterator[None]:
-        """Wait for the other ranks at the end; an error is one of all."""
-        if self.ranks is None:
-            yield
-            return
-        error = None
-        try:
-            yield
-        except Exception as caught:
-            error = caught
-        self.ranks.agree(error)
+    def _agreed(self) -> Any:
+        """Wait for the other ranks at the end of a block; an error is one of all."""
+        return nullcontext() if self.ranks is None else self.ranks.agreed()
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
+
+    @property
+    def device_label(self) -> str:
+        """Name of this process's device; of the host where the path is ``reference``."""
+        run = self._run.run if isinstance(self._run, SplitRun) else self._run
+        if isinstance(run, ReferenceRun):
+            return "the host, NumPy"
+        return devices.label(run.state.queue.device)
 
     @property
     def t(self) -> float:
