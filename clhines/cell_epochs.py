@@ -199,7 +199,7 @@ class Groups:
 
 
 def make_groups(
-    forest: Forest, blocks: Blocks, kind: Kind, most: int, width: int | None = None
+    forest: Forest, blocks: Blocks, kind: Kind, most: int, several: bool | None = None
 ) -> Groups:
     """Group the instances of a kind, in each block by place.
 
@@ -210,8 +210,8 @@ def make_groups(
     kind : Kind
     most : int
         Instances of a group at most; fewer where that makes hardly more groups.
-    width : int, optional
-        Instances of a group, where that is decided.
+    several : bool, optional
+        Whether a group is of several instances, where that is decided.
     """
     lanes, num_blocks = blocks.lanes, len(blocks.cells)
     # A lane without a cell computes what the first does, so that consecutive places stay so.
@@ -230,7 +230,9 @@ def make_groups(
     place = slot * lanes + lane % lanes
     order = np.lexsort((member, place, block))
     of_block = np.bincount(block, minlength=num_blocks)
-    width = width or choose_width(of_block, most)
+    width = choose_width(of_block, most)
+    if several is not None:
+        width = max(2, width) if several else 1
     groups = -(-of_block // width)
     ends = np.concatenate(([0], np.cumsum(groups)))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(of_block) - of_block, of_block)
@@ -250,13 +252,17 @@ def make_groups(
     return Groups(ends, np.where(filled, member, ~member).reshape(shape), place, run)
 
 
-def group_widths(model: Model, lanes: int, most: int) -> dict[Mechanism, int]:
-    """Return how many instances of each kind to take at a time; see `choose_width`."""
+def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
+    """Return of each kind whether several instances are taken at a time; see `choose_width`.
+
+    That alone changes bits, as one instance has the exponential function of the device, several
+    have that of `emit`: parts of a network do as the whole would.
+    """
     blocks = make_blocks(model.forest, variable_nodes(model), lanes)
     own = np.where(blocks.cells >= 0, blocks.cells, blocks.cells[:, :1])
     counts = [np.diff(np.searchsorted(k.node, model.forest.cell_offsets)) for k in model.kinds]
     return {
-        kind.mechanism: choose_width(count[own].sum(axis=1), most)
+        kind.mechanism: choose_width(count[own].sum(axis=1), most) > 1
         for kind, count in zip(model.kinds, counts, strict=True)
     }
 
@@ -293,15 +299,19 @@ class CellEpochs:
         self.state, self.model, self.queue = state, state.model, state.queue
         self.max_steps = state.epoch
         model, real = self.model, real_name(state.dtype)
-        if lanes is None:
-            units = devices.whole_device(self.queue.device).max_compute_units
-            lanes = choose_lanes(model.all.forest, _LANES[real], units)
+        device, chosen = self.queue.device, lanes
+        lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
         variable = variable_nodes(model)
         self.blocks = make_blocks(model.forest, variable, lanes)
-        most = devices.limits(self.queue.device).vector_bytes // state.dtype.itemsize
-        widths = group_widths(model.all, lanes, most)
+        most = devices.limits(device).vector_bytes // state.dtype.itemsize
+        if model.whole is not None:
+            units = devices.whole_device(device).max_compute_units
+            lanes_of_all = chosen or choose_lanes(model.whole.forest, _LANES[real], units)
+            several = in_groups(model.whole, lanes_of_all, most)
+        else:
+            several = {}
         self.groups = [
-            make_groups(model.forest, self.blocks, k, most, widths[k.mechanism])
+            make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism))
             for k in model.kinds
         ]
         kinds = tuple(

@@ -28,7 +28,7 @@ _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 _FAILED = 0xFFFFFFFF  # in place of a number of spikes
 _ROOM = 15  # spikes of a rank that a message has room for, at first and at most
 _MOST_ROOM = 4095
-_SPIN, _SLEEP, _PATIENCE = 100e-6, 50e-6, 5.0  # s
+_SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
 # what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
 _INSTANCE, _STATE = 1.0, 5.0
@@ -90,7 +90,9 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
     """
     cells = len(costs)
     if cells < size:
-        raise InputError(f"{cells} cells on {size} ranks; expected a cell for each rank at least")
+        raise InputError(
+            f"{cells} cell{'s' * (cells > 1)} on {size} ranks; expected a cell for each at least"
+        )
     before = np.concatenate(([0.0], np.cumsum(costs)))
     aims = before[-1] * np.arange(1, size) / size
     cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # to the nearer side
@@ -206,6 +208,8 @@ class Ranks:
     received : int
         Bytes that this rank has got in exchanges.
     exchanges : int
+    spin : float, s
+        For which it looks again and again before it sleeps between two looks.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -219,7 +223,7 @@ class Ranks:
         here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         self.seconds, self.received, self.exchanges = 0.0, 0, 0
-        self._room = _ROOM
+        self.spin, self._room = _SPIN, _ROOM
         _stop_all_on_errors(self.comm)
 
     def agree(self, error: BaseException | None) -> None:
@@ -245,11 +249,18 @@ class Ranks:
         rank = next(r for r, line in enumerate(lines) if line)
         raise RankError(f"rank {rank}: {lines[rank]}", rank)
 
+    def _wait(self, request: Any) -> None:
+        """Wait for a request, without taking the processor from a device that is it."""
+        end = time.perf_counter() + self.spin
+        while not request.Test():
+            if time.perf_counter() >= end:
+                time.sleep(_SLEEP)
+
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
         """(size, k) int64: k numbers of each rank."""
         mine = np.array(numbers, np.int64)
         found = np.empty((self.size, len(mine)), np.int64)
-        wait(self.comm.Iallgather(mine, found))
+        self._wait(self.comm.Iallgather(mine, found))
         return found
 
     def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
@@ -265,7 +276,7 @@ class Ranks:
         message[0] = _FAILED if error is not None else len(mine)
         message[1 : 1 + len(mine)] = mine[: self._room]
         found = np.empty((self.size, len(message)), np.uint32)
-        wait(self.comm.Iallgather(message, found))
+        self._wait(self.comm.Iallgather(message, found))
         counts = found[:, 0].astype(np.int64)
         if (counts == _FAILED).any():
             self._raise(error)
@@ -282,19 +293,11 @@ class Ranks:
         found = np.empty(int(counts.sum()), np.uint32)
         starts = np.cumsum(counts) - counts
         sent = np.ascontiguousarray(mine, np.uint32)
-        wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), starts.tolist())]))
+        self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), starts.tolist())]))
         self.received += found.nbytes
         room = (1 << int(counts.max()).bit_length()) - 1
         self._room = min(max(self._room, room), _MOST_ROOM)
         return np.split(found, starts[1:])
-
-
-def wait(request: Any) -> None:
-    """Wait for a request, after a moment without taking the processor from a device that is it."""
-    begin = time.perf_counter()
-    while not request.Test():
-        if time.perf_counter() - begin > _SPIN:
-            time.sleep(_SLEEP)
 
 
 def one_line(error: BaseException) -> str:

@@ -348,6 +348,8 @@ class Simulation:
                 self._run: Any = ReferenceRun(own)
             else:
                 queue = self._queue(queue, device, dtype)
+                if self.ranks is not None and is_cpu(queue.device):
+                    self.ranks.spin = 0.0  # its cores are the host's
                 with self._memory_told():
                     state = State(own, queue, np.dtype(dtype), self.chunk, max_spikes)
                     self.path, executor = _executor(state, path, method, options)
