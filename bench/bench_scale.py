@@ -3,10 +3,10 @@
     python bench/bench_scale.py [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
 
 The network is the ring of `bench_ring.py` with an event from outside to each cell now and then, so
-that all cells spike. The script starts ``mpiexec`` itself, for each row anew. On a CPU a rank has
-one core, also the one rank that the others are held against; a GPU is a rank's own. Every row of
-one network must have the same spikes. Writes ``scale-<device>.json``, ``.txt`` and, with
-matplotlib, ``.svg``.
+that all cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) itself, for each row anew. On
+a CPU a rank has one core, also the one rank that the others are held against; a GPU is a rank's
+own. Every row of one network must have the same spikes. Writes ``scale-<device>.json``, ``.txt``
+and, with matplotlib, ``.svg``.
 """
 
 from __future__ import annotations
@@ -129,8 +129,9 @@ def host_bytes() -> int:
 
 def start(case: dict[str, Any], most: float) -> dict[str, Any]:
     """Run a case under mpiexec; its row, or its reason."""
-    mpiexec = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-    mpiexec = mpiexec or shutil.which("mpiexec")
+    mpiexec = os.environ.get("MPIEXEC") or shutil.which(
+        "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
     if mpiexec is None:
         sys.exit(f"bench_scale.py: there is no mpiexec; {ranks.INSTALL_HINT}")
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,9 @@ from clhines.network import Model
 from clhines.state import State
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+MPIEXEC = os.environ.get("MPIEXEC") or shutil.which(
+    "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+)
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None or MPIEXEC is None,
     reason="needs mpi4py and mpiexec: pip install '.[mpi]'",
