@@ -82,12 +82,14 @@ def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
 
 
 def alike(device: cl.Device, dtype: Any) -> list[cl.Device]:
-    """Devices of the same platform and type that have the precision, `device` among them."""
+    """Devices of the same platform, type and name that have the precision, `device` among them."""
     double = np.dtype(dtype) == np.float64
     found = [
         d
         for _, d in all_devices()
-        if d.platform == device.platform and d.type == device.type and (has_fp64(d) or not double)
+        if d.platform == device.platform
+        and (d.type, d.name) == (device.type, device.name)
+        and (has_fp64(d) or not double)
     ]
     return found if device in found else [device]
 

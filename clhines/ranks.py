@@ -377,6 +377,7 @@ def own_queue(ranks: Ranks, spec: Any, dtype: Any) -> cl.CommandQueue:
     spec, dtype
         Of `clhines.device.choose`; a device or an index pair is taken by all.
     """
+    spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
     alike = [chosen]
     if not isinstance(spec, cl.Device) and not (isinstance(spec, str) and ":" in spec):
