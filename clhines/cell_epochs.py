@@ -16,7 +16,7 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import program, reference
-from clhines.channels import normal_source
+from clhines.channels import Mechanism, normal_source
 from clhines.forest import Forest, ranges
 from clhines.kinds import GroupedKindSpec, grouped_kind_spec
 from clhines.network import Kind, Model
@@ -138,9 +138,14 @@ def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
 def variable_nodes(model: Model) -> np.ndarray:
     """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
 
-    Roots always.
+    Roots always. In a part of a network: nodes of its shapes where that is so in the whole.
     """
     forest = model.forest
+    if model.whole is not None:
+        whole, shapes = model.whole.forest, forest.shape_of_cell
+        first = np.unique(shapes, return_index=True)[1] + model.first_cell
+        start = whole.trees.offsets[whole.shape_of_cell[first]]
+        return variable_nodes(model.whole)[ranges(start, forest.trees.sizes)]
     trees = forest.trees
     variable = trees.parent < 0
     nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
@@ -193,7 +198,9 @@ class Groups:
     run: np.ndarray
 
 
-def make_groups(forest: Forest, blocks: Blocks, kind: Kind, most: int) -> Groups:
+def make_groups(
+    forest: Forest, blocks: Blocks, kind: Kind, most: int, several: bool | None = None
+) -> Groups:
     """Group the instances of a kind, in each block by place.
 
     Parameters
@@ -203,6 +210,8 @@ def make_groups(forest: Forest, blocks: Blocks, kind: Kind, most: int) -> Groups
     kind : Kind
     most : int
         Instances of a group at most; fewer where that makes hardly more groups.
+    several : bool, optional
+        Whether a group is of several instances, where that is decided.
     """
     lanes, num_blocks = blocks.lanes, len(blocks.cells)
     # A lane without a cell computes what the first does, so that consecutive places stay so.
@@ -222,6 +231,8 @@ def make_groups(forest: Forest, blocks: Blocks, kind: Kind, most: int) -> Groups
     order = np.lexsort((member, place, block))
     of_block = np.bincount(block, minlength=num_blocks)
     width = choose_width(of_block, most)
+    if several is not None:
+        width = max(2, width) if several else 1
     groups = -(-of_block // width)
     ends = np.concatenate(([0], np.cumsum(groups)))
     rank = np.arange(len(order)) - np.repeat(np.cumsum(of_block) - of_block, of_block)
@@ -239,6 +250,21 @@ def make_groups(forest: Forest, blocks: Blocks, kind: Kind, most: int) -> Groups
     run = np.where((np.diff(place, axis=1) == 1).all(axis=1), place[:, 0], -1)
     member = member[source]
     return Groups(ends, np.where(filled, member, ~member).reshape(shape), place, run)
+
+
+def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
+    """Return of each kind whether several instances are taken at a time; see `choose_width`.
+
+    That alone changes bits, as one instance has the exponential function of the device, several
+    have that of `emit`: parts of a network do as the whole would.
+    """
+    blocks = make_blocks(model.forest, variable_nodes(model), lanes)
+    own = np.where(blocks.cells >= 0, blocks.cells, blocks.cells[:, :1])
+    counts = [np.diff(np.searchsorted(k.node, model.forest.cell_offsets)) for k in model.kinds]
+    return {
+        kind.mechanism: choose_width(count[own].sum(axis=1), most) > 1
+        for kind, count in zip(model.kinds, counts, strict=True)
+    }
 
 
 def choose_width(counts: np.ndarray, most: int) -> int:
@@ -273,13 +299,21 @@ class CellEpochs:
         self.state, self.model, self.queue = state, state.model, state.queue
         self.max_steps = state.epoch
         model, real = self.model, real_name(state.dtype)
-        if lanes is None:
-            units = self.queue.device.max_compute_units
-            lanes = choose_lanes(model.forest, _LANES[real], units)
+        device, chosen = self.queue.device, lanes
+        lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
         variable = variable_nodes(model)
         self.blocks = make_blocks(model.forest, variable, lanes)
-        most = devices.limits(self.queue.device).vector_bytes // state.dtype.itemsize
-        self.groups = [make_groups(model.forest, self.blocks, k, most) for k in model.kinds]
+        most = devices.limits(device).vector_bytes // state.dtype.itemsize
+        if model.whole is not None:
+            units = devices.whole_device(device).max_compute_units
+            lanes_of_all = chosen or choose_lanes(model.whole.forest, _LANES[real], units)
+            several = in_groups(model.whole, lanes_of_all, most)
+        else:
+            several = {}
+        self.groups = [
+            make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism))
+            for k in model.kinds
+        ]
         kinds = tuple(
             grouped_kind_spec(kind, real, groups.member.shape[1])
             for kind, groups in zip(model.kinds, self.groups, strict=True)

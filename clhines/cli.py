@@ -12,7 +12,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,6 +28,7 @@ from clhines.errors import (
     DeviceMemoryError,
     InputError,
     PivotError,
+    RankError,
     StoreWarning,
 )
 from clhines.forest import repeat
@@ -48,27 +49,41 @@ RESIDUAL_EPS = 64.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns 0 for good, 1 for a failed check, 2 for bad input."""
     arguments = _parser().parse_args(argv)
+    arguments.told = None  # how the ranks of several processes end together
+    code, message = _run(arguments)
+    if arguments.told is not None:
+        from clhines import ranks
+
+        return ranks.finish(arguments.told, message, code)
+    if message:
+        print(f"clhines: {message}", file=sys.stderr)
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> tuple[int, str]:
+    """Do what was asked for; the code to end with, and what went wrong."""
     try:
         # What is not finite is found by the checks.
         with np.errstate(all="ignore"), _warnings_in_one_line():
             code = int(arguments.run(arguments))
         sys.stdout.flush()
-        return code
+        return code, ""
+    except RankError:  # that rank says what it is
+        return 2, ""
     except BuildError as error:  # the one message with lines: the numbered source
-        print(f"clhines: {error}", file=sys.stderr)
+        return 2, str(error)
     except ClhinesError as error:
-        print(f"clhines: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 2, " ".join(str(error).splitlines())
     except KeyboardInterrupt:
-        print("clhines: interrupted", file=sys.stderr)
-        return 130
+        return 130, "interrupted"
     except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2, ""
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        print(f"clhines: {where}{error.strerror or error}", file=sys.stderr)
+        return 2, f"{where}{error.strerror or error}"
     except MemoryError as error:
-        print(f"clhines: out of memory: {error}", file=sys.stderr)
-    return 2
+        return 2, f"out of memory: {error}"
 
 
 @contextmanager
@@ -95,6 +110,8 @@ class _Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def error(self, message: str) -> NoReturn:
+        if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")) != "0":
+            self.exit(2)  # all ranks have the same arguments; the first one says it
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -208,6 +225,8 @@ def _add_ring(networks: Any) -> None:
         help="epochs (whole cells, many steps a kernel), steps (cells of any size), reference "
         "(NumPy on the host) or auto, which takes epochs where it can (default)")  # fmt: skip
     add("--seed", type=_seed, default=0, metavar="K", help="of the random cells (default: 0)")
+    add("--mpi", action="store_true",
+        help="share the cells among the ranks of MPI, as under mpiexec; needs mpi4py")  # fmt: skip
     add("--json", action="store_true", help="print JSON instead of a table")
     ring.set_defaults(run=_ring)
 
@@ -370,20 +389,23 @@ def _solve(arguments: argparse.Namespace) -> int:
 def _ring(arguments: argparse.Namespace) -> int:
     """Simulate a ring network, print what was done, write and draw what was asked for."""
     from clhines import draw, program
+    from clhines.ranks import Ranks
     from clhines.ring import ring_network
     from clhines.simulation import Simulation
 
-    steps, recorded = _whole_steps(arguments.duration, arguments.dt), arguments.out is not None
-    if arguments.out is not None:
-        _check_writable(arguments.out, "--out", (".npz", ".csv"))
-    if arguments.plot is not None:
-        _check_writable(arguments.plot, "--plot", draw.FORMATS)
-        draw.check_matplotlib()
-        recorded = True
+    comm, first = _ranks_of(arguments)
+    steps = _whole_steps(arguments.duration, arguments.dt)
+    recorded = arguments.out is not None or arguments.plot is not None
+    with nullcontext() if comm is None else Ranks(comm).agreed():
+        if arguments.out is not None and first:
+            _check_writable(arguments.out, "--out", (".npz", ".csv"))
+        if arguments.plot is not None and first:
+            _check_writable(arguments.plot, "--plot", draw.FORMATS)
+            draw.check_matplotlib()
     begin, built = time.perf_counter(), len(program.build_seconds)
     cables, count = _ring_cells(arguments)
     network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
-    queue, where = _queue_of(arguments)
+    queue, where = _queue_of(arguments) if comm is None else (None, "")
     simulation = Simulation(
         network,
         arguments.dt,
@@ -392,6 +414,8 @@ def _ring(arguments: argparse.Namespace) -> int:
         method=arguments.method,
         path=arguments.path,
         seed=arguments.seed,
+        device=arguments.device,
+        comm=comm,
     )
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
@@ -399,13 +423,34 @@ def _ring(arguments: argparse.Namespace) -> int:
     runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
     if steps > 1:
         runs.append(simulation.run((steps - 1) * arguments.dt, progress=sys.stderr.isatty()))
+    if not first:
+        return 0
     report = _ring_report(network, runs, steps, arguments)
     report |= {"device": where, "path": simulation.path, "plan_s": ready - begin - early}
     report["build_s"] = sum(program.build_seconds[built:], 0.0)
+    if simulation.ranks is not None:
+        report["ranks"] = comm.size
+        report["device"] = simulation.device_label
+        report["exchange"] = sum(r.cost["exchange"] for r in runs) / sum(
+            r.cost["all"] for r in runs
+        )
     if recorded:
         _write_activity(arguments, report, runs)
     print(_json(report) if arguments.json else _ring_table(report))
     return 0
+
+
+def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
+    """Return the communicator of several processes, or None; and whether this one writes."""
+    from clhines import ranks
+
+    if not arguments.mpi and ranks.launched() == 1:
+        return None, True
+    comm = ranks.world()
+    if comm.size == 1:
+        return None, True
+    arguments.told = comm.Dup()
+    return comm, comm.rank == 0
 
 
 def _queue_of(arguments: argparse.Namespace) -> tuple[Any, str]:
@@ -520,6 +565,7 @@ def _ring_table(report: dict[str, Any]) -> str:
         "mechanisms": "{mechanisms}",
         "device": "{device}",
         "path": "{path}, {dtype}",
+        "ranks": "{ranks}, {exchange:.1%} of the time in exchanges" if "ranks" in report else "",
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",
         "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms",
@@ -529,7 +575,7 @@ def _ring_table(report: dict[str, Any]) -> str:
         if report["spikes"]
         else "none",
     }
-    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in rows.items())
+    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in rows.items() if v)
 
 
 def _tune(arguments: argparse.Namespace) -> int:

@@ -60,6 +60,40 @@ def is_cpu(device: cl.Device) -> bool:
     return bool(device.type & cl.device_type.CPU) and not device.type & cl.device_type.GPU
 
 
+def whole_device(device: cl.Device) -> cl.Device:
+    """Return the device that this one is a part of, or itself."""
+    try:
+        return device.parent_device or device
+    except cl.Error:  # before OpenCL 1.2
+        return device
+
+
+def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
+    """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
+
+    Where there are more parts than cores, several are the same core.
+    """
+    cores = max(1, device.max_compute_units // count)
+    try:
+        parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores])
+    except cl.Error:
+        return device
+    return parts[number % len(parts)]
+
+
+def alike(device: cl.Device, dtype: Any) -> list[cl.Device]:
+    """Devices of the same platform, type and name that have the precision, `device` among them."""
+    double = np.dtype(dtype) == np.float64
+    found = [
+        d
+        for _, d in all_devices()
+        if d.platform == device.platform
+        and (d.type, d.name) == (device.type, device.name)
+        and (has_fp64(d) or not double)
+    ]
+    return found if device in found else [device]
+
+
 def limits(device: cl.Device) -> Limits:
     """Return what a plan needs to know of the device."""
     return Limits(

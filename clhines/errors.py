@@ -69,6 +69,19 @@ class BuildError(ClhinesError, RuntimeError):
     """A generated kernel did not compile; the message ends with the numbered source."""
 
 
+class RankError(ClhinesError, RuntimeError):
+    """Another rank of a simulation has failed; the message is that rank's.
+
+    Attributes
+    ----------
+    rank : int
+    """
+
+    def __init__(self, message: str, rank: int) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
 class StoreWarning(UserWarning):
     """The winner of measuring could not be stored; the solver works all the same."""
 

@@ -282,6 +282,9 @@ class EpochPlan:
     model : Model
     cells : (m,) int64
         Natural numbers, ascending.
+    like : (k,) int64
+        Those of the whole network that are planned alike, these among them, see `Model.part`: no
+        split may change the bits of a cell.
     most : int
         Most nodes of a segment.
     dtype : float64 or float32
@@ -316,13 +319,14 @@ class EpochPlan:
         self,
         model: Model,
         cells: np.ndarray,
+        like: np.ndarray,
         most: int,
         dtype: Any,
         limits: Limits,
         units: int | None = None,
     ) -> None:
         self._model, self._limits, self._dtype = model, limits, np.dtype(dtype)
-        self.cells, self._most = cells, most
+        self.cells, self._like, self._most = cells, like, most
         self.nodes = ranges(model.forest.cell_offsets[cells], model.forest.sizes[cells])
         forest = model.forest.take(cells)
         cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
@@ -344,13 +348,13 @@ class EpochPlan:
 
     def _plan(self, lanes: int, units: int | None) -> EpochSpec:
         model, limits, table = self._model, self._limits, self.table
-        constant = constant_factors(model)
+        constant = constant_factors(model.all)
         before, dense = self._dense() if constant else (0, 0)
         spec = EpochSpec(
             real=real_name(self._dtype),
             phase="advance",
             constant=constant,
-            inflow=bool(model.constant_b.any()),
+            inflow=bool(model.all.constant_b.any()),
             lanes=lanes,
             units=1,
             extra=_WARP if constant and model.kinds else 0,
@@ -391,7 +395,7 @@ class EpochPlan:
 
     def _dense(self) -> tuple[int, int]:
         """Find the rounds after which few nodes of all trees are left, and how many."""
-        lanes = self.table.lanes
+        lanes = self._lanes_of_all()
         inner = ranges(lanes.template_start[:-1], lanes.inner)
         when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
         for before in range(int(lanes.rounds.max()) + 1):
@@ -399,6 +403,18 @@ class EpochPlan:
             if left <= MAX_DENSE:
                 return before, -(-left // 4) * 4
         raise AssertionError("only the root is left after the last round")
+
+    def _lanes_of_all(self) -> schedule.SegmentLanes:
+        """Lanes of all trees that are planned alike, of which those here may be some."""
+        whole = self._model.whole
+        if whole is None:
+            return self.table.lanes
+        shapes = whole.forest.shape_of_cell[self._like]
+        one_of_each = self._like[np.unique(shapes, return_index=True)[1]]
+        trees = whole.forest.take(one_of_each).trees
+        cut = cut_trees(trees, self._most, trees.parent < 0)
+        number = np.arange(trees.num_trees)
+        return schedule.segment_lanes(cut.segments, cut.contraction, number, number)
 
     def _list_instances(self, units: int) -> tuple[list[EpochKind], int]:
         """List instances of each group of `units` cells, and the slots that they write to."""
@@ -432,7 +448,7 @@ class EpochPlan:
 
     def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
         """Find first and end slot of each cell; or ``first | number << 16`` of each place."""
-        constant = constant_factors(self._model)
+        constant = constant_factors(self._model.all)
         count = self._model.forest.num_cells if constant else self.table.rows.size
         key = self.cells[cell] if constant else self.table.places(node)
         number = np.bincount(key, minlength=count)
@@ -472,8 +488,8 @@ def plan_epochs(
     InputError
         A cell is too large for a work-group.
     """
-    forest, busy = model.forest, _is_busy(model, limits)
-    most, lanes = _choose_segments(model, segment, busy)
+    forest, busy = model.all.forest, _is_busy(model, limits)
+    most, lanes = _choose_segments(model.all, segment, busy)
     size = (-(-lanes // _WARP) << 8 | most)[forest.shape_of_cell]
     if not busy:
         size[:] = size.max()
@@ -481,12 +497,12 @@ def plan_epochs(
         if np.count_nonzero(size == few) < _FULL * limits.compute_units:
             size[size == few] = size[size > few].min()
     most = most[forest.shape_of_cell]
-    return [
-        EpochPlan(
-            model, np.flatnonzero(size == k), int(most[size == k].max()), dtype, limits, units
-        )
-        for k in np.unique(size)[::-1]
-    ]
+    own = size[model.first_cell : model.first_cell + model.forest.num_cells]
+    plans = []
+    for k in np.unique(own)[::-1]:
+        cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
+        plans.append(EpochPlan(model, cells, like, int(most[like].max()), dtype, limits, units))
+    return plans
 
 
 def constant_factors(model: Model) -> bool:
@@ -495,7 +511,7 @@ def constant_factors(model: Model) -> bool:
 
 
 def _is_busy(model: Model, limits: Limits) -> bool:
-    return model.forest.num_cells >= _FULL * limits.compute_units
+    return model.all.forest.num_cells >= _FULL * limits.compute_units
 
 
 def _choose_segments(
@@ -543,6 +559,8 @@ def _kind_spec(model: Model, kind: Kind, most: int, dtype: np.dtype) -> EpochKin
 
 def _factor_of_capacitance(model: Model, kind: Kind, dtype: np.dtype) -> str:
     """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+    model = model.all
+    kind = next(k for k in model.kinds if k.mechanism == kind.mechanism)
     if kind.mechanism.kind != "density":
         return ""
     ratio = kind.factor / model.capacitance_over_dt[kind.node]

@@ -15,10 +15,12 @@ from clhines.network import Model
 from clhines.state import (
     Chunk,
     Record,
+    epoch_steps,
     incoming_scale,
     largest_weights,
     ring_slots,
     spike_connections,
+    values_now,
 )
 
 
@@ -33,7 +35,7 @@ class ReferenceRun:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.dtype = np.dtype(np.float64)
-        self.max_steps = 1
+        self.max_steps = 1 if model.whole is None else epoch_steps(model)
         self.records: list[Record] = []
         self.slots = ring_slots(model)
         self.connections = spike_connections(model)
@@ -42,7 +44,7 @@ class ReferenceRun:
         changing = largest_weights(model, self.connections).any()
         self._plastic = model.connections.rule is not None and bool(changing)
         self._post = model.cell_of_target()[model.connections.target]
-        cells = model.forest.num_cells
+        cells = model.all.forest.num_cells
         self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("pre", "post")}
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
         self.v = model.v_init.copy()
@@ -52,11 +54,12 @@ class ReferenceRun:
         self._parameters = [kind.arrays() for kind in model.kinds]
         self._spikes: list[tuple[int, np.ndarray]] = []
         self._rows: list[list[np.ndarray]] = []
+        self._told = 0
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps."""
         self.records = list(records)
-        self._rows, self._spikes = [[] for _ in records], []
+        self._rows, self._spikes, self._told = [[] for _ in records], [], 0
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take `count` steps from step `first`; the first is recorded in `row`."""
@@ -138,12 +141,33 @@ class ReferenceRun:
         return g_sum, i_sum
 
     def _find_spikes(self, step: int, before: np.ndarray, after: np.ndarray) -> None:
-        model, known = self.model, self.connections
+        model = self.model
         self.failed[(self.failed == 0) & ~np.isfinite(after)] = step + 1
         cells = np.flatnonzero((before < model.threshold) & (model.threshold <= after))
         if not len(cells):
             return
         self._spikes.append((step, cells))
+        if model.whole is None:
+            self._send(step, cells)
+
+    def note_spikes(self) -> int:
+        """Return what `noted_spikes` takes as this moment."""
+        return len(self._spikes)
+
+    def noted_spikes(self, end: int) -> tuple[np.ndarray, np.ndarray]:
+        """Cells and steps of the spikes found before `end` that no such call has returned."""
+        found, self._told = self._spikes[self._told : end], end
+        none = [np.zeros(0, np.int64)]
+        cells = np.concatenate(none + [cells for _, cells in found])
+        return cells, np.concatenate(none + [np.full(len(c), step) for step, c in found])
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of the whole network, of which this is a part."""
+        for s in np.unique(step).tolist():
+            self._send(s, np.sort(source[step == s]))
+
+    def _send(self, step: int, cells: np.ndarray) -> None:
+        known = self.connections
         begin = known.row[cells]
         sent = known.order[ranges(begin, known.row[cells + 1] - begin)]
         self._change("minus", sent, cells, step)
@@ -193,6 +217,10 @@ class ReferenceRun:
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections, as they are now."""
         return self.weight.copy()
+
+    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        return values_now(self, records)
 
     def save(self) -> dict[str, Any]:
         """Arrays that `load` takes."""

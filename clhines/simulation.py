@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 import zipfile
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,6 +29,7 @@ from clhines.forest import Forest, repeat
 from clhines.network import (
     LAST_STEP,
     Group,
+    Model,
     Network,
     as_array,
     as_indices,
@@ -34,13 +37,23 @@ from clhines.network import (
 )
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
+from clhines.ranks import Ranks, Share, SplitRun, cell_costs, own_queue, split
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
 from clhines.spikes import Delivery
-from clhines.state import Chunk, Record, State, epoch_steps, external_sums, largest_weights
+from clhines.state import (
+    Chunk,
+    Record,
+    State,
+    epoch_steps,
+    external_sums,
+    largest_weights,
+    values_now,
+)
 from clhines.steps import Steps
 
+_COMPLETE = cl.command_execution_status.COMPLETE
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
@@ -225,7 +238,8 @@ class Result:
     cost : dict of str to float, s
         ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
         and recording, and ``spikes``, their delivery; where the queue has no timestamps, and for
-        ``reference``, what the host did. ``collect``: reading results after each chunk.
+        ``reference``, what the host did. ``collect``: reading results after each chunk. Of several
+        ranks: of this one, and ``exchange``, what it spent on that, waiting for others included.
     """
 
     t: np.ndarray
@@ -266,7 +280,12 @@ class Simulation:
     chunk : int
         Steps between two looks at the device, made a whole number of epochs.
     max_spikes : int, optional
-        Spikes that one chunk may have; default: as many as there can be, up to 2**24.
+        Spikes that one chunk may have; default: as many as there can be, up to 2**24. Of several
+        ranks, on each.
+    comm : mpi4py.MPI.Comm, optional
+        Simulate on its ranks together, see `clhines.ranks`: each has the same network and simulates
+        some of the cells. All ranks call the same methods, except for properties, and get the same
+        results, those of one process; rank 0 alone reads and writes files.
     **options
         Of the `Solver`.
 
@@ -277,6 +296,8 @@ class Simulation:
         Steps taken so far.
     path : str
         The one chosen.
+    ranks : Ranks or None
+        How spikes were exchanged, where several ranks do.
 
     Raises
     ------
@@ -284,6 +305,8 @@ class Simulation:
         The network cannot be simulated so; or no such path.
     DeviceMemoryError
         It does not fit into the device's memory.
+    RankError
+        Here and in all methods: another rank has failed.
     """
 
     def __init__(
@@ -298,36 +321,74 @@ class Simulation:
         v_init: Any = -65.0,
         secondorder: bool = False,
         seed: int = 0,
-        chunk: int = 256,
+        chunk: int = 1024,
         max_spikes: int | None = None,
+        comm: Any = None,
         **options: Any,
     ) -> None:
+        ranks = None if comm is None else Ranks(comm)
+        self.ranks = ranks if ranks is not None and ranks.size > 1 else None
         if not isinstance(network, Network):
             raise InputError(f"network is {type(network).__name__}; expected a Network")
         if path not in PATHS:
             raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
         self.network, self.step, self._broken = network, 0, ""
         self.model = network.compile(dt, v_init, secondorder, seed)
-        epoch = epoch_steps(self.model)
+        share, own = self._share()
+        epoch = epoch_steps(own)
         chunk = as_whole_number("chunk", chunk, 1)
         self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
         if max_spikes is not None:
             max_spikes = as_whole_number("max_spikes", max_spikes, 1)
         self._records: list[Record] = []
         real_name(dtype)
-        if path == "reference":
-            self.path = path
-            self._run: Any = ReferenceRun(self.model)
-            return
-        queue = devices.given_queue(queue, device, dtype)
+        with self._agreed():
+            if path == "reference":
+                self.path = path
+                self._run: Any = ReferenceRun(own)
+            else:
+                queue = self._queue(queue, device, dtype)
+                if self.ranks is not None and is_cpu(queue.device):
+                    self.ranks.spin = 0.0  # its cores are the host's
+                with self._memory_told():
+                    state = State(own, queue, np.dtype(dtype), self.chunk, max_spikes)
+                    self.path, executor = _executor(state, path, method, options)
+                    self._run = _DeviceRun(state, executor)
+        if share is not None and self.ranks is not None:
+            steps = self.ranks.gather_numbers([self.path == "steps"])[:, 0]
+            if steps.any() and not steps.all():  # on other ranks a cell is too large for epochs
+                with self._agreed():
+                    if self.path == "epochs":
+                        self.path, self._run = "steps", _DeviceRun(state, Steps(state, method))
+            self._run = SplitRun(self.ranks, share, self._run)
 
-        with self._memory_told():
-            state = State(self.model, queue, np.dtype(dtype), self.chunk, max_spikes)
-            self.path, executor = _executor(state, path, method, options)
-            self._run = _DeviceRun(state, executor)
+    def _share(self) -> tuple[Share | None, Model]:
+        """Return how the ranks share the cells, and the model of those of this one."""
+        if self.ranks is None:
+            return None, self.model
+        share = Share(self.model, split(cell_costs(self.model), self.ranks.size))
+        first, end = share.bounds[[self.ranks.rank, self.ranks.rank + 1]].tolist()
+        return share, self.model.part(first, end)
+
+    def _queue(self, queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
+        if queue is None and self.ranks is not None:
+            return own_queue(self.ranks, device, dtype)
+        return devices.given_queue(queue, device, dtype)
+
+    def _agreed(self) -> Any:
+        """Wait for the other ranks at the end of a block; an error is one of all."""
+        return nullcontext() if self.ranks is None else self.ranks.agreed()
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
+
+    @property
+    def device_label(self) -> str:
+        """Name of this process's device; of the host where the path is ``reference``."""
+        run = self._run.run if isinstance(self._run, SplitRun) else self._run
+        if isinstance(run, ReferenceRun):
+            return "the host, NumPy"
+        return devices.label(run.state.queue.device)
 
     @property
     def t(self) -> float:
@@ -408,7 +469,8 @@ class Simulation:
         begin, end = self.step, self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = [self._start()] if begin == 0 else []
-        failed = 0
+        failed, progress = 0, progress and self._first
+        waited = self.ranks.seconds if self.ranks is not None else 0.0
         with _bar(steps * self.model.dt, progress) as bar:
             clock = time.perf_counter()
             while self.step < end and not failed:
@@ -421,6 +483,8 @@ class Simulation:
                 done = (self.step - begin) * self.model.dt * 1e-3
                 bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
         cost["all"] = time.perf_counter() - clock
+        if self.ranks is not None:
+            cost["exchange"] = self.ranks.seconds - waited
         last = failed - 1 if failed else end
         result = self._joined(chunks, begin, last, cost)
         if failed:
@@ -439,13 +503,7 @@ class Simulation:
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
-        kinds = {r.kind < 0 for r in self._records}
-        v = self._run.voltages() if True in kinds else np.zeros(0)
-        states = self._run.save() if False in kinds else {}
-        values = [
-            (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None]
-            for r in self._records
-        ]
+        values = self._run.now(self._records)
         none = np.zeros(0, np.int64)
         return Chunk(none, none, np.zeros(0, np.int32), values)
 
@@ -538,13 +596,11 @@ class Simulation:
         """
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
-        arrays = {"step": self.step, "network": self._signature, **self._run.save()}
-        try:
-            with open(path, "wb") as file:
-                np.savez(file, **arrays)
-        except (OSError, TypeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(f"{path}: cannot be written: {reason}") from error
+        arrays = self._run.save()
+        with self._agreed():
+            if self._first:
+                arrays |= {"step": np.int64(self.step), "network": np.str_(self._signature)}
+                _write_whole(path, arrays)
 
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
@@ -560,26 +616,30 @@ class Simulation:
         InputError
             The file cannot be read, or is of another network.
         """
-        try:
-            with open(path, "rb") as file, zipfile.ZipFile(file):
-                file.seek(0)
-                with np.load(file, allow_pickle=False) as arrays:
-                    saved = dict(arrays)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not a file that save() has written") from error
-        if str(saved.get("network")) != self._signature:
-            raise InputError(
-                f"{path}: of another network or another dt; expected one saved by this simulation"
-            )
+        saved: dict[str, Any] = {}
+        with self._agreed():
+            if self._first:
+                saved = _read_whole(path)
+                if str(saved.get("network")) != self._signature:
+                    raise InputError(
+                        f"{path}: of another network or another dt; expected one saved by this "
+                        "simulation"
+                    )
         try:
             self._run.load(saved)
         except KeyError as error:
             raise InputError(
                 f"{path}: has no {error}, which path {self.path!r} needs; expected one saved by it"
             ) from error
-        self.step, self._broken = int(saved["step"]), ""
+        step = int(saved.get("step", 0))
+        if self.ranks is not None:
+            step = int(self.ranks.gather_numbers([step])[0, 0])
+        self.step, self._broken = step, ""
+
+    @property
+    def _first(self) -> bool:
+        """Whether this process is the one that reads, writes and prints."""
+        return self.ranks is None or self.ranks.rank == 0
 
     @cached_property
     def _signature(self) -> str:
@@ -601,6 +661,36 @@ class Simulation:
             digest.update(array.tobytes())
         digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
         return digest.hexdigest()
+
+
+def _write_whole(path: Any, arrays: dict[str, Any]) -> None:
+    """Write an ``.npz`` file that is there whole or not at all."""
+    try:
+        name = os.fspath(path)
+        part = f"{os.fsdecode(name)}.{os.getpid()}.part"
+        try:
+            with open(part, "wb") as file:
+                np.savez(file, **arrays)
+            os.replace(part, name)
+        finally:
+            if os.path.exists(part):
+                os.remove(part)
+    except (OSError, TypeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be written: {reason}") from error
+
+
+def _read_whole(path: Any) -> dict[str, Any]:
+    """Read a file of `Simulation.save`."""
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file):
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                return dict(arrays)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a file that save() has written") from error
 
 
 def whole_steps(duration: Any, dt: float) -> int | None:
@@ -643,6 +733,8 @@ class _DeviceRun:
         self._told = False
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
+        part = state.model.whole is not None
+        self._received = _Received(state) if part else None
         largest = largest_weights(state.model, state.connections)
         if not largest.any():
             return
@@ -651,10 +743,11 @@ class _DeviceRun:
             state.connections,
             state.model.num_targets,
             state.slots,
-            state.max_spikes,
+            state.max_spikes if self._received is None else self._received.capacity,
             steps=self.max_steps,
             external=external_sums(state.model),
             largest=largest,
+            scale=state.incoming_scale,
         )
         given = state.model.connections
         if given.rule is not None:
@@ -670,7 +763,9 @@ class _DeviceRun:
             nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
             self.executor.set_records(nodes.astype(np.int64))
             self._told = True
-        if self.delivery is None:
+        if self._received is not None:
+            self._received.begin()
+        elif self.delivery is None:
             self.state.spike_count.fill(0)
         else:
             self.delivery.reset(self.state.spike_count)
@@ -688,6 +783,28 @@ class _DeviceRun:
         if change is not None:
             found = state.spike_source, state.spike_step, state.spike_count
             change.enqueue(*found, state.incoming, first, count)
+
+    def note_spikes(self) -> Any:
+        """Return what `noted_spikes` takes as this place in the queue."""
+        assert self._received is not None
+        return self._received.note()
+
+    def noted_spikes(self, ticket: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Wait for a place, and return cells and steps of spikes since the last such call."""
+        assert self._received is not None
+        return self._received.noted(ticket)
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Enqueue the delivery of spikes of the whole network, of which this is a part."""
+        change = self.plasticity or self.delivery
+        if change is None or self.delivery is None or self._received is None:
+            return
+        found = self._received.put(source, step, self.delivery)
+        change.enqueue(*found, self.state.incoming, first, count)
+
+    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        return values_now(self, records)
 
     def mark(self) -> Any:
         """Return what `seconds` takes as this place in the queue."""
@@ -721,6 +838,75 @@ class _DeviceRun:
             self.plasticity.restore({k: saved[f"plastic_{k}"] for k in names})
         self.executor.set_voltages(saved["v"])
         self.state.load(saved)
+
+
+class _Received:
+    """Spikes between a device and other ranks: those found here, and those of all to deliver.
+
+    Attributes
+    ----------
+    capacity : int
+        Spikes that the list to deliver has room for.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state, self.queue = state, state.queue
+        # reads what an epoch has found while the next one is at work
+        self._side = cl.CommandQueue(state.queue.context, state.queue.device)
+        self._noted = [cla.zeros(self.queue, 1, np.int32) for _ in range(2)]
+        self._count = cla.zeros(self.queue, 1, np.int32)
+        self._turn, self._begin = 0, 0
+        self._sent: deque[cl.Event] = deque()
+        self._make_room(1024)
+
+    def _make_room(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lists = [cla.zeros(self.queue, capacity, np.int32) for _ in range(2)]
+
+    def begin(self) -> None:
+        """Empty the list of spikes found here."""
+        self.state.spike_count.fill(0)
+        self._begin = 0
+
+    def note(self) -> tuple[cl.Event, cla.Array]:
+        """Enqueue that the number of spikes is noted; two notes at most may be open."""
+        self._turn = 1 - self._turn
+        noted = self._noted[self._turn]
+        source = self.state.spike_count
+        event = cl.enqueue_copy(self.queue, noted.data, source.data, byte_count=source.nbytes)
+        self.queue.flush()
+        return event, noted
+
+    def noted(self, ticket: tuple[cl.Event, cla.Array]) -> tuple[np.ndarray, np.ndarray]:
+        """Wait for a note, and return cells and steps of the spikes since the last one."""
+        event, noted = ticket
+        event.wait()
+        count = np.zeros(1, np.int32)
+        cl.enqueue_copy(self._side, count, noted.data)
+        begin, end = self._begin, min(int(count[0]), self.state.max_spikes)  # `end` tells of more
+        self._begin = end
+        found = np.zeros((2, end - begin), np.int32)
+        if end > begin:
+            for row, a in zip(found, (self.state.spike_source, self.state.spike_step)):
+                cl.enqueue_copy(self._side, row, a.data, src_offset=4 * begin)
+        return found[0], found[1]
+
+    def put(
+        self, source: np.ndarray, step: np.ndarray, delivery: Delivery
+    ) -> tuple[cla.Array, cla.Array, cla.Array]:
+        """Enqueue that a list is there for `delivery`, and return it; nothing waits."""
+        if len(source) > self.capacity:
+            self._make_room(1 << len(source).bit_length())
+            delivery.capacity = self.capacity
+        delivery.reset(self._count)
+        given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
+        arrays = *self._lists, self._count
+        while self._sent and self._sent[0].command_execution_status == _COMPLETE:
+            self._sent.popleft()
+        for values, array in zip(given, arrays, strict=True):
+            # the event keeps the values, and would wait for the device if it were dropped now
+            self._sent.append(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
+        return self._lists[0], self._lists[1], self._count
 
 
 def _bar(duration: float, show: bool) -> Any:

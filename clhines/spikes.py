@@ -350,6 +350,8 @@ class Delivery:
         Of `Connections.scale`.
     columns, work_group : int, optional
         Of `DeliverSpec`, in place of the defaults.
+    scale : float, optional
+        The unit of the weights, in place of the finest one.
 
     Attributes
     ----------
@@ -380,12 +382,13 @@ class Delivery:
         largest: Any = None,
         columns: int | None = None,
         work_group: int | None = None,
+        scale: float | None = None,
     ) -> None:
         _check_sizes(connections, num_targets, slots, capacity)
         self.queue, self.connections = queue, connections
         self.num_targets, self.slots, self.capacity = num_targets, slots, capacity
         self.atomics = has_atomics(queue.device)
-        self.incoming_scale = connections.scale(external, largest)
+        self.incoming_scale = scale or connections.scale(external, largest)
         self.seconds: dict[str, float] = {}
         self._tables = _Tables(queue, connections, num_targets, self.quantise(connections.weight))
         self._marks, self._zeros = (to_device(queue, np.zeros(3), np.int32) for _ in range(2))

@@ -75,19 +75,24 @@ class Chunk:
 
 
 def epoch_steps(model: Model) -> int:
-    """Count the steps whose events are known before the first: the smallest delay, or less."""
-    return min(model.connections.min_delay, MAX_EPOCH)
+    """Count the steps whose events are known before the first: the smallest delay, or less.
+
+    In a part of a network half of that: the spikes of an epoch are exchanged during the next, and
+    act in the one after it at the earliest.
+    """
+    delay = model.all.connections.min_delay
+    return min(delay if model.whole is None else (delay + 1) // 2, MAX_EPOCH)
 
 
 def ring_slots(model: Model) -> int:
     """Count the steps for which the ring of incoming events has room."""
-    return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
+    return max(model.all.connections.max_delay + 1, epoch_steps(model.all)) + 1
 
 
 def spike_connections(model: Model) -> Connections:
     """Return the connections as `spikes.Delivery` takes them."""
-    given, cells = model.connections, model.forest.num_cells
-    numbers = cells, max(model.num_targets, 1)
+    given, sources = model.connections, model.all.forest.num_cells
+    numbers = sources, max(model.num_targets, 1)
     return Connections(given.source, given.target, given.weight, given.delay, *numbers)
 
 
@@ -111,6 +116,8 @@ def largest_weights(model: Model, connections: Connections) -> np.ndarray:
 
 def incoming_scale(model: Model, connections: Connections) -> float:
     """Return the unit of the integer weights, a power of two; their sums fit in int64."""
+    if model.whole is not None:
+        return incoming_scale(model.whole, spike_connections(model.whole))
     external, largest = external_sums(model), largest_weights(model, connections)
     if largest.any():
         return connections.scale(external, largest)
@@ -133,6 +140,16 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
     np.add.at(weight, where.reshape(-1), np.rint(given.weight / scale).astype(np.int64))
     step, target = np.divmod(key, targets)
     return step, target, weight
+
+
+def values_now(run: Any, records: Sequence[Record]) -> list[np.ndarray]:
+    """Values of records as they are, (1, r) each; `run` is what advances the model."""
+    kinds = {r.kind < 0 for r in records}
+    v = run.voltages() if True in kinds else np.zeros(0)
+    states = run.save() if False in kinds else {}
+    return [
+        (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None] for r in records
+    ]
 
 
 class State:

@@ -9,10 +9,13 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines import device as devices
 from clhines import program
 from clhines.errors import DeviceMemoryError
+from clhines.forest import Forest
 from clhines.kinds import KindSpec, model_kinds, parameter_array
-from clhines.parts import real_name
+from clhines.parts import Limits, real_name
+from clhines.plan import METHODS, make_plan
 from clhines.solver import Solver
 from clhines.state import State
 
@@ -36,6 +39,19 @@ class StepSpec:
     kinds: tuple[KindSpec, ...]
     secondorder: bool
     noise: str
+
+
+def _of_whole(
+    forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Choose for a part what the whole network would get, on which the bits depend."""
+    plan = make_plan(forest, method, dtype, limits, **options)
+    chosen: dict[str, Any] = {}
+    for name in ("segment", "vector_width"):
+        values = {getattr(part.spec, name, None) for part in plan.parts}
+        if len(values) == 1 and name in METHODS[plan.method].options and values != {None}:
+            chosen[name] = values.pop()
+    return plan.method, {**chosen, **options}
 
 
 class Steps:
@@ -65,6 +81,9 @@ class Steps:
         self.state, self.model, self.queue = state, state.model, state.queue
         model, dtype = self.model, state.dtype
         self.max_steps = state.epoch
+        if model.whole is not None:
+            limits = devices.limits(devices.whole_device(self.queue.device))
+            method, options = _of_whole(model.whole.forest, method, dtype, limits, options)
         self.solver = Solver(model.forest, method, dtype, None, self.queue, **options)
         if not self.solver.takes_device_order:
             raise DeviceMemoryError(

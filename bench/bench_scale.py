@@ -1,0 +1,335 @@
+"""Time a network on one and more ranks of MPI: strong and weak scaling, and the exchange.
+
+    python bench/bench_scale.py [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
+
+The network is the ring of `bench_ring.py` with an event from outside to each cell now and then, so
+that all cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) itself, for each row anew. On
+a CPU a rank has one core, also the one rank that the others are held against; a GPU is a rank's
+own. Every row of one network must have the same spikes. Writes ``scale-<device>.json``, ``.txt``
+and, with matplotlib, ``.svg``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+if "--worker" in sys.argv:  # before OpenCL is there: PoCL's threads keep to the core
+    _asked = json.loads(sys.argv[sys.argv.index("--worker") + 1])
+    if _asked["pin"]:
+        _cores = sorted(os.sched_getaffinity(0))
+        _rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
+        os.sched_setaffinity(0, {_cores[_rank % len(_cores)]})
+        os.environ["POCL_MAX_PTHREAD_COUNT"] = "1"
+
+import common
+import numpy as np
+import pyopencl.array as cla
+
+from clhines import Simulation, ranks, ring
+from clhines import device as devices
+from clhines.errors import ClhinesError
+
+RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
+PIECES = 5
+
+
+# -------------------------------------------------------------------------------- one rank
+
+
+def network(cells: int, delay: float, duration: float) -> Any:
+    """Ring of 64 different trees, with random events from outside for so many ms."""
+    net = ring.ring_network(ring.ring_cables(min(64, cells), seed=common.SEED), cells, delay=delay)
+    rng = np.random.default_rng(common.SEED)
+    count = int(rng.poisson(RATE * 1e-3 * duration * cells))
+    at, when = rng.integers(0, cells, count), rng.uniform(0, duration, count)
+    net.event(net.groups[-1], at, when, EVENT_WEIGHT)
+    return net
+
+
+def worker(asked: dict[str, Any], out: str) -> None:
+    """Simulate on this rank; rank 0 writes what all have measured."""
+    comm = ranks.world()
+    begin = time.perf_counter()
+    length = asked["duration"] / PIECES
+    net = network(asked["cells"], asked["delay"], asked["duration"] + length)
+    described = time.perf_counter()
+    # one rank: on a device that is chosen as the others' are
+    queue = ranks.own_queue(ranks.Ranks(comm), asked["device"], asked["dtype"])
+    sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, path=asked["path"])
+    before = bytes_on_device()
+    made = time.perf_counter()
+    results = [sim.run(length)]  # some drivers compile for the device only now
+    received, exchanges = counted(sim)
+    pieces = []
+    for _ in range(PIECES):
+        comm.Barrier()
+        results.append(sim.run(length))
+        pieces.append(results[-1].cost)
+    bytes_in, count = (b - a for a, b in zip((received, exchanges), counted(sim), strict=True))
+    own = {
+        "pieces": pieces,
+        "received": bytes_in,
+        "exchanges": count,
+        "device_bytes": before,
+        "host_bytes": host_bytes(),
+        "described_s": described - begin,
+        "made_s": made - described,
+        "where": sim.device_label,
+        "path": sim.path,
+    }
+    every = comm.gather(own)
+    if comm.rank == 0:
+        spikes = [np.concatenate([getattr(r, n) for r in results]) for n in SPIKES]
+        found = {
+            "every": every,
+            "compartments": int(np.count_nonzero(net.area)),
+            "steps": round(length / 0.025),
+            "spikes": sum(len(r.spike_time) for r in results[1:]),
+            "digest": hashlib.sha256(b"".join(a.tobytes() for a in spikes)).hexdigest(),
+        }
+        Path(out).write_text(json.dumps(found), "utf-8")
+
+
+SPIKES = ("spike_time", "spike_cell")
+
+
+def counted(sim: Simulation) -> tuple[int, int]:
+    """Bytes received and exchanges so far."""
+    return (sim.ranks.received, sim.ranks.exchanges) if sim.ranks is not None else (0, 0)
+
+
+def bytes_on_device() -> int:
+    """Bytes of all arrays that this process has on its device."""
+    return sum(a.nbytes for a in gc.get_objects() if isinstance(a, cla.Array))
+
+
+def host_bytes() -> int:
+    """Most memory that this process has had, 0 where that is not known."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# ----------------------------------------------------------------------------- all of them
+
+
+def start(case: dict[str, Any], most: float) -> dict[str, Any]:
+    """Run a case under mpiexec; its row, or its reason."""
+    mpiexec = os.environ.get("MPIEXEC") or shutil.which(
+        "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
+    if mpiexec is None:
+        sys.exit(f"bench_scale.py: there is no mpiexec; {ranks.INSTALL_HINT}")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "row.json"
+        command = [mpiexec, "-n", str(case["ranks"]), sys.executable, __file__, "--worker"]
+        command += [json.dumps(case), str(out)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=most, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return {**case, "reason": f"took more than {most:.0f} s"}
+        if not out.is_file():
+            said = [line for line in done.stderr.splitlines() if line.strip()][-1:] or ["nothing"]
+            return {**case, "reason": f"ended with code {done.returncode}, said: {said[0][:120]}"}
+        return row_of(case, json.loads(out.read_text("utf-8")))
+
+
+def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Bring together what the ranks have measured; a piece takes as long as its slowest rank."""
+    every = found.pop("every")
+    walls = [max(r["pieces"][k]["all"] for r in every) for k in range(PIECES)]
+    exchange = [
+        float(np.mean([r["pieces"][k].get("exchange", 0.0) for r in every])) / walls[k]
+        for k in range(PIECES)
+    ]
+    seconds = float(np.median(walls)) / found["steps"]
+    simulated = found["steps"] * PIECES * 0.025e-3
+    return {
+        **case,
+        **found,
+        "pieces_s": walls,
+        "seconds": seconds,
+        "ns_per_compartment": seconds / found["compartments"] * 1e9,
+        "exchange_share": float(np.median(exchange)),
+        "exchanges": every[0]["exchanges"],
+        "bytes_per_cell": sum(r["received"] for r in every) / case["cells"] / simulated,
+        "rate_hz": found["spikes"] / case["cells"] / simulated,
+        "device_bytes": max(r["device_bytes"] for r in every),
+        "host_bytes": max(r["host_bytes"] for r in every),
+        "described_s": max(r["described_s"] for r in every),
+        "made_s": max(r["made_s"] for r in every),
+        "where": [r["where"] for r in every],
+        "path_taken": every[0]["path"],
+    }
+
+
+def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """List the rows to measure."""
+    base = {name: getattr(args, name) for name in ("device", "path", "duration", "pin")}
+    found = []
+    for dtype, delay in itertools.product(args.dtype, args.delay):
+        common_part = {**base, "dtype": dtype, "delay": delay}
+        for kind in ("strong", "weak"):
+            for cells, count in itertools.product(getattr(args, kind), args.ranks):
+                total = cells if kind == "strong" else cells * count
+                found.append({**common_part, "kind": kind, "cells": total, "ranks": count})
+            if args.pin and kind == "strong":  # what one process makes of all the cores
+                found += [
+                    {**common_part, "kind": "threads", "cells": cells, "ranks": 1, "pin": False}
+                    for cells in args.strong
+                ]
+    return found
+
+
+def against_first(rows: list[dict[str, Any]]) -> None:
+    """Add speed-up and efficiency to the row of fewest ranks; stop where spikes differ."""
+    digests: dict[tuple[Any, ...], tuple[str, str]] = {}
+    first: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for r in rows:
+        key = r["cells"], r["dtype"], r["delay"]
+        name = f"{r['ranks']} ranks"
+        of, digest = digests.setdefault(key, (name, r["digest"]))
+        if digest != r["digest"]:
+            sys.exit(f"{r['cells']} cells, {r['dtype']}: other spikes with {name} than with {of}")
+        each = r["cells"] // r["ranks"] if r["kind"] == "weak" else r["cells"]
+        kind = "weak" if r["kind"] == "weak" else "strong"
+        one = first.setdefault((kind, each, r["dtype"], r["delay"]), r)
+        more = r["ranks"] / one["ranks"]
+        gain = one["seconds"] / r["seconds"]
+        r["speed_up"] = gain * more if kind == "weak" else gain
+        r["efficiency"] = r["speed_up"] / more
+
+
+def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
+    """Return the rows as text."""
+    head = (
+        f"{'':<7} {'dtype':<7} {'delay':>5} {'ranks':>5} {'cells':>7} {'step us':>9} "
+        f"{'ns/comp.':>8} {'faster':>7} {'effic.':>6} {'exch.':>6} {'Hz':>5} "
+        f"{'B/cell/s':>8} {'MiB':>6}"
+    )
+    lines, last = [head, "-" * len(head)], None
+    for r in rows:
+        lines += [""] if last not in (None, (r["kind"], r["dtype"], r["delay"])) else []
+        last = r["kind"], r["dtype"], r["delay"]
+        lines.append(
+            f"{r['kind']:<7} {r['dtype']:<7} {r['delay']:>5g} {r['ranks']:>5} {r['cells']:>7,} "
+            f"{r['seconds'] * 1e6:>9.1f} {r['ns_per_compartment']:>8.3g} {r['speed_up']:>6.2f}x "
+            f"{r['efficiency']:>6.0%} {r['exchange_share']:>6.1%} {r['rate_hz']:>5.1f} "
+            f"{r['bytes_per_cell']:>8.0f} {r['device_bytes'] / 2**20:>6.0f}"
+        )
+    lines += [
+        "",
+        "threads: one process on all cores, without MPI; else a rank has a core, or a GPU.",
+        "delay: of all connections, ms; an exchange every half of it, at most every 64 steps.",
+        "step us: median of the pieces, each as long as its slowest rank took.",
+        "faster, effic.: than the row of fewest ranks.",
+        "exch.: share of the time that a rank is in exchanges, waiting for slower ranks included.",
+        "Hz: spikes of a cell and second. B/cell/s: bytes that all ranks get, for each cell and",
+        "second simulated. MiB: of arrays on a rank's device.",
+    ]
+    for m in missing:
+        lines.append(f"missing: {m['kind']}, {m['ranks']} ranks, {m['cells']} cells: {m['reason']}")
+    return "\n".join(lines)
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Write the picture: speed-up of fixed networks, time of a step of growing ones."""
+    import plot
+
+    mpl, plt = plot.pyplot()
+    with mpl.rc_context(plot.LOOK):
+        figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+        for ax, kind, what in zip(axes, ("strong", "weak"), ("speed_up", "seconds")):
+            rows = [r for r in result["rows"] if r["kind"] == kind]
+            counts = sorted({r["ranks"] for r in rows})
+            lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+            for r in rows:
+                each = r["cells"] // r["ranks"] if kind == "weak" else r["cells"]
+                lines.setdefault((each, r["dtype"], r["delay"]), []).append(r)
+            for marker, ((each, dtype, delay), some) in zip("os^DvP*X" * 4, lines.items()):
+                scale = 1 if kind == "strong" else 1e6
+                points = [(r["ranks"], r[what] * scale) for r in some]
+                label = f"{each:,} cells{' a rank' * (kind == 'weak')}, {dtype}, {delay:g} ms"
+                ax.plot(*zip(*points), marker=marker, label=label)
+            if kind == "strong":
+                ax.plot(counts, [c / counts[0] for c in counts], "k--", lw=1, label="ideal")
+                ax.set(title="Strong: one network", ylabel="times as fast")
+            else:
+                ax.set(title="Weak: cells with ranks", ylabel="step, µs", ylim=(0, None))
+            ax.set_xticks(counts)
+            ax.set(xlabel="ranks")
+            ax.grid(True, lw=0.5, color="0.85")
+            ax.legend(frameon=False, fontsize=8)
+        record = result["record"]
+        figure.suptitle(f"{record['device']} ({record['platform']})")
+        figure.savefig(path, metadata={"Date": None})
+        plt.close(figure)
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--device", help="of clhines; the ranks take all that are like it in turn")
+    add("--ranks", type=int, nargs="+", help="default: 1, 2, 4 ... as there are cores or GPUs")
+    add("--strong", type=int, nargs="*", default=[1024, 4096], help="cells")
+    add("--weak", type=int, nargs="*", default=[2048], help="cells of a rank")
+    add("--delay", type=float, nargs="+", default=[5.0, 0.5], help="ms, of the connections")
+    add("--dtype", nargs="+", default=["float64"])
+    add("--path", default="auto")
+    add("--duration", type=float, default=100.0, help="ms that are timed, in five pieces")
+    add("--most", type=float, default=180.0, help="seconds of a row at most")
+    add("--out", default=str(common.RESULTS))
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Measure all rows and write the tables and the picture."""
+    if "--worker" in sys.argv:
+        worker(_asked, sys.argv[-1])
+        return
+    args = arguments()
+    try:
+        chosen = devices.choose(args.device, np.float32)
+        queue = devices.make_queue(chosen)
+    except ClhinesError as error:
+        sys.exit(f"bench_scale.py: {error}")
+    args.pin = devices.is_cpu(chosen)
+    if args.ranks is None:
+        most = common.host_threads() if args.pin else len(devices.alike(chosen, np.float32))
+        args.ranks = [1 << k for k in range(most.bit_length())]
+    rows, missing = [], []
+    for case in cases(args):
+        found = start(case, args.most)
+        (missing if "reason" in found else rows).append(found)
+        print(f"{case['kind']}, {case['cells']} cells, {case['ranks']} ranks", file=sys.stderr)
+    if not rows:
+        sys.exit(f"bench_scale.py: nothing ran: {missing[0]['reason']}")
+    against_first(rows)
+    record = {**common.record(queue, common.command_line()), "rate_hz": RATE}
+    result = {"record": record, "rows": rows, "missing": missing}
+    path = common.write("scale", queue, result, table(rows, missing), args.out)
+    try:
+        draw(result, path.with_suffix(".svg"))
+    except ImportError as error:
+        print(f"no picture: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,550 @@
+"""One network in several processes: MPI, through mpi4py.
+
+Every rank has the same description of the network and simulates some of its cells, neighbours in
+natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective
+while the devices are at the next epoch; each rank delivers those that its targets listen to.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhines import device as devices
+from clhines.errors import InputError, RankError
+from clhines.network import Model
+from clhines.state import Chunk, Record, values_now
+
+INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
+_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+_FAILED = 0xFFFFFFFF  # in place of a number of spikes
+_ROOM = 15  # spikes of a rank that a message has room for, at first and at most
+_MOST_ROOM = 4095
+_SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
+# what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
+# two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
+_INSTANCE, _STATE = 1.0, 5.0
+
+
+def launched() -> int:
+    """Return how many processes an MPI launcher has started beside this one, it included."""
+    return max((int(os.environ.get(name, "1")) for name in _LAUNCHERS), default=1)
+
+
+def world() -> Any:
+    """Return ``mpi4py.MPI.COMM_WORLD``.
+
+    Raises
+    ------
+    InputError
+        There is no mpi4py, or no MPI library for it; says what to install.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"MPI needs mpi4py, which cannot be imported ({error}); {INSTALL_HINT}"
+        ) from error
+    return MPI.COMM_WORLD
+
+
+# --------------------------------------------------------------------------------- the split
+
+
+def cell_costs(model: Model) -> np.ndarray:
+    """(num_cells,) float64: what a step of each cell costs, in nodes."""
+    forest = model.forest
+    costs = forest.sizes.astype(np.float64)
+    for kind in model.kinds:
+        counts = np.diff(np.searchsorted(kind.node, forest.cell_offsets))
+        costs += (_INSTANCE + _STATE * len(kind.mechanism.states)) * counts
+    return costs
+
+
+def split(costs: np.ndarray, size: int) -> np.ndarray:
+    """Split cells into runs of neighbours of about equal cost.
+
+    Parameters
+    ----------
+    costs : (num_cells,) float64
+    size : int
+        Runs; none is empty.
+
+    Returns
+    -------
+    (size + 1,) int64
+        Run r is the cells ``bounds[r]:bounds[r + 1]``.
+
+    Raises
+    ------
+    InputError
+        Fewer cells than runs.
+    """
+    cells = len(costs)
+    if cells < size:
+        raise InputError(
+            f"{cells} cell{'s' * (cells > 1)} on {size} ranks; expected a cell for each at least"
+        )
+    before = np.concatenate(([0.0], np.cumsum(costs)))
+    aims = before[-1] * np.arange(1, size) / size
+    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # to the nearer side
+    bounds = np.concatenate(([0], cuts, [cells]))
+    number = np.arange(size + 1)
+    bounds = np.maximum.accumulate(bounds - number) + number  # one cell each at least
+    return np.minimum(bounds, cells - size + number)
+
+
+class Share:
+    """Where the numbers of each rank are among those of the whole network.
+
+    Parameters
+    ----------
+    whole : Model
+    bounds : (size + 1,) int64
+        Of `split`.
+    """
+
+    def __init__(self, whole: Model, bounds: np.ndarray) -> None:
+        self.whole, self.bounds = whole, bounds
+        self.nodes = whole.forest.cell_offsets[bounds]
+        self.instances = [np.searchsorted(kind.node, self.nodes) for kind in whole.kinds]
+        cell = whole.cell_of_target()[whole.connections.target]
+        self.rank_of_connection = np.searchsorted(bounds, cell, side="right") - 1
+
+    def kinds(self, rank: int) -> list[int]:
+        """Kinds of the network that have instances on a rank, in the order of its own."""
+        return [k for k, at in enumerate(self.instances) if at[rank] < at[rank + 1]]
+
+    def targets(self, rank: int) -> np.ndarray:
+        """Targets of events of a rank, by its own numbers."""
+        found = [np.zeros(0, np.int64)]
+        for k in self.kinds(rank):
+            first, at = self.whole.kinds[k].first_target, self.instances[k]
+            if first >= 0:
+                found.append(np.arange(first + at[rank], first + at[rank + 1]))
+        return np.concatenate(found)
+
+    def record(self, rank: int, record: Record) -> tuple[Record, np.ndarray]:
+        """Return what a rank records of a record, and the columns that it fills."""
+        low, high = (self.nodes if record.kind < 0 else self.instances[record.kind])[
+            [rank, rank + 1]
+        ].tolist()
+        columns = np.flatnonzero((record.index >= low) & (record.index < high))
+        if not len(columns):
+            return Record("v", -1, columns), columns
+        kind = record.kind if record.kind < 0 else self.kinds(rank).index(record.kind)
+        return Record(record.name, kind, record.index[columns] - low), columns
+
+    def cut(self, rank: int, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return a rank's part of a saved state."""
+        cells = slice(*self.bounds[[rank, rank + 1]].tolist())
+        found = {"v": saved["v"][slice(*self.nodes[[rank, rank + 1]].tolist())]}
+        found["incoming"] = saved["incoming"][:, self.targets(rank)]
+        found["failed"] = saved["failed"][cells]
+        for own, k in enumerate(self.kinds(rank)):
+            place = slice(*self.instances[k][[rank, rank + 1]].tolist())
+            for name in self.whole.kinds[k].mechanism.states:
+                found[f"state{own}_{name}"] = saved[f"state{k}_{name}"][place]
+        for name in saved:
+            if name.startswith("plastic_"):
+                found[name] = saved[name]
+        if "plastic_weight" in found:
+            found["plastic_weight"] = saved["plastic_weight"][self.rank_of_connection == rank]
+        return found
+
+    def join(self, parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Return the state of the whole network from those of all ranks."""
+        whole, ranks = self.whole, range(len(parts))
+        found = {name: np.concatenate([p[name] for p in parts]) for name in ("v", "failed")}
+        found["incoming"] = np.zeros((len(parts[0]["incoming"]), whole.num_targets), np.int64)
+        for rank in ranks:
+            found["incoming"][:, self.targets(rank)] = parts[rank]["incoming"]
+        for k, kind in enumerate(whole.kinds):
+            there = [(r, self.kinds(r).index(k)) for r in ranks if k in self.kinds(r)]
+            for name in kind.mechanism.states:
+                values = [parts[r][f"state{own}_{name}"] for r, own in there]
+                found[f"state{k}_{name}"] = np.concatenate(values)
+        plastic = [p for p in parts if "plastic_weight" in p]
+        if plastic:  # every rank sees all spikes: the traces are the same
+            found |= {k: v for k, v in plastic[0].items() if k.startswith("plastic_")}
+            found["plastic_weight"] = self.join_weights([p.get("plastic_weight") for p in parts])
+        return found
+
+    def join_weights(self, parts: Sequence[np.ndarray | None]) -> np.ndarray:
+        """(m,) float64: of all connections."""
+        weight = self.whole.connections.weight.copy()
+        for rank, values in enumerate(parts):
+            if values is not None:
+                weight[self.rank_of_connection == rank] = values
+        return weight
+
+
+# ----------------------------------------------------------------------------- communication
+
+
+class Ranks:
+    """A communicator: one collective an epoch, and errors that all ranks hear of.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        Duplicated, so that nothing else gets in between.
+
+    Attributes
+    ----------
+    rank, size : int
+    local_rank, local_size : int
+        Among the ranks of this machine.
+    seconds : float
+        Spent in exchanges, waiting for other ranks included.
+    received : int
+        Bytes that this rank has got in exchanges.
+    exchanges : int
+    spin : float, s
+        For which it looks again and again before it sleeps between two looks.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        if not hasattr(comm, "Iallgather"):
+            raise InputError(
+                f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
+            )
+        self.comm = comm.Dup()
+        self.rank, self.size = comm.rank, comm.size
+        machines = comm.allgather(platform.node())
+        here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
+        self.local_rank, self.local_size = here.index(self.rank), len(here)
+        self.seconds, self.received, self.exchanges = 0.0, 0, 0
+        self.spin, self._room = _SPIN, _ROOM
+        _stop_all_on_errors(self.comm)
+
+    def agree(self, error: BaseException | None) -> None:
+        """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
+        flags = self.gather_numbers([error is not None])[:, 0]
+        if flags.any():
+            self._raise(error)
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """`agree` at the end of a block, with the error that it raises."""
+        error = None
+        try:
+            yield
+        except Exception as caught:
+            error = caught
+        self.agree(error)
+
+    def _raise(self, error: BaseException | None) -> None:
+        lines = self.comm.allgather("" if error is None else one_line(error))
+        if error is not None:
+            raise error
+        rank = next(r for r, line in enumerate(lines) if line)
+        raise RankError(f"rank {rank}: {lines[rank]}", rank)
+
+    def _wait(self, request: Any) -> None:
+        """Wait for a request, without taking the processor from a device that is it."""
+        end = time.perf_counter() + self.spin
+        while not request.Test():
+            if time.perf_counter() >= end:
+                time.sleep(_SLEEP)
+
+    def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        """(size, k) int64: k numbers of each rank."""
+        mine = np.array(numbers, np.int64)
+        found = np.empty((self.size, len(mine)), np.int64)
+        self._wait(self.comm.Iallgather(mine, found))
+        return found
+
+    def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
+        """Give all ranks the codes of this one's spikes, and return those of all.
+
+        Raises
+        ------
+        Exception
+            `error`, or a `RankError` where another rank had one.
+        """
+        begin = time.perf_counter()
+        message = np.zeros(1 + self._room, np.uint32)
+        message[0] = _FAILED if error is not None else len(mine)
+        message[1 : 1 + len(mine)] = mine[: self._room]
+        found = np.empty((self.size, len(message)), np.uint32)
+        self._wait(self.comm.Iallgather(message, found))
+        counts = found[:, 0].astype(np.int64)
+        if (counts == _FAILED).any():
+            self._raise(error)
+        codes = [row[1 : 1 + count] for row, count in zip(found, counts.tolist(), strict=True)]
+        self.received += found.nbytes
+        if counts.max() > self._room:
+            codes = self._exchange_all(mine, counts)
+        self.exchanges += 1
+        self.seconds += time.perf_counter() - begin
+        return codes
+
+    def _exchange_all(self, mine: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+        """Exchange what did not fit, and make room in the messages that follow."""
+        found = np.empty(int(counts.sum()), np.uint32)
+        starts = np.cumsum(counts) - counts
+        sent = np.ascontiguousarray(mine, np.uint32)
+        self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), starts.tolist())]))
+        self.received += found.nbytes
+        room = (1 << int(counts.max()).bit_length()) - 1
+        self._room = min(max(self._room, room), _MOST_ROOM)
+        return np.split(found, starts[1:])
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, on one line."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
+
+
+_stopping: list[Any] = []
+
+
+def _stop_all_on_errors(comm: Any) -> None:
+    """See to it that an error that nobody catches ends all ranks, not this one alone."""
+    _stopping.append(comm)
+    if len(_stopping) > 1:
+        return
+    usual = sys.excepthook
+
+    def stop(kind: Any, value: Any, trace: Any) -> None:
+        if isinstance(value, RankError):
+            time.sleep(1.0)  # the rank that has the error says so first
+        else:
+            usual(kind, value, trace)
+            print(f"clhines: rank {comm.rank} of {comm.size} stops all", file=sys.stderr)
+        sys.stderr.flush()
+        comm.Abort(1)
+
+    sys.excepthook = stop
+
+
+def finish(comm: Any, message: str, code: int) -> int:
+    """End a program on all ranks: wait for the others, and say once what went wrong.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        That is used for nothing else.
+    message : str
+        Why this rank ends; empty where all went well.
+    code : int
+        Of the program.
+
+    Returns
+    -------
+    int
+        The largest code of all ranks. Where others do not end in time, all are stopped.
+    """
+    known = message.encode()[:500]
+    mine, found = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
+    mine[0], mine[1 : 1 + len(known)] = code, np.frombuffer(known, np.uint8)
+    request, begin = comm.Iallgather(mine, found), time.perf_counter()
+    while not request.Test():
+        if code and time.perf_counter() - begin > _PATIENCE:
+            print(f"clhines: rank {comm.rank}: {message}", file=sys.stderr, flush=True)
+            comm.Abort(code)
+        time.sleep(1e-3)
+    texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in found]
+    own = [r for r, text in enumerate(texts) if text]
+    if own and own[0] == comm.rank:
+        same = all(text == texts[own[0]] for text in texts)
+        who = "" if same else f"rank {comm.rank}: "
+        print(f"clhines: {who}{message}", file=sys.stderr, flush=True)
+    return int(found[:, 0].max())
+
+
+# ----------------------------------------------------------------------------------- devices
+
+
+def own_queue(ranks: Ranks, spec: Any, dtype: Any) -> cl.CommandQueue:
+    """Return a queue on this rank's device: the ranks of a machine take its devices in turn.
+
+    A CPU that several ranks share is divided among them, as far as it has cores.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    spec, dtype
+        Of `clhines.device.choose`; a device or an index pair is taken by all.
+    """
+    spec = spec or os.environ.get("CLHINES_DEVICE")
+    chosen = devices.choose(spec, dtype)
+    alike = [chosen]
+    if not isinstance(spec, cl.Device) and not (isinstance(spec, str) and ":" in spec):
+        alike = devices.alike(chosen, dtype)
+    device = alike[ranks.local_rank % len(alike)]
+    sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))
+    if sharing > 1 and devices.is_cpu(device):
+        device = devices.part_of(device, ranks.local_rank // len(alike), sharing)
+    return devices.make_queue(device)
+
+
+# -------------------------------------------------------------------------------- executors
+
+
+class SplitRun:
+    """What advances a rank's cells, with the exchange of spikes; it looks like that of one process.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    share : Share
+    run : Any
+        Of the rank's part of the model.
+    """
+
+    def __init__(self, ranks: Ranks, share: Share, run: Any) -> None:
+        self.ranks, self.share, self.run = ranks, share, run
+        self.max_steps = run.max_steps
+        self.first_cell = int(share.bounds[ranks.rank])
+        self._records: list[tuple[Record, Record, np.ndarray]] = []
+        self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
+        self._waiting: tuple[Any, int, int] | None = None
+        self._error: Exception | None = None
+        most = int(np.diff(share.bounds).max()) * self.max_steps
+        if most >= 2**32:
+            raise InputError(
+                f"{most} cells times steps of an epoch on a rank; expected below 2**32"
+            )
+
+    def _try(self, do: Callable[..., Any], *arguments: Any) -> Any:
+        """Do something on this rank alone; an error waits until the others can hear of it."""
+        if self._error is not None:
+            return None
+        try:
+            return do(*arguments)
+        except Exception as error:
+            self._error = error
+            return None
+
+    def _settle(self) -> None:
+        error, self._error = self._error, None
+        self.ranks.agree(error)
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of so many steps."""
+        self._spikes, self._waiting = [], None
+        self._try(self.run.begin, rows, self._localised(records))
+
+    def _localised(self, records: Sequence[Record]) -> list[Record]:
+        """Return what this rank records: the same objects as long as the records are the same."""
+        known = {id(whole): row for row in self._records for whole in row[:1]}
+        rank = self.ranks.rank
+        self._records = [known.get(id(r)) or (r, *self.share.record(rank, r)) for r in records]
+        return [own for _, own, _ in self._records]
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue steps; `deliver` then exchanges the spikes of those before them."""
+        self._try(self.run.advance, first, count, row)
+        ticket = self._try(self.run.note_spikes)
+        before, self._waiting = self._waiting, (ticket, first, count)
+        if before is not None:
+            self._exchange(*before)
+
+    def deliver(self, first: int, count: int) -> None:
+        """Do nothing: spikes are delivered once the next steps are on their way."""
+
+    def _exchange(self, ticket: Any, first: int, count: int) -> None:
+        found = self._try(self.run.noted_spikes, ticket)
+        cell, step = found if found is not None else (np.zeros(0, int), np.zeros(0, int))
+        code = cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
+        error, self._error = self._error, None
+        codes = self.ranks.exchange(code, error)
+        sources, steps = [], []
+        for begin, some in zip(self.share.bounds.tolist(), codes):
+            source, late = np.divmod(some.astype(np.int64), count)
+            sources.append(source + begin)
+            steps.append(late + first)
+        source, step = np.concatenate(sources), np.concatenate(steps)
+        if len(source):
+            self._spikes.append((step, source))
+            self._try(self.run.send, source, step, first, count)
+
+    def mark(self) -> Any:
+        """Return what `seconds` takes as this place in the queue."""
+        return self._try(self.run.mark)
+
+    def seconds(self, marks: list[Any]) -> list[float]:
+        """Wait, and return when the queue came to the marks."""
+        found = self._try(self.run.seconds, marks)
+        return [0.0] * len(marks) if found is None else found
+
+    def end(self) -> Chunk:
+        """Return what was found since `begin` on all ranks."""
+        if self._waiting is not None:
+            self._exchange(*self._waiting)
+        chunk = self._try(self.run.end)
+        here = np.zeros(0, int) if chunk is None else chunk.failed
+        first = int(min(here[here > 0], default=0))
+        cell = self.first_cell + int(np.argmax(here == first)) if first else 0
+        told = self.ranks.gather_numbers([self._error is not None, first, cell])
+        if told[:, 0].any():
+            self._settle()
+        failed = np.zeros(self.share.whole.forest.num_cells, np.int32)
+        broken = told[told[:, 1] > 0]
+        failed[broken[:, 2]] = broken[:, 1]
+        none = [np.zeros(0, np.int64)]
+        step, source = (np.concatenate(none + [s[k] for s in self._spikes]) for k in (0, 1))
+        order = np.lexsort((source, step))
+        return Chunk(step[order], source[order], failed, self._joined(chunk.values))
+
+    def _joined(self, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Columns of all ranks, on all ranks."""
+        if not self._records:
+            return []
+        parts = self.ranks.comm.allgather([
+            (columns, own) for (_, _, columns), own in zip(self._records, values, strict=True)
+        ])  # fmt: skip
+        found = []
+        for k, (record, *_) in enumerate(self._records):
+            rows = np.empty((len(values[k]), len(record.index)), values[k].dtype)
+            for part in parts:
+                columns, own = part[k]
+                rows[:, columns] = own
+            found.append(rows)
+        return found
+
+    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        found = self._try(values_now, self.run, self._localised(records))
+        self._settle()
+        return self._joined(found)
+
+    def voltages(self) -> np.ndarray:
+        """(n,): of all cells, on all ranks."""
+        v = self._try(self.run.voltages)
+        self._settle()
+        return np.concatenate(self.ranks.comm.allgather(v))
+
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections, on all ranks."""
+        weights = self._try(self.run.weights)
+        self._settle()
+        return self.share.join_weights(self.ranks.comm.allgather(weights))
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return what `load` takes on rank 0, as one process would save it; nothing elsewhere."""
+        saved = self._try(self.run.save)
+        self._settle()
+        parts = self.ranks.comm.gather(saved)
+        return {} if parts is None else self.share.join(parts)
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave on rank 0, with any number of ranks."""
+        parts = None
+        if self.ranks.rank == 0:
+            parts = self._try(lambda: [self.share.cut(r, saved) for r in range(self.ranks.size)])
+        self._settle()
+        own = self.ranks.comm.scatter(parts)
+        self._try(self.run.load, own)
+        self._settle()
