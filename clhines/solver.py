@@ -13,9 +13,10 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
-from clhines import device as devices
 from clhines import reference
 from clhines.choice import MODES
+from clhines.device import given_queue, label
+from clhines.device import limits as device_limits
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
 from clhines.mixed import Mixed, MixedFactors, Refinement, bytes_needed, is_mixed
@@ -23,6 +24,7 @@ from clhines.parts import MAX_PLACES, Plan, real_name
 from clhines.plan import candidate_plans, make_plan
 from clhines.render import render
 from clhines.resident import Resident, make_resident, only_event
+from clhines.share import Share, SharedFactors, is_list
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
@@ -48,8 +50,20 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _on_each_device(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave a method to that of the `Share` where a `Solver` has several devices."""
+
+    @functools.wraps(method)
+    def wrapped(self: Solver, *args: Any, **kwargs: Any) -> Any:
+        if self._share is not None:
+            return getattr(self._share, method.__name__)(*args, **kwargs)
+        return method(self, *args, **kwargs)
+
+    return wrapped
+
+
 class Solver:
-    """Solve a batch of Hines matrices on an OpenCL device.
+    """Solve a batch of Hines matrices on an OpenCL device, or on several.
 
     Parameters
     ----------
@@ -74,6 +88,18 @@ class Solver:
         device, driver and dtype, or else the heuristic's choice. The default is ``heuristic``:
         other rows round differently, and so the bits of a result should not depend on a
         file that the caller does not see.
+    devices : list, optional
+        Instead of `device` or `queue`: several, each as for `device`, or a queue. Each gets a
+        range of cells and solves it by itself, at the same time as the others. NumPy arrays are
+        those of the whole batch; where one device takes or returns a pyopencl array, several
+        take and return a list of them, one on each of `queues`.
+    shares : "numpy", "device" or sequence of float
+        Of the cells, where there are several devices. Equal devices get equal numbers of nodes.
+        Different ones are timed on a sample of the batch, with NumPy arrays (``numpy``: copies
+        to and from the device count) or with arrays on the device, so that all end together;
+        the cut then varies from run to run, and cells near it may be solved by another device,
+        which rounds differently. Numbers, one a device, are taken as they are:
+        ``solver.shares`` gives those of a solver, to have the same again.
     **options
         Options of the method, see ``METHODS[method].options``.
 
@@ -87,6 +113,10 @@ class Solver:
     refinement : clhines.mixed.Refinement or None
         Corrections and residual of the last solve in ``mixed``, which warns
         (`RefinementWarning`) where the residual is above that of a float64 solution.
+    queues : list of pyopencl.CommandQueue
+        One a device that has cells; `queue` is the first.
+    shares : list of float
+        Of the nodes, one a device of ``devices``; 0 for one that is too slow to have any.
 
     Raises
     ------
@@ -98,6 +128,9 @@ class Solver:
         Not even one cell fits on the device.
     BuildError
         The kernel does not compile on this device.
+
+    All methods raise `ShareError` where some of several devices fail: it names them, and has
+    what the others did.
     """
 
     plan: Plan
@@ -113,6 +146,8 @@ class Solver:
         queue: cl.CommandQueue | None = None,
         max_memory: int | None = None,
         tune: str = "heuristic",
+        devices: Sequence[Any] | None = None,
+        shares: Any = "numpy",
         **options: Any,
     ) -> None:
         _check_tune(tune, method)
@@ -127,9 +162,25 @@ class Solver:
                 raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
             max_memory = int(max_memory)
         self.forest, self.dtype = forest, np.dtype(dtype)
-        self.queue = devices.given_queue(queue, device, dtype)
+        self._share: Share | None = None
+        if devices is not None:
+            if device is not None or queue is not None:
+                raise InputError("got devices together with device or queue; expected one of them")
+            if mixed:
+                raise InputError("dtype 'mixed' works on one device; got devices")
+            self._share = Share(
+                forest,
+                devices,
+                self.dtype,
+                shares,
+                lambda part, queue: Solver(
+                    part, method, dtype, None, queue, max_memory, tune, **options
+                ),
+            )
+            queue = self._share.solvers[0].queue
+        self.queue = given_queue(queue, device, dtype)
         self.device = self.queue.device
-        self._limits = devices.limits(self.device)
+        self._limits = device_limits(self.device)
         self._largest = self.device.max_mem_alloc_size
         self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
         self.tuning: Tuning | None = None
@@ -139,6 +190,10 @@ class Solver:
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
         self._events: list[cl.Event] = []
+        if self._share is not None:
+            self._plans = [solver.plan for solver in self._share.solvers]
+            self.plan = self._plans[0]
+            return
         if mixed:
             left = max(1, self._memory - bytes_needed(forest.num_nodes, 1))
             rounded = Solver(forest, method, np.float32, None, queue, left, tune, **options)
@@ -173,14 +228,37 @@ class Solver:
         self.plan, self.tuning = rounded.plan, rounded.tuning
         self._mixed = Mixed(rounded, self._memory)
 
+    def __repr__(self) -> str:
+        what = f"Solver({self.forest!r}, {self.dtype}, "
+        if self._share is not None:
+            return f"{what}{len(self.queues)} devices)\n{self._share.describe()}"
+        return f"{what}{self.plan.method}, {label(self.device)})"
+
+    @property
+    def queues(self) -> list[cl.CommandQueue]:
+        """One a device that has cells."""
+        return [self.queue] if self._share is None else [s.queue for s in self._share.solvers]
+
+    @property
+    def shares(self) -> list[float]:
+        """Share of the nodes, one a device that was given."""
+        return [1.0] if self._share is None else list(self._share.shares)
+
     @property
     def num_slices(self) -> int:
-        """Parts in which the batch is solved; 1 unless it is larger than the memory allows."""
+        """Parts in which the batch is solved; 1 unless it is larger than the memory allows.
+
+        Of several devices the most that one of them has.
+        """
+        if self._share is not None:
+            return max(solver.num_slices for solver in self._share.solvers)
         return len(self._plans)
 
     @property
     def takes_device_order(self) -> bool:
         """Whether `pack`, `enqueue` and `unpack` work: not for slices, nor in ``mixed``."""
+        if self._share is not None:
+            return all(solver.takes_device_order for solver in self._share.solvers)
         return self._resident is not None
 
     @property
@@ -189,6 +267,8 @@ class Solver:
 
         Of ``serial``, which has none, a comment that says so.
         """
+        if self._share is not None:
+            return "\n".join(dict.fromkeys(solver.source for solver in self._share.solvers))
         if any(part.on_host for part in self.plan.parts):
             return "// no kernel: clhines.reference on the host\n"
         specs = [part.spec for part in self.plan.parts]
@@ -316,6 +396,7 @@ class Solver:
 
     # -- device order --------------------------------------------------------------------------
 
+    @_on_each_device
     @_memory_errors
     def pack(
         self,
@@ -379,6 +460,7 @@ class Solver:
             packed[name] = self._packed(resident, source, turned)
         return packed
 
+    @_on_each_device
     @_memory_errors
     def unpack(self, a: cla.Array, out: cla.Array | None = None) -> cla.Array:
         """Bring (packed size,) or (k, packed size) values at nodes back into natural order.
@@ -398,6 +480,7 @@ class Solver:
             raise InputError(f"out has shape {target.shape}; expected a whole array of {shape}")
         return resident.permute(source, target, False)
 
+    @_on_each_device
     @_memory_errors
     def enqueue(
         self,
@@ -445,6 +528,8 @@ class Solver:
     @property
     def kernel_events(self) -> list[cl.Event]:
         """Events of the kernels of the last solve, in order: what device timing goes by."""
+        if self._share is not None:
+            return [event for solver in self._share.solvers for event in solver.kernel_events]
         return self._events if self._mixed is None else self._mixed.events
 
     def _check_out(self, out: Any, b: cla.Array, overwrite: bool) -> None:
@@ -501,6 +586,11 @@ class Solver:
         ------
         InputError, PivotError, DeviceMemoryError
         """
+        if self._share is not None and (is_list(b) or isinstance(b, cla.Array)):
+            x = self._share.solve(d, u, b, l, out, overwrite)
+            if check:
+                self._raise_bad_pivot(self._bad_pivots())
+            return x
         arrays = self._natural({"d": d, "u": u, "l": l, "b": b})
         if self._mixed is not None:
             del arrays["b"]
@@ -520,6 +610,7 @@ class Solver:
                 self._check_finite("x", target)
         return target
 
+    @_on_each_device
     @_memory_errors
     def factor(
         self,
@@ -527,7 +618,7 @@ class Solver:
         u: Any,
         l: Any = None,  # noqa: E741
         check: bool = True,
-    ) -> Factors | MixedFactors:
+    ) -> Factors | MixedFactors | SharedFactors:
         """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
 
         Parameters
@@ -540,7 +631,7 @@ class Solver:
 
         Returns
         -------
-        Factors, or MixedFactors for dtype ``mixed``
+        Factors, MixedFactors for dtype ``mixed``, or SharedFactors of several devices
             With `solve` and (`Factors`) `enqueue` of their own. They save arithmetic, not memory
             traffic, where the plan consists of plain launches of `contraction`; the others
             factor anew in every solve.
@@ -619,6 +710,9 @@ class Solver:
         resident.permute(x, target, False)
 
     def _solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
+        if self._share is not None:
+            self._share.solve_numpy(arrays, target)
+            return
         arrays = {**arrays, "b": _unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
@@ -795,6 +889,8 @@ class Solver:
             )
 
     def _bad_pivots(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._share is not None:
+            return self._share.bad_pivots()
         if not self._solved:
             raise InputError("status() was asked for before anything was solved")
         if self._bad is None:
