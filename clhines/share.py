@@ -258,7 +258,13 @@ class Share:
         )
 
     def solve(
-        self, d: Any, u: Any, b: Any, l: Any = None, out: Any = None, overwrite: bool = False
+        self,
+        d: Any,
+        u: Any,
+        b: Any,
+        l: Any = None,  # noqa: E741
+        out: Any = None,
+        overwrite: bool = False,
     ) -> list[cla.Array]:
         """As `Solver.solve`, of lists of arrays in natural order; returns at once."""
         given = {"d": d, "u": u, "b": b, "l": l, "out": out}

@@ -13,10 +13,9 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
+from clhines import device as device_module
 from clhines import reference
 from clhines.choice import MODES
-from clhines.device import given_queue, label
-from clhines.device import limits as device_limits
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
 from clhines.mixed import Mixed, MixedFactors, Refinement, bytes_needed, is_mixed
@@ -178,9 +177,9 @@ class Solver:
                 ),
             )
             queue = self._share.solvers[0].queue
-        self.queue = given_queue(queue, device, dtype)
+        self.queue: cl.CommandQueue = device_module.given_queue(queue, device, dtype)
         self.device = self.queue.device
-        self._limits = device_limits(self.device)
+        self._limits = device_module.limits(self.device)
         self._largest = self.device.max_mem_alloc_size
         self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
         self.tuning: Tuning | None = None
@@ -232,7 +231,7 @@ class Solver:
         what = f"Solver({self.forest!r}, {self.dtype}, "
         if self._share is not None:
             return f"{what}{len(self.queues)} devices)\n{self._share.describe()}"
-        return f"{what}{self.plan.method}, {label(self.device)})"
+        return f"{what}{self.plan.method}, {device_module.label(self.device)})"
 
     @property
     def queues(self) -> list[cl.CommandQueue]:
