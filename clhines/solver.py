@@ -24,10 +24,12 @@ from clhines.plan import candidate_plans, make_plan
 from clhines.render import render
 from clhines.resident import Resident, make_resident, only_event
 from clhines.share import Share, SharedFactors, is_list
+from clhines.slices import STAGES, Pipeline, plan_slices
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
 _ORDERED = ("d", "u", "l", "b", "x")  # what `pack` may be told that it packs
+_TABLE_BYTES = 4  # a node, at the least: its place in natural order
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
 
 
@@ -186,6 +188,7 @@ class Solver:
         self.refinement: Refinement | None = None
         self._mixed: Mixed | None = None
         self._resident: Resident | None = None
+        self._pipeline: Pipeline | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
         self._events: list[cl.Event] = []
@@ -276,39 +279,49 @@ class Solver:
 
     # -- planning ------------------------------------------------------------------------------
 
-    def _fits(self, plan: Plan) -> bool:
+    def _fits(self, plan: Plan, times: int = 1) -> bool:
         one = plan.packed_size * self.dtype.itemsize
-        return one <= self._largest and self._needed(plan) <= self._memory
+        return one <= self._largest and self._needed(plan) * times <= self._memory
 
     def _needed(self, plan: Plan) -> int:
         return plan.bytes_needed(self.dtype.itemsize, _ARRAYS)
 
     def _make_plans(self, method: str, options: dict[str, Any]) -> tuple[list[Plan], np.ndarray]:
-        """Plan the whole batch, or as few slices of whole cells as fit, evenly filled."""
+        """Plan the whole batch, or as few slices of whole cells as fit, evenly filled.
+
+        Slices are small enough for several to be on the device at once, but for cells that need
+        it for themselves.
+        """
         forest = self.forest
-        least = forest.num_nodes * self.dtype.itemsize
-        count = max(-(-least // self._largest), -(-least * _ARRAYS // self._memory), 1)
-        count = max(count, -(-forest.num_nodes // MAX_PLACES))
-        targets = forest.num_nodes * np.arange(1, count) / count
-        cuts = np.searchsorted(forest.cell_offsets, targets)
-        edges = np.unique(np.concatenate(([0], cuts, [forest.num_cells]))).tolist()
-        waiting = list(zip(edges[:-1], edges[1:], strict=True))[::-1]
-        plans, bounds = [], [0]
-        while waiting:
-            lo, hi = waiting.pop()
-            part = forest if hi - lo == forest.num_cells else forest.take(np.arange(lo, hi))
-            plan = make_plan(part, method, self.dtype, self._limits, **options)
-            if self._fits(plan):
-                plans.append(plan)
-                bounds.append(hi)
-            elif hi - lo == 1:
-                self._raise_memory(lo, plan)
-            else:  # padding and tables take more than the estimate: halve this slice
-                middle = forest.cell_offsets[[lo, hi]].mean()
-                cut = int(np.searchsorted(forest.cell_offsets, middle))
-                cut = min(max(cut, lo + 1), hi - 1)
-                waiting += [(cut, hi), (lo, cut)]
-        return plans, np.array(bounds)
+
+        def plan(part: Forest) -> Plan:
+            return make_plan(part, method, self.dtype, self._limits, **options)
+
+        if self._least_slices(self._memory) == 1:
+            whole = plan(forest)
+            if self._fits(whole):
+                return [whole], np.array([0, forest.num_cells])
+            if forest.num_cells == 1:
+                self._raise_memory(0, whole)
+
+        def fits(cell: int, made: Plan) -> bool:
+            if self._fits(made, STAGES):
+                return True
+            if made.forest.num_cells > 1:
+                return False
+            if not self._fits(made):
+                self._raise_memory(cell, made)
+            return True
+
+        return plan_slices(forest, self._least_slices(self._memory // STAGES), plan, fits)
+
+    def _least_slices(self, memory: int) -> int:
+        """Fewest slices that can fit, by the size of their arrays."""
+        least = self.forest.num_nodes * self.dtype.itemsize
+        bytes_used = self.forest.num_nodes * (self.dtype.itemsize * _ARRAYS + _TABLE_BYTES)
+        count = max(-(-least // self._largest), -(-bytes_used // max(memory, 1)), 1)
+        count = max(count, -(-self.forest.num_nodes // MAX_PLACES))
+        return min(count, self.forest.num_cells)
 
     def _tune(self, mode: str, options: dict[str, Any]) -> None:
         """Plan again with the winner, stored or measured now, where it is another row."""
@@ -715,6 +728,12 @@ class Solver:
         arrays = {**arrays, "b": _unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
+        elif all(self._fits(plan, STAGES) for plan in self._plans):
+            if self._pipeline is None:
+                rows = min(self._rows_at_once(plan, STAGES) for plan in self._plans)
+                given = self.forest, self._plans, self._bounds, self.queue, self.dtype
+                self._pipeline = Pipeline(*given, rows)
+            found = [self._pipeline.solve(arrays, target)]
         else:
             bar = tqdm(self._plans, "slices", disable=None, leave=False)
             found = [
@@ -815,12 +834,13 @@ class Solver:
             self._check_finite("x", target)
         return target
 
-    def _rows_at_once(self, plan: Plan) -> int:
-        """Right-hand sides that fit beside the batch: b and x, in both orders, for each."""
+    def _rows_at_once(self, plan: Plan, times: int = 1) -> int:
+        """Right-hand sides that fit beside so many batches: b and x, in both orders, for each."""
         most = max(part.max_rhs for part in plan.parts)
         one = plan.packed_size * self.dtype.itemsize
         more = one * (most - 1)
-        fits = self._needed(plan) + 4 * more <= self._memory and one * most <= self._largest
+        needed = (self._needed(plan) + 4 * more) * times
+        fits = needed <= self._memory and one * most <= self._largest
         return most if fits else 1
 
     # -- arguments -----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The memory that a batch is said to need is what it takes: counted over all device arrays."""
 
 import weakref
+from collections import Counter
 
 import numpy as np
 import pyopencl.array as cla
@@ -15,14 +16,20 @@ from clhines.morphology import random_binary_tree
 def meter(monkeypatch):
     """Bytes of device arrays that live now, and the most that ever did."""
     counts = {"now": 0, "peak": 0}
+    views = Counter()  # of each buffer
     make = cla.Array.__init__
 
     def made(self, *args, **kwargs):
         make(self, *args, **kwargs)
-        size = self.base_data.size
-        counts["now"] += size
+        buffer, size = self.base_data.int_ptr, self.base_data.size
+        counts["now"] += 0 if views[buffer] else size
+        views[buffer] += 1
         counts["peak"] = max(counts["peak"], counts["now"])
-        weakref.finalize(self, lambda: counts.update(now=counts["now"] - size))
+        weakref.finalize(self, gone, buffer, size)
+
+    def gone(buffer, size):
+        views[buffer] -= 1
+        counts["now"] -= 0 if views[buffer] else size
 
     monkeypatch.setattr(cla.Array, "__init__", made)
     return counts
