@@ -14,7 +14,7 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 from clhines import device as device_module
-from clhines import reference
+from clhines import reference, staging
 from clhines.choice import MODES
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.forest import Forest
@@ -788,7 +788,7 @@ class Solver:
             only_event(x, run[-1])
             if not natural:
                 x = resident.permute(x, cla.empty(self.queue, some.shape, self.dtype), False)
-            shown[r : r + step] = x.get(self.queue)
+            self._to_host(x, shown[r : r + step])
             del b, x  # before the next rows take as much
             yield
 
@@ -879,7 +879,27 @@ class Solver:
         return np.ascontiguousarray(array, self.dtype)
 
     def _to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
-        return a if isinstance(a, cla.Array) else cla.to_device(self.queue, a)
+        if isinstance(a, cla.Array):
+            return a
+        if not self._staged(a.nbytes):
+            return cla.to_device(self.queue, a)
+        target = cla.empty(self.queue, a.shape, a.dtype)
+        only_event(target, self._copies.send(list(np.atleast_2d(a)), target.base_data)[-1])
+        return target
+
+    def _to_host(self, a: cla.Array, rows: np.ndarray) -> None:
+        """Copy (r, n) values, or (n,) where r is 1, and wait."""
+        if self._staged(a.nbytes):
+            self._copies.fetch(a.base_data, list(rows), list(a.events))
+        else:
+            rows[...] = a.get(self.queue)
+
+    def _staged(self, size: int) -> bool:
+        return size >= staging.LEAST_BYTES and staging.helps(self.device)
+
+    @functools.cached_property
+    def _copies(self) -> staging.Pinned:
+        return staging.Pinned(self.queue)
 
     def _target(self, given: Any, b: Any, out: Any, overwrite: bool) -> Any:
         """Return the array that the solution goes to."""

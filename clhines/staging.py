@@ -18,6 +18,7 @@ import pyopencl as cl
 from clhines.device import is_cpu, is_simulator
 
 PIECE_BYTES = 16 << 20  # of a pinned piece
+LEAST_BYTES = 1 << 25  # of an array for which that is worth it
 PIECES = 2  # of a thread
 MOST_THREADS = 8
 _FEWER = 4  # threads are the host's cores by this: both directions, and room for others

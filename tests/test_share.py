@@ -15,8 +15,12 @@ from clhines.share import Rate, cut
 
 @pytest.fixture(scope="module")
 def halves():
-    """Queues on two sub-devices of a CPU."""
-    for _, device in devices.all_devices():
+    """Queues on two GPUs of one kind, or else on two sub-devices of a CPU."""
+    found = [device for _, device in devices.all_devices()]
+    gpus = [d for d in found if not devices.is_cpu(d) and not devices.is_simulator(d)]
+    if len(gpus) > 1 and gpus[0].name == gpus[1].name:
+        return [devices.make_queue(device) for device in gpus[:2]]
+    for device in found:
         if devices.is_cpu(device) and not devices.is_simulator(device):
             try:
                 kind = cl.device_partition_property.EQUALLY
