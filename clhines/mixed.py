@@ -139,7 +139,9 @@ class Mixed:
                 f"{memory / 2**20:.1f} MiB; float64 and float32 work in slices"
             )
         several = taken + bytes_needed(n, MAX_RHS) <= memory
-        self._rows = MAX_RHS if several and n * 8 * MAX_RHS <= device.max_mem_alloc_size else 1
+        self.rows_at_once = (
+            MAX_RHS if several and n * 8 * MAX_RHS <= device.max_mem_alloc_size else 1
+        )
         limits = devices.limits(device)
         most = 1 << (limits.max_work_group.bit_length() - 1)
         self._group = min(16 if limits.is_cpu else 64, most)
@@ -216,8 +218,8 @@ class Mixed:
         n, on_device = self.forest.num_nodes, isinstance(b, cla.Array)
         count = b.size // n
         self.events, done = [], []
-        for first in range(0, count, self._rows):
-            x = cla.zeros(self.queue, (min(self._rows, count - first), n), np.float64)
+        for first in range(0, count, self.rows_at_once):
+            x = cla.zeros(self.queue, (min(self.rows_at_once, count - first), n), np.float64)
             if on_device:
                 done.append(self._refine(factors, b, first, x))
                 place = {"dst_offset": first * n * 8, "wait_for": target.events}

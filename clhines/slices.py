@@ -101,6 +101,52 @@ def _period(shapes: np.ndarray) -> int:
 # ------------------------------------------------------------------------------------- pipeline
 
 
+@dataclass(frozen=True)
+class Memory:
+    """What the solves of a batch take on one device, at most.
+
+    Attributes
+    ----------
+    device : int
+        Bytes of device memory: values in both orders, factors, tables.
+    pinned : int
+        Bytes of pinned host memory, through which values are copied.
+    slices : int
+        In which the batch is solved.
+    """
+
+    device: int
+    pinned: int
+    slices: int
+
+    def __str__(self) -> str:
+        text = f"{self.device / 2**20:.1f} MiB on the device"
+        text += f", {self.pinned / 2**20:.1f} MiB of pinned host memory" if self.pinned else ""
+        return text + (f", in {self.slices} slices" if self.slices > 1 else "")
+
+
+def bytes_needed(plans: Sequence[Plan], itemsize: int, rows: int) -> int:
+    """Device memory that a `Pipeline` takes at most: unsymmetric, so many rows at once."""
+    most = max(plan.forest.num_nodes for plan in plans)
+    cells = max(plan.forest.num_cells for plan in plans)
+    packed = max(plan.packed_size for plan in plans)
+    natural = all(part.takes_natural for plan in plans for part in plan.parts)
+    slots = min(STAGES, len(plans))
+    arrays = 3 + 2 * rows  # d, u, l; b, x
+    values = slots * arrays * most + (0 if natural else arrays * packed)
+    values += packed if any(plan.needs_factor for plan in plans) else 0
+    tables = 0
+    for plan in plans:
+        scratch = sum(plan.scratch) * itemsize * 5
+        here = plan.bytes_needed(itemsize, 0) + scratch + 4 * plan.forest.num_cells
+        if natural:
+            shapes = plan.forest.trees
+            here += 4 * (len(shapes.parent) * 2 + 4 * plan.forest.num_cells)
+        tables = max(tables, here)
+    different = min(2, len({id(plan) for plan in plans}))  # that in use, and the next
+    return values * itemsize + slots * 4 * cells + different * tables
+
+
 @dataclass(eq=False)
 class _Slot:
     """Room for a slice on the device, in natural order."""

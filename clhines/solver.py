@@ -24,7 +24,8 @@ from clhines.plan import candidate_plans, make_plan
 from clhines.render import render
 from clhines.resident import Resident, make_resident, only_event
 from clhines.share import Share, SharedFactors, is_list
-from clhines.slices import STAGES, Pipeline, plan_slices
+from clhines.slices import STAGES, Memory, Pipeline, plan_slices
+from clhines.slices import bytes_needed as slice_bytes
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
@@ -255,6 +256,36 @@ class Solver:
         if self._share is not None:
             return max(solver.num_slices for solver in self._share.solvers)
         return len(self._plans)
+
+    @property
+    def memory(self) -> list[Memory]:
+        """What solves take at most, one a device; stated before they take it.
+
+        The tables of a batch that is solved in one piece are on the device already.
+        """
+        if self._share is not None:
+            return [one for solver in self._share.solvers for one in solver.memory]
+        pinned = staging.pinned_bytes() if staging.helps(self.device) else 0
+        if self._mixed is not None:
+            (rounded,) = self._mixed.rounded.memory
+            more = bytes_needed(self.forest.num_nodes, self._mixed.rows_at_once)
+            return [Memory(rounded.device + more, 0, 1)]
+        if self.num_slices > 1 and self._several_fit:
+            taken = slice_bytes(self._plans, self.dtype.itemsize, self._sliced_rows)
+            return [Memory(taken, 2 * pinned, self.num_slices)]
+        staged = pinned if self._staged(self.plan.forest.num_nodes * self.dtype.itemsize) else 0
+        rows = max(self._rows_at_once(plan) for plan in self._plans)
+        more = 4 * (rows - 1) * max(plan.packed_size for plan in self._plans) * self.dtype.itemsize
+        return [Memory(max(map(self._needed, self._plans)) + more, staged, self.num_slices)]
+
+    @property
+    def _several_fit(self) -> bool:
+        """Whether the slices are small enough for a pipeline of them."""
+        return all(self._fits(plan, STAGES) for plan in self._plans)
+
+    @property
+    def _sliced_rows(self) -> int:
+        return min(self._rows_at_once(plan, STAGES) for plan in self._plans)
 
     @property
     def takes_device_order(self) -> bool:
@@ -728,9 +759,9 @@ class Solver:
         arrays = {**arrays, "b": _unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
-        elif all(self._fits(plan, STAGES) for plan in self._plans):
+        elif self._several_fit:
             if self._pipeline is None:
-                rows = min(self._rows_at_once(plan, STAGES) for plan in self._plans)
+                rows = self._sliced_rows
                 given = self.forest, self._plans, self._bounds, self.queue, self.dtype
                 self._pipeline = Pipeline(*given, rows)
             found = [self._pipeline.solve(arrays, target)]

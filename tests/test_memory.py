@@ -45,4 +45,20 @@ def test_slices_stay_within_the_memory_asked_for(fast_queue, meter, method, rows
     system = make_system(forest, symmetric=symmetric, rows=rows)
     x = solver.solve(**system.arrays)
     assert limit / 3 < meter["peak"] <= limit
+    (said,) = solver.memory
+    assert meter["peak"] <= said.device <= limit
+    assert said.slices == solver.num_slices
+    assert f" MiB on the device, in {said.slices} slices" in str(said)
+    assert np.isfinite(x).all()
+
+
+@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
+@pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (4, False)])
+def test_a_whole_batch_stays_within_what_was_said(fast_queue, meter, method, rows, symmetric):
+    forest = Forest.repeated([random_binary_tree(512, 50, 1)], 200)
+    solver = Solver(forest, method, queue=fast_queue)
+    (said,) = solver.memory
+    x = solver.solve(**make_system(forest, symmetric=symmetric, rows=rows).arrays)
+    assert said.device / 4 < meter["peak"] <= said.device
+    assert said.slices == 1
     assert np.isfinite(x).all()
