@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import common
@@ -79,8 +80,10 @@ def wall(work: Callable[[], Any], repeats: int, warmup: int = 1) -> float:
 def on_devices(case: Case, queues: list[cl.CommandQueue], method: str) -> dict[str, Any]:
     """Time one batch on some devices, together; on one as without this feature."""
     begin = time.perf_counter()
-    given: dict[str, Any] = {"devices": queues} if len(queues) > 1 else {"queue": queues[0]}
-    solver = clhines.Solver(case.forest, method, case.dtype, **given)
+    several = len(queues) > 1
+    given: dict[str, Any] = {"devices": queues} if several else {"queue": queues[0]}
+    more = {"shares": "device"} if several else {}
+    solver = clhines.Solver(case.forest, method, case.dtype, **given, **more)
     made = time.perf_counter() - begin
     row = {
         "devices": len(queues),
@@ -91,7 +94,11 @@ def on_devices(case: Case, queues: list[cl.CommandQueue], method: str) -> dict[s
         "make_seconds": made,
         **in_device_order(case, solver),
     }
-    numpy_s = wall(lambda: solver.solve(**case.arrays, out=case.out, check=False), 3, 1)
+    if several and solver._share.rates is not None:  # other shares, where copies count
+        solver = clhines.Solver(case.forest, method, case.dtype, **given)
+    numpy_s = wall(lambda: solver.solve(**case.arrays, out=case.out, check=False), 5, 1)
+    row["numpy_shares"] = solver.shares
+    row["numpy_device_seconds"] = solver._share.seconds if several else [numpy_s]
     return row | {"numpy_seconds": numpy_s, "numpy_error": case.error(case.out)}
 
 
@@ -106,13 +113,25 @@ def in_device_order(case: Case, solver: clhines.Solver) -> dict[str, Any]:
         for queue in solver.queues:
             queue.finish()
 
+    def ends() -> list[float]:
+        begin = time.perf_counter()
+        solver.enqueue(d, u, b, x)
+        with ThreadPoolExecutor(len(solver.queues)) as pool:
+            waits = [
+                pool.submit(lambda q: (q.finish(), time.perf_counter())[1], q)
+                for q in solver.queues
+            ]
+            return [wait.result() - begin for wait in waits]
+
     single = wall(lambda: solves(1), 15, 3)
+    each = np.median([ends() for _ in range(15)], axis=0)
     count = int(np.clip(0.2 / single, 4, 200))
     stream = wall(lambda: solves(count), 5) / count
     found = solver.unpack(x)
     values = [a.get() for a in (found if isinstance(found, list) else [found])]
     return {
         "single_seconds": single,
+        "device_seconds": each.tolist(),
         "stream_seconds": stream,
         "stream_solves": count,
         "packed_error": case.error(np.concatenate(values)),
@@ -265,6 +284,9 @@ def table(result: dict[str, Any]) -> str:
             texts.append(f"{common.narrow(seconds * scale, width, 1)} {alone / seconds:>5.2f}")
         lines.append(" ".join([*texts, f"{max(r['packed_error'], r['numpy_error']):>8.1e}"]))
     found = [common.ruled(head, lines)]
+    for r in result["rows"]:
+        if r["devices"] > 1:
+            found.append(shares_of(r))
     head = (
         f"{'values':>9} {'memory':>9} {'slices':>6} {'copies':<7} {'all ms':>8} {'copy ms':>8} "
         f"{'solve ms':>8} {'x larger':>8} {'GB/s':>6} {'error':>8}"
@@ -280,6 +302,19 @@ def table(result: dict[str, Any]) -> str:
     rates = ", ".join(f"{k.replace('_', ' ')} {v:.1f}" for k, v in result["gb_per_s"].items())
     found.append(f"copies, GB/s, {result['copy_threads']} threads: {rates}")
     return "\n\n".join(found)
+
+
+def shares_of(row: dict[str, Any]) -> str:
+    """Return the shares of the devices, and when each of them ended."""
+    kinds = ("on the devices", "shares", "device_seconds"), (
+        "from NumPy", "numpy_shares", "numpy_device_seconds",
+    )  # fmt: skip
+    texts = [
+        f"{what} {', '.join(f'{s:.1%}' for s in row[shares])} in "
+        f"{', '.join(f'{t * 1e3:.3g}' for t in row[seconds])} ms"
+        for what, shares, seconds in kinds
+    ]
+    return f"{row['cells']} cells, {row['devices']} devices: {'; '.join(texts)}"
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -99,6 +100,8 @@ class Share:
         Of the nodes, one a device that was given; 0 where it was left out.
     rates : list of Rate or None
         One a device that was given, where they were measured.
+    seconds : list of float
+        Wall time of each solver in the last solve from NumPy to NumPy.
     """
 
     def __init__(
@@ -114,6 +117,7 @@ class Share:
         self._make = make
         self._threads: ThreadPoolExecutor | None = None
         self.rates: list[Rate] | None = None
+        self.seconds: list[float] = []
         edges = self._edges(shares)
         nodes = np.diff(forest.cell_offsets[edges])
         self.shares = (nodes / forest.num_nodes).tolist()
@@ -243,7 +247,7 @@ class Share:
             self.solvers[k].solve(**given, out=out, check=False)
 
         try:
-            self._each(work, threads=True)
+            self.seconds = self._each(lambda k: _seconds(partial(work, k)), threads=True)
         except ShareError as error:
             target[..., np.repeat(~error.solved, self.forest.sizes)] = np.nan
             error.result = target
