@@ -18,7 +18,7 @@ import pyopencl as cl
 from clhines.device import is_cpu, is_simulator
 
 PIECE_BYTES = 16 << 20  # of a pinned piece
-LEAST_BYTES = 1 << 25  # of an array for which that is worth it
+LEAST_BYTES = 1 << 23  # of an array for which that is worth it
 PIECES = 2  # of a thread
 MOST_THREADS = 8
 _FEWER = 4  # threads are the host's cores by this: both directions, and room for others
@@ -161,7 +161,8 @@ class Pinned:
         copy: Callable[[int, Iterator[tuple[np.ndarray, int]]], None],
     ) -> None:
         """Give every thread each so many-th chunk of all rows, and wait for the threads."""
-        chunks = list(_chunks(rows))
+        whole = sum(row.nbytes for row in rows)
+        chunks = list(_chunks(rows, min(PIECE_BYTES, -(-whole // self._count))))
         work = [
             self._pool.submit(copy, t, iter(chunks[t :: self._count]))
             for t in range(min(self._count, len(chunks)))
@@ -182,11 +183,11 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
     np.copyto(values, piece)
 
 
-def _chunks(rows: Sequence[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield what goes through a piece at a time, and its place in the buffer in bytes."""
+def _chunks(rows: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield chunks of at most `size` bytes, each with its place in the buffer in bytes."""
     place = 0
     for row in rows:
-        step = PIECE_BYTES // row.itemsize
+        step = max(1, size // row.itemsize)
         for first in range(0, len(row), step):
             yield row[first : first + step], place + first * row.itemsize
         place += row.nbytes

@@ -1,5 +1,7 @@
 """Several devices: shares, agreement with one device, lists of arrays, and what fails."""
 
+import time
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -93,6 +95,32 @@ def test_different_devices_are_timed(unequal):
     system.assert_solved(solver.solve(**system.arrays))
 
 
+class Sleeper:
+    """Stands for a solver of which only the time matters: it depends on the nodes."""
+
+    def __init__(self, forest, fixed, node):
+        self.seconds = fixed + node * forest.num_nodes
+
+    def work(self, *_):
+        return lambda: time.sleep(self.seconds)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "node"),
+    [((0, 0), (1e-6, 3e-6)), ((4e-3, 0), (1e-6, 2e-6)), ((0, 5e-3), (5e-7, 1e-5))],
+)
+def test_devices_that_were_timed_end_together(monkeypatch, fixed, node):
+    forest = Forest.repeated([chain(50)], 1000)
+    monkeypatch.setattr(share, "_work", Sleeper.work)
+    rates = share.measure(
+        forest, [0, 1], np.float32, "device", lambda part, k: Sleeper(part, fixed[k], node[k])
+    )
+    nodes = np.diff(forest.cell_offsets[cut(forest, rates)])
+    ends = np.array(fixed) + nodes * node
+    assert nodes.min() > 0
+    assert ends.max() <= 1.1 * ends.min()
+
+
 def test_shares_as_asked_for(unequal):
     forest = Forest.from_cells([chain(10)] * 40)
     solver = Solver(forest, "flat", np.float32, devices=unequal, shares=[3, 1])
@@ -118,8 +146,10 @@ def test_a_device_without_cells(halves):
 # ------------------------------------------------------------------------------------ agreement
 
 
-@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
-@pytest.mark.parametrize(("rows", "symmetric"), [(None, True), (6, False)])
+@pytest.mark.parametrize(
+    ("method", "rows", "symmetric"),
+    [("flat", 6, False), ("fine", None, True), ("fine", 6, False), ("contraction", None, True)],
+)
 def test_two_give_the_bits_of_one(halves, method, rows, symmetric):
     forest = Forest.from_cells(dissimilar(60))
     system = make_system(forest, np.float64, symmetric, rows)
@@ -150,7 +180,7 @@ def joined(arrays):
     return np.concatenate([a.get() for a in arrays], axis=-1)
 
 
-@pytest.mark.parametrize("method", ["fine", "contraction"])
+@pytest.mark.parametrize("method", ["fine"])
 def test_lists_of_arrays(halves, method):
     forest = Forest.from_cells(dissimilar(60))
     system = make_system(forest, rows=2, symmetric=False)
