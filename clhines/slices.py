@@ -245,7 +245,10 @@ class Pipeline:
                 error = caught
             errors = [error, *(stage.exception() for stage in stages)]
         for q in (*self._queues, self.queue):
-            q.finish()
+            try:
+                q.finish()
+            except cl.Error as late:  # mostly what a stage has met already
+                errors.append(late)
         self._close()
         real = [e for e in errors if e is not None and not isinstance(e, _StoppedError)]
         if real:
