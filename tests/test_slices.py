@@ -8,7 +8,7 @@ from systems import dissimilar, make_system
 
 from clhines import Forest, Solver, make_plan, slices, staging
 from clhines.morphology import chain, random_binary_tree
-from clhines.slices import Pipeline, plan_slices
+from clhines.slices import _Run, plan_slices
 
 MIX = [random_binary_tree(40, 6, k) for k in range(5)]
 
@@ -98,7 +98,7 @@ def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
     for stage in ("_bring", "_launch", "_take"):
         solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=40_000)
         truth = solver.solve(**system.arrays)
-        real, calls = getattr(Pipeline, stage), []
+        real, calls = getattr(_Run, stage), []
 
         def broken(*arguments, _calls=calls, _real=real):
             _calls.append(arguments)
@@ -107,7 +107,7 @@ def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
             return _real(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Pipeline, stage, broken)
+            patch.setattr(_Run, stage, broken)
             with pytest.raises(cl.RuntimeError, match="enqueue failed"):
                 solver.solve(**system.arrays)
         assert np.array_equal(solver.solve(**system.arrays), truth)  # as if nothing had been
@@ -119,7 +119,7 @@ def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
     system = make_system(forest, np.float32)
     solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=400_000)
     seen = []
-    launch, take = Pipeline._launch, staging.Direct.fetch
+    launch, take = _Run._launch, staging.Direct.fetch
 
     def launched(self, job):
         seen.append(("solve", job.number))
@@ -139,7 +139,7 @@ def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
             order.set()
         return event
 
-    monkeypatch.setattr(Pipeline, "_launch", counted)
+    monkeypatch.setattr(_Run, "_launch", counted)
     monkeypatch.setattr(staging.Direct, "fetch", fetched)
     assert solver.num_slices > 3
     x = solver.solve(**system.arrays)
