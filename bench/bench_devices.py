@@ -205,7 +205,7 @@ def bus_seconds(queue: cl.CommandQueue, size: int) -> dict[str, float]:
     host = np.ones(size // 8)
     buffer = cla.empty(queue, size // 8, np.float64)
     pinned, direct = staging.Pinned(queue), staging.Direct(queue)
-    piece = pinned._pieces[0][0]
+    piece = pinned._pieces[0][0][:size]
 
     def bare(back: bool) -> None:
         for first in range(0, size - len(piece) + 1, len(piece)):
@@ -299,8 +299,9 @@ def table(result: dict[str, Any]) -> str:
         for r in result["slices"]
     ]
     found.append(common.ruled(head, lines))
-    rates = ", ".join(f"{k.replace('_', ' ')} {v:.1f}" for k, v in result["gb_per_s"].items())
-    found.append(f"copies, GB/s, {result['copy_threads']} threads: {rates}")
+    rates = [f"{k.replace('_', ' ')} {v:.1f}" for k, v in result["gb_per_s"].items()]
+    found.append(f"copies, GB/s, {result['copy_threads']} threads: " + ", ".join(rates[:4]))
+    found[-1] += "\n  " + ", ".join(rates[4:])
     return "\n\n".join(found)
 
 
@@ -314,7 +315,7 @@ def shares_of(row: dict[str, Any]) -> str:
         f"{', '.join(f'{t * 1e3:.3g}' for t in row[seconds])} ms"
         for what, shares, seconds in kinds
     ]
-    return f"{row['cells']} cells, {row['devices']} devices: {'; '.join(texts)}"
+    return "\n  ".join([f"{row['cells']} cells, {row['devices']} devices:", *texts])
 
 
 if __name__ == "__main__":
