@@ -26,7 +26,9 @@ SHARES = ("numpy", "device")  # what a share can be measured with
 _FIRST_NODES = 256  # of the first sample that is timed: a simulator takes a second for it
 _GROWTH = 8  # of a sample, until it takes
 _SAMPLE_SECONDS = 5e-3
-_TOGETHER_NODES = 1 << 22  # of the samples that all devices solve at the same time
+_ALONE_NODES = 1 << 20  # of such a sample at most
+_TOGETHER_NODES = 1 << 18, 1 << 23  # of the samples that all devices solve at the same time
+_TOGETHER_SOLVE = 0.1  # s, that such a solve should take within these bounds
 _TOGETHER_SECONDS = 0.05
 _ROUNDS = 3  # of correcting the rates by what was seen then
 _BALANCED = 0.03  # difference of the times at which the rates are left as they are
@@ -484,7 +486,8 @@ def measure(
     """
     rates = [_alone(forest, queue, dtype, how, make) for queue in queues]
     for _ in range(_ROUNDS):
-        sample = _sample(forest, _TOGETHER_NODES)
+        speed = sum(1 / rate.node for rate in rates)
+        sample = _sample(forest, int(np.clip(_TOGETHER_SOLVE * speed, *_TOGETHER_NODES)))
         edges = cut(sample, rates)
         used = np.flatnonzero(np.diff(edges)).tolist()
         if len(used) < 2:
@@ -525,7 +528,7 @@ def _alone(
         sample = _sample(forest, nodes)
         work = _work(make(sample, queue), dtype, how)
         points.append((sample.num_nodes, min(_seconds(work) for _ in range(3))))
-        if sample is forest or points[-1][1] > _SAMPLE_SECONDS or nodes >= _TOGETHER_NODES:
+        if sample is forest or points[-1][1] > _SAMPLE_SECONDS or nodes >= _ALONE_NODES:
             break
         nodes *= _GROWTH
     (n, t) = points[-1]

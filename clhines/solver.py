@@ -922,6 +922,8 @@ class Solver:
         """Copy (r, n) values, or (n,) where r is 1, and wait."""
         if self._staged(a.nbytes):
             self._copies.fetch(a.base_data, list(rows), list(a.events))
+        elif rows.flags.c_contiguous:
+            a.get(self.queue, rows.reshape(a.shape))
         else:
             rows[...] = a.get(self.queue)
 
