@@ -32,12 +32,13 @@ from clhines.morphology import Morphology, read_swc, sample_cells
 
 if TYPE_CHECKING:
     from clhines.channels import Mechanism
+    from clhines.factors import Factors
     from clhines.network import Network
     from clhines.parts import Plan
     from clhines.plan import METHODS, make_plan
     from clhines.plasticity import STDP
     from clhines.simulation import Simulation
-    from clhines.solver import Factors, Solver
+    from clhines.solver import Solver
     from clhines.tridiagonal import solve_tridiagonal
 
 __version__ = "0.1.0"
@@ -78,7 +79,7 @@ __all__ = [
 _LATER = {
     "METHODS": "plan",
     "STDP": "plasticity",
-    "Factors": "solver",
+    "Factors": "factors",
     "Mechanism": "channels",
     "Network": "network",
     "Plan": "parts",

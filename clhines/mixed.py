@@ -18,7 +18,8 @@ from clhines.forest import Forest, ranges
 from clhines.parts import MAX_RHS
 
 if TYPE_CHECKING:
-    from clhines.solver import Factors, Solver
+    from clhines.factors import Factors
+    from clhines.solver import Solver
 
 EPS = float(np.finfo(np.float64).eps)
 GOAL = 2 * EPS  # row-wise backward error at which a cell is left as it is
@@ -131,7 +132,7 @@ class Mixed:
     def __init__(self, rounded: Solver, memory: int) -> None:
         self.rounded, self.forest, self.queue = rounded, rounded.forest, rounded.queue
         n, device = self.forest.num_nodes, self.queue.device
-        taken = sum(rounded._needed(plan) for plan in rounded._plans)
+        taken = sum(rounded._room.needed(plan) for plan in rounded._plans)
         if rounded.num_slices > 1 or n * 8 > device.max_mem_alloc_size:
             need = (taken + bytes_needed(n, 1)) / 2**20
             raise DeviceMemoryError(

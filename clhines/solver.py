@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,21 +16,21 @@ from clhines import device as device_module
 from clhines import reference, staging
 from clhines.choice import MODES
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
+from clhines.factors import Factors, first_nodes
 from clhines.forest import Forest
 from clhines.mixed import Mixed, MixedFactors, Refinement, bytes_needed, is_mixed
-from clhines.parts import MAX_PLACES, Plan, real_name
+from clhines.parts import Plan, real_name
+from clhines.pipeline import Pipeline
 from clhines.plan import candidate_plans, make_plan
 from clhines.render import render
 from clhines.resident import Resident, make_resident, only_event
 from clhines.share import Share, SharedFactors, is_list
-from clhines.slices import STAGES, Memory, Pipeline, plan_slices
+from clhines.slices import STAGES, Memory, Room
 from clhines.slices import bytes_needed as slice_bytes
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
 _ORDERED = ("d", "u", "l", "b", "x")  # what `pack` may be told that it packs
-_TABLE_BYTES = 4  # a node, at the least: its place in natural order
-_ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
 
 
 def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +41,7 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args, **kwargs)
         except cl.MemoryError as error:
-            need = max(self._needed(plan) for plan in self._plans) / 2**20
+            need = max(self._room.needed(plan) for plan in self._plans) / 2**20
             have = self.device.global_mem_size / 2**20
             raise DeviceMemoryError(
                 f"{self.device.name.strip()} has no memory left: the batch needs {need:.1f} of its "
@@ -183,8 +182,12 @@ class Solver:
         self.queue: cl.CommandQueue = device_module.given_queue(queue, device, dtype)
         self.device = self.queue.device
         self._limits = device_module.limits(self.device)
-        self._largest = self.device.max_mem_alloc_size
-        self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
+        self._room = Room(
+            self.device.name.strip(),
+            max_memory or int(self.device.global_mem_size * _USABLE),
+            self.device.max_mem_alloc_size,
+            self.dtype.itemsize,
+        )
         self.tuning: Tuning | None = None
         self.refinement: Refinement | None = None
         self._mixed: Mixed | None = None
@@ -198,7 +201,7 @@ class Solver:
             self.plan = self._plans[0]
             return
         if mixed:
-            left = max(1, self._memory - bytes_needed(forest.num_nodes, 1))
+            left = max(1, self._room.memory - bytes_needed(forest.num_nodes, 1))
             rounded = Solver(forest, method, np.float32, None, queue, left, tune, **options)
             self._settle_mixed(rounded)
             return
@@ -229,7 +232,7 @@ class Solver:
         """Take the plan of the float32 solver that does the eliminations."""
         self._plans, self._bounds = rounded._plans, rounded._bounds
         self.plan, self.tuning = rounded.plan, rounded.tuning
-        self._mixed = Mixed(rounded, self._memory)
+        self._mixed = Mixed(rounded, self._room.memory)
 
     def __repr__(self) -> str:
         what = f"Solver({self.forest!r}, {self.dtype}, "
@@ -274,18 +277,18 @@ class Solver:
             taken = slice_bytes(self._plans, self.dtype.itemsize, self._sliced_rows)
             return [Memory(taken, 2 * pinned, self.num_slices)]
         staged = pinned if self._staged(self.plan.forest.num_nodes * self.dtype.itemsize) else 0
-        rows = max(self._rows_at_once(plan) for plan in self._plans)
+        rows = max(self._room.rows_at_once(plan) for plan in self._plans)
         more = 4 * (rows - 1) * max(plan.packed_size for plan in self._plans) * self.dtype.itemsize
-        return [Memory(max(map(self._needed, self._plans)) + more, staged, self.num_slices)]
+        return [Memory(max(map(self._room.needed, self._plans)) + more, staged, self.num_slices)]
 
     @property
     def _several_fit(self) -> bool:
         """Whether the slices are small enough for a pipeline of them."""
-        return all(self._fits(plan, STAGES) for plan in self._plans)
+        return all(self._room.fits(plan, STAGES) for plan in self._plans)
 
     @property
     def _sliced_rows(self) -> int:
-        return min(self._rows_at_once(plan, STAGES) for plan in self._plans)
+        return min(self._room.rows_at_once(plan, STAGES) for plan in self._plans)
 
     @property
     def takes_device_order(self) -> bool:
@@ -310,49 +313,11 @@ class Solver:
 
     # -- planning ------------------------------------------------------------------------------
 
-    def _fits(self, plan: Plan, times: int = 1) -> bool:
-        one = plan.packed_size * self.dtype.itemsize
-        return one <= self._largest and self._needed(plan) * times <= self._memory
-
-    def _needed(self, plan: Plan) -> int:
-        return plan.bytes_needed(self.dtype.itemsize, _ARRAYS)
-
     def _make_plans(self, method: str, options: dict[str, Any]) -> tuple[list[Plan], np.ndarray]:
-        """Plan the whole batch, or as few slices of whole cells as fit, evenly filled.
-
-        Slices are small enough for several to be on the device at once, but for cells that need
-        it for themselves.
-        """
-        forest = self.forest
-
-        def plan(part: Forest) -> Plan:
+        def make(part: Forest) -> Plan:
             return make_plan(part, method, self.dtype, self._limits, **options)
 
-        if self._least_slices(self._memory) == 1:
-            whole = plan(forest)
-            if self._fits(whole):
-                return [whole], np.array([0, forest.num_cells])
-            if forest.num_cells == 1:
-                self._raise_memory(0, whole)
-
-        def fits(cell: int, made: Plan) -> bool:
-            if self._fits(made, STAGES):
-                return True
-            if made.forest.num_cells > 1:
-                return False
-            if not self._fits(made):
-                self._raise_memory(cell, made)
-            return True
-
-        return plan_slices(forest, self._least_slices(self._memory // STAGES), plan, fits)
-
-    def _least_slices(self, memory: int) -> int:
-        """Fewest slices that can fit, by the size of their arrays."""
-        least = self.forest.num_nodes * self.dtype.itemsize
-        bytes_used = self.forest.num_nodes * (self.dtype.itemsize * _ARRAYS + _TABLE_BYTES)
-        count = max(-(-least // self._largest), -(-bytes_used // max(memory, 1)), 1)
-        count = max(count, -(-self.forest.num_nodes // MAX_PLACES))
-        return min(count, self.forest.num_cells)
+        return self._room.plan(self.forest, make)
 
     def _tune(self, mode: str, options: dict[str, Any]) -> None:
         """Plan again with the winner, stored or measured now, where it is another row."""
@@ -387,10 +352,10 @@ class Solver:
         if self.num_slices > 1:
             forest = forest.take(np.arange(self._bounds[1]))
         plans = list(candidate_plans(forest, self.dtype, self._limits, **options))
-        most = max(self._needed(plan) for _, plan in plans)
-        sets = 2 if 2 * most <= self._memory else 1
+        most = max(self._room.needed(plan) for _, plan in plans)
+        sets = 2 if 2 * most <= self._room.memory else 1
         systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
-        keep = sets * most * len(plans) <= self._memory // 4
+        keep = sets * most * len(plans) <= self._room.memory // 4
         return measure(self.queue, plans, lambda plan: self._ready_to_time(plan, systems), keep)
 
     @_memory_errors
@@ -398,8 +363,10 @@ class Solver:
         self, plan: Plan, systems: list[list[np.ndarray]]
     ) -> Callable[[int], list[cl.Event]]:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
-        if not self._fits(plan):
-            raise DeviceMemoryError(f"{plan.method} needs {self._needed(plan) / 2**20:.1f} MiB")
+        if not self._room.fits(plan):
+            raise DeviceMemoryError(
+                f"{plan.method} needs {self._room.needed(plan) / 2**20:.1f} MiB"
+            )
         resident = Resident(plan, self.queue, self.dtype)
         names = ("d", "u", "b")
         sets = [
@@ -413,15 +380,6 @@ class Solver:
 
         return launch
 
-    def _raise_memory(self, cell: int, plan: Plan) -> None:
-        mib = 1 / (1 << 20)
-        raise DeviceMemoryError(
-            f"cell {cell} with {plan.forest.num_nodes} nodes needs {self._needed(plan) * mib:.1f} "
-            f"MiB, in arrays of {plan.packed_size * self.dtype.itemsize * mib:.1f} MiB; "
-            f"{self.device.name.strip()} offers {self._memory * mib:.1f} MiB, in arrays of at "
-            f"most {self._largest * mib:.1f} MiB"
-        )
-
     def _whole(self, what: str) -> Resident:
         if self._mixed is not None:
             raise InputError(
@@ -429,10 +387,11 @@ class Solver:
                 "or factor().solve()"
             )
         if self._resident is None:
-            need = sum(self._needed(p) for p in self._plans)
+            need = sum(self._room.needed(p) for p in self._plans)
+            have = self._room.memory
             raise DeviceMemoryError(
                 f"{what} needs the whole batch on the device: {need / 2**20:.1f} MiB of "
-                f"{self._memory / 2**20:.1f} MiB; use solve() with NumPy arrays, which works in "
+                f"{have / 2**20:.1f} MiB; use solve() with NumPy arrays, which works in "
                 f"{self.num_slices} slices"
             )
         return self._resident
@@ -735,7 +694,7 @@ class Solver:
             -1 where all pivots were positive and finite, else the natural index of the first
             node of the elimination whose pivot was not.
         """
-        return _first_nodes(self.forest, self._bad_pivots())
+        return first_nodes(self.forest, self._bad_pivots())
 
     def _solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         resident = self._whole("solve() with device arrays")
@@ -807,7 +766,7 @@ class Solver:
 
         `matrix` is in natural order where the plan takes that, factors always in device order.
         """
-        step = self._rows_at_once(resident.plan)
+        step = self._room.rows_at_once(resident.plan)
         natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
             some = np.ascontiguousarray(rows[r : r + step])
@@ -864,15 +823,6 @@ class Solver:
         if check:
             self._check_finite("x", target)
         return target
-
-    def _rows_at_once(self, plan: Plan, times: int = 1) -> int:
-        """Right-hand sides that fit beside so many batches: b and x, in both orders, for each."""
-        most = max(part.max_rhs for part in plan.parts)
-        one = plan.packed_size * self.dtype.itemsize
-        more = one * (most - 1)
-        needed = (self._needed(plan) + 4 * more) * times
-        fits = needed <= self._memory and one * most <= self._largest
-        return most if fits else 1
 
     # -- arguments -----------------------------------------------------------------------------
 
@@ -980,87 +930,6 @@ def _check_tune(tune: Any, method: Any) -> None:
         raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":
         raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
-
-
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
-
-    Attributes
-    ----------
-    solver : Solver
-    pivots : (packed size,) pyopencl array
-        In device order: inverse pivots where the plan can use them, else the diagonal.
-    u, l : (packed size,) pyopencl arrays
-        In device order; `l` is None where the system is symmetric.
-    bad : (num_cells,) int32 pyopencl array
-        Keys of bad pivots; see `status`.
-    """
-
-    solver: Solver
-    pivots: cla.Array
-    u: cla.Array
-    l: cla.Array | None  # noqa: E741
-    bad: cla.Array
-
-    @property
-    def _matrix(self) -> list[cla.Array]:
-        return [self.pivots, self.u, *([] if self.l is None else [self.l])]
-
-    def solve(self, b: Any, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
-        """Solve for right-hand sides in *natural* order.
-
-        Parameters
-        ----------
-        b, out, overwrite
-            As in `Solver.solve`.
-        check : bool
-            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only).
-
-        Returns
-        -------
-        x : like b
-
-        Raises
-        ------
-        InputError, DeviceMemoryError
-        """
-        return self.solver._solve_factored(self, b, out, overwrite, check)
-
-    def enqueue(
-        self,
-        b: cla.Array,
-        out: cla.Array,
-        wait_for: Sequence[cl.Event] | None = None,
-        overwrite: bool = False,
-    ) -> cl.Event:
-        """Enqueue a solve of right-hand sides in *device* order, without waiting.
-
-        Parameters
-        ----------
-        b, out, wait_for
-            As in `Solver.enqueue`.
-        overwrite : bool
-            Allow `out` to be `b`.
-
-        Returns
-        -------
-        pyopencl.Event
-            Of the last kernel.
-        """
-        return self.solver._enqueue_factored(self, b, out, wait_for, overwrite)
-
-    def status(self) -> np.ndarray:
-        """Return the first bad node of every cell as `Solver.status` does; waits."""
-        solver = self.solver
-        return _first_nodes(solver.forest, solver._whole("status()").first_bad(self.bad))
-
-
-def _first_nodes(forest: Forest, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """(num_cells,) int64: the bad node of each cell, -1 for none."""
-    status = np.full(forest.num_cells, -1)
-    status[found[0]] = found[1]
-    return status
 
 
 def _unshared(b: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import clhines
-from clhines import METHODS, Forest, device, program, reference, share, tune
+from clhines import METHODS, Forest, device, program, rates, reference, tune
 from clhines.cable import discretise
 from clhines.choice import CANDIDATES, Candidate
 from clhines.cli import main
@@ -187,7 +187,7 @@ def test_solve_on_two_devices(cli, monkeypatch, tmp_path):
     if len({simulator for _, simulator in found}) < 2:
         pytest.skip("needs a simulator and another device")
     indices = [next(i for i, s in found if s is kind) for kind in (False, True)]
-    monkeypatch.setattr(share, "measure", lambda *_: [share.Rate(0.0, 1.0)] * 2)
+    monkeypatch.setattr(rates, "measure", lambda *_: [rates.Rate(0.0, 1.0)] * 2)
     where = [word for index in indices for word in ("--device", index)]
     common = ["solve", "--steps", 2, "--cells", 12, "--dtype", "float32", "--method", "flat"]
     both = cli(*common, *where, "--out", tmp_path / "two.npz")

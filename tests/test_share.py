@@ -9,10 +9,10 @@ import pytest
 from systems import dissimilar, make_system
 from tolerances import assert_close
 
-from clhines import Forest, InputError, PivotError, ShareError, Solver, share
+from clhines import Forest, InputError, PivotError, ShareError, Solver, rates
 from clhines import device as devices
 from clhines.morphology import chain, random_binary_tree
-from clhines.share import Rate, cut
+from clhines.rates import Rate, cut
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_cut_balances_nodes(count):
 
 
 def test_equal_devices_are_not_timed(halves, monkeypatch):
-    monkeypatch.setattr(share, "measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(rates, "measure", lambda *_: pytest.fail("measured"))
     solver = Solver(Forest.from_cells([chain(5)] * 10), dtype=np.float32, devices=halves)
     assert solver.shares == [0.5, 0.5]
     assert solver.queues == halves
@@ -111,11 +111,11 @@ class Sleeper:
 )
 def test_devices_that_were_timed_end_together(monkeypatch, fixed, node):
     forest = Forest.repeated([chain(50)], 1000)
-    monkeypatch.setattr(share, "_work", Sleeper.work)
-    rates = share.measure(
+    monkeypatch.setattr(rates, "_work", Sleeper.work)
+    found = rates.measure(
         forest, [0, 1], np.float32, "device", lambda part, k: Sleeper(part, fixed[k], node[k])
     )
-    nodes = np.diff(forest.cell_offsets[cut(forest, rates)])
+    nodes = np.diff(forest.cell_offsets[cut(forest, found)])
     ends = np.array(fixed) + nodes * node
     assert nodes.min() > 0
     assert ends.max() <= 1.1 * ends.min()

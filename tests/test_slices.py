@@ -8,7 +8,8 @@ from systems import dissimilar, make_system
 
 from clhines import Forest, Solver, make_plan, slices, staging
 from clhines.morphology import chain, random_binary_tree
-from clhines.slices import _Run, plan_slices
+from clhines.pipeline import _Run
+from clhines.slices import plan_slices
 
 MIX = [random_binary_tree(40, 6, k) for k in range(5)]
 
