@@ -62,7 +62,9 @@ class Figure:
 
 def measure_spikes(run: Run) -> dict[str, Any]:
     """Three algorithms that deliver spikes, over sparseness and spikes per step."""
-    probability = [0.001, 0.01, 0.1, 1.0] if run.is_host else [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
+    probability = (
+        [0.001, 0.01, 0.1, 1.0] if run.is_host else [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
+    )
     spikes = [1, 5, 20, 100] if run.is_host else [1, 2, 5, 10, 20, 50, 100]
     targets = 1e5
     if run.quick:

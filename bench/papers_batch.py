@@ -143,17 +143,14 @@ def draw_4(figure: Any, result: dict[str, Any]) -> None:
 def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
     """One bar a solver; hatched those that are not in the paper."""
     for k, r in enumerate(rows):
-        color = papers_draw.look(r["name"]).get("color", "#666666")
-        hatch = "//" if r["new"] else None
-        drawn = axes.bar(k, r["speedup"], 0.7, color=color, ec="black", lw=0.5, hatch=hatch)
-        if r["name"] == "memory floor":
-            drawn[0].set_facecolor("white")
+        look = papers_draw.bar_look(r["name"]) | {"hatch": "//" if r["new"] else None}
+        drawn = axes.bar(k, r["speedup"], 0.7, **look)
         text = f"{r['speedup']:.1f}" if r["speedup"] < 100 else f"{r['speedup']:.0f}"
         axes.bar_label(drawn, [text], fontsize=7, padding=1)
     names = [r["name"].replace("C/OpenMP, cell by cell", "multicore") for r in rows]
     axes.set_xticks(range(len(rows)), names, rotation=30, ha="right")
-    axes.set(ylabel=SPEEDUP, yscale="log")
-    axes.yaxis.set_major_formatter(lambda v, _: papers_draw.short(v))
+    axes.set_ylabel(SPEEDUP)
+    papers_draw.log_scale(axes)
     axes.margins(y=0.12)
     axes.grid(True, axis="y", **papers_draw.GRID)
     axes.set_axisbelow(True)
@@ -204,7 +201,7 @@ def measure_6(run: Run) -> dict[str, Any]:
 
 
 def draw_6(figure: Any, result: dict[str, Any]) -> None:
-    """A group of bars for each kind of cells."""
+    """Draw a group of bars for each kind of cells."""
     (axes,) = papers_draw.panels(figure, 1, 1)
     figure.set_size_inches(10.5, 5)
     rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
@@ -250,7 +247,7 @@ def measure_14(run: Run) -> dict[str, Any]:
 
 
 def draw_14(figure: Any, result: dict[str, Any]) -> None:
-    """The paper's lines in one panel (mono and multicore of the last cells), and a panel a cell."""
+    """Draw the paper's lines, mono and multicore those of the last cells, and a panel a cell."""
     names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
     axes = papers_draw.panels(figure, 1, 1 + len(names), sharey=True)
     rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
@@ -270,7 +267,7 @@ def draw_14(figure: Any, result: dict[str, Any]) -> None:
 
 
 def chain_rows(run: Run, sizes: Sequence[int], dtype: str) -> dict[str, Any]:
-    """Times of equal chains in different numbers; measured once for all figures that show them."""
+    """Time equal chains in different numbers, once for all figures that show them."""
     key = "chains", tuple(sizes), dtype
     if key not in run.shared:
         result = found(run, dtype, systems=CHAIN_CELLS)
@@ -278,7 +275,7 @@ def chain_rows(run: Run, sizes: Sequence[int], dtype: str) -> dict[str, Any]:
         if dtype == "float64":
             entries = [SEQUENTIAL_ENTRY, MULTICORE, *entries, *peers_for(run)[2:]]
         counts = COUNTS if sizes[0] < LARGE_CHAINS[0] else LARGE_COUNTS
-        for nodes in run.some(sizes):
+        for nodes in sizes[:1] if run.quick else sizes:
             add(run, result, [chain(nodes)], counts, entries, f"{nodes} nodes", "chains")
         run.shared[key] = result
     return run.shared[key]
@@ -323,12 +320,10 @@ def draw_9(figure: Any, result: dict[str, Any]) -> None:
                     each.plot(*zip(*points), color=color, marker=mark, ls=style, label=label)
         each.axhline(1, color="black", lw=0.8, ls="--")
         counts = sorted({r["cells"] for r in rows})
-        each.set(xscale="log", yscale="log", xlabel="number of systems")
+        each.set(xscale="log", xlabel="number of systems")
         each.set_ylabel("time of CR-PCR / time of Thomas")
         each.set_xticks(counts, [f"{c:,}" for c in counts], rotation=30)
-        each.minorticks_off()
-        each.yaxis.set_major_locator(papers_draw._ticks())
-        each.yaxis.set_major_formatter(lambda v, _: papers_draw.short(v))
+        papers_draw.log_scale(each)
         each.set_title(f"({letter}) {dtype}, {sizes[0]} to {sizes[-1]} nodes")
         each.grid(True, **papers_draw.GRID)
         each.legend(fontsize=7, frameon=False)
@@ -345,7 +340,7 @@ def measure_11(run: Run) -> dict[str, Any]:
 
 
 def draw_chains(figure: Any, result: dict[str, Any]) -> None:
-    """A panel for each size of chains."""
+    """Draw a panel for each size of chains."""
     draw_panels(figure, result, 2)
 
 
@@ -392,8 +387,9 @@ def strided_bytes(nodes: int) -> float:
 def draw_12(figure: Any, result: dict[str, Any]) -> None:
     """Panel (a) the errors, panel (b) the memory."""
     left, right = papers_draw.panels(figure, 1, 2)
-    bench_accuracy.panel(left, result["rows"], "(a) accuracy, float64")
-    left.legend(fontsize=7, frameon=False)
+    bench_accuracy.panel(left, result["rows"], "float64")
+    left.set_title("(a) accuracy, float64")
+    left.legend(fontsize=7, frameon=False, loc="lower center", ncols=5, columnspacing=1)
     rows = [{**r, "GB": r["bytes"] / 1e9} for r in result["memory"]]
     looks = {"Thomas": "full-interleaved", "CR-PCR": "CR-PCR", "contraction": "contraction"}
     for name in dict.fromkeys(r["name"] for r in rows):

@@ -16,7 +16,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "C, one thread": {"color": "#999999", "marker": "."},
     "C/OpenMP, cell by cell": {"color": "#0072B2", "marker": "s"},
     "old": {"color": "#0072B2", "marker": "s"},
-    "fine, split": {"color": "#D55E00", "marker": "o", "lw": 2},
+    "fine, split": {"color": "#CC79A7", "marker": "D"},
     "fine": {"color": "#009E73", "marker": "^"},
     "flat": {"color": "#56B4E9", "marker": "o"},
     "full-interleaved": {"color": "#009E73", "marker": "^"},
@@ -86,34 +86,43 @@ def lines(
     value: str,
     ylabel: str,
     xlabel: str = "number of cells",
-    x: str = "cells",
-    names: Sequence[str] | None = None,
+    linear: bool = False,
 ) -> None:
-    """Draw `value` over the number of cells, or another `x`, a line a name, both logarithmic."""
-    for name in names or names_of(rows):
-        points = sorted((r[x], r[value]) for r in rows if r["name"] == name)
-        if points:
-            axes.plot(*zip(*points), label=name, **look(name))
-    places = sorted({r[x] for r in rows})
-    axes.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel)
-    axes.set_xticks(places, [f"{p:,}" for p in places], rotation=30 if len(places) > 4 else 0)
+    """Draw `value` over the number of cells, a line a name; logarithmic, or up from 0 `linear`."""
+    for name in names_of(rows):
+        points = sorted((r["cells"], r[value]) for r in rows if r["name"] == name)
+        axes.plot(*zip(*points), label=name, **look(name))
+    places = sorted({r["cells"] for r in rows})
+    axes.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
+    axes.set_xticks(places, [f"{p:,}" for p in places], rotation=30 if len(places) > 3 else 0)
     axes.minorticks_off()
-    number = plot.duration if "time" in ylabel else short
-    axes.yaxis.set_major_formatter(lambda v, _: number(v))
-    if "time" not in ylabel:
-        axes.yaxis.set_major_locator(_ticks())
+    if linear:
+        axes.set_ylim(0, None)
+    elif "time" in ylabel:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda v, _: plot.duration(v))
+        axes.yaxis.set_minor_formatter(lambda v, _: "")
+    else:
+        log_scale(axes)
     axes.grid(True, **GRID)
 
 
-def _ticks() -> Any:
-    from matplotlib.ticker import LogLocator
+def log_scale(axes: Any) -> None:
+    """Make the axis of a ratio logarithmic, with ticks at 1, 2 and 5, or more where it is short."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
-    return LogLocator(base=10, subs=(1, 2, 5), numticks=12)
+    low, high = axes.get_ylim()
+    axes.set_yscale("log")
+    axes.minorticks_off()
+    is_short = low > 0 and high < 8 * low
+    ticks = MaxNLocator(6) if is_short else LogLocator(base=10, subs=(1, 2, 5), numticks=12)
+    axes.yaxis.set_major_locator(ticks)
+    axes.yaxis.set_major_formatter(lambda v, _: short(v))
 
 
 def short(value: float) -> str:
     """Write a number of a speed-up axis."""
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def bars(
@@ -133,11 +142,8 @@ def bars(
         found = {r[group]: r[value] for r in rows if r["name"] == name}
         at = [g for g, key in enumerate(groups) if key in found]
         shift = (k - (len(names) - 1) / 2) * width
-        color = look(name).get("color", "#666666")
         heights = [found[groups[g]] for g in at]
-        drawn = axes.bar(
-            np.array(at) + shift, heights, width, label=name, color=color, ec="black", lw=0.4
-        )
+        drawn = axes.bar(np.array(at) + shift, heights, width, label=name, **bar_look(name))
         if len(names) * len(groups) <= 24:
             texts = [f"{h:.2g}" if h < 10 else f"{h:.0f}" for h in heights]
             axes.bar_label(drawn, texts, fontsize=6.5, padding=1)
@@ -145,11 +151,18 @@ def bars(
     axes.set_xticks(range(len(groups)), labels)
     axes.set_ylabel(ylabel)
     if log:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda v, _: short(v))
+        log_scale(axes)
     axes.margins(y=0.12)
     axes.grid(True, axis="y", **GRID)
     axes.set_axisbelow(True)
+
+
+def bar_look(name: str) -> dict[str, Any]:
+    """Return how a bar is drawn."""
+    if name == "memory floor":
+        return {"color": "white", "ec": "black", "lw": 0.8, "hatch": ".."}
+    hatch = "//" if name == "contraction" else None
+    return {"color": look(name).get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
 
 
 def legend(figure: Any, axes: Sequence[Any]) -> None:

@@ -23,6 +23,7 @@ from papers_run import SEQUENTIAL_ENTRY, Entry, Run, timed
 import clhines
 from clhines import device as devices
 from clhines.morphology import ring_cell
+from clhines.parts import Limits
 from clhines.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 65_536)
@@ -34,15 +35,20 @@ PACKED = ", packing counted"
 
 def trees(run: Run, branching: float) -> list[np.ndarray]:
     """Different cells of the ring network."""
-    shapes = 16 if run.quick else SHAPES
-    return [ring_cell(LEVELS, branching, COMPARTMENTS, k, stems=STEMS).parent for k in range(shapes)]
+    cells = (ring_cell(LEVELS, branching, COMPARTMENTS, k, stems=STEMS) for k in range(shapes(run)))
+    return [cell.parent for cell in cells]
+
+
+def shapes(run: Run) -> int:
+    """Return how many different cells there are."""
+    return 16 if run.quick else SHAPES
 
 
 def about(run: Run, **more: str) -> dict[str, Any]:
     """Return the result of a figure without rows, and what its cells are."""
     return found(
         run,
-        cells=f"ring cells, {SHAPES} different ones in turn: {LEVELS} levels of branches of "
+        cells=f"ring cells, {shapes(run)} different ones in turn: {LEVELS} levels of branches of "
         f"{COMPARTMENTS} compartments, {STEMS} at the soma",
         **more,
     )
@@ -127,8 +133,7 @@ def measure_7_1(run: Run) -> dict[str, Any]:
         asked.append(papers_run.method(name, method, new, **options))
         asked.append(packed_entry(name + PACKED, method, new, options))
     cells = trees(run, BRANCHING)
-    for mine in (asked,):
-        add(run, result, cells, COUNTS, mine, "ring", "ring cells")
+    add(run, result, cells, COUNTS, asked, "ring", "ring cells")
     return {**result, "rows": over_old(result["rows"])}
 
 
@@ -162,7 +167,7 @@ def draw_7_1(figure: Any, result: dict[str, Any]) -> None:
         papers_draw.lines(left, [*shared, *rows], "seconds", "time in kernels of a solve")
         left.set_title(f"time, {title}")
         faster = [r for r in rows if r["name"] != OLD]
-        papers_draw.lines(right, faster, "over_old", "speed-up over old")
+        papers_draw.lines(right, faster, "over_old", "speed-up over old", linear=True)
         right.axhline(1, color=papers_draw.look(OLD)["color"], lw=1)
         right.set_title(f"speed-up, {title}")
     papers_draw.legend(figure, axes)
@@ -192,12 +197,12 @@ def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
     def of(name: str) -> list[dict[str, Any]]:
         return [{**r, "name": r["panel"]} for r in rows if r["name"] == name]
 
-    papers_draw.lines(axes[0], of(SPLIT), "over_old", "speed-up over old")
+    papers_draw.lines(axes[0], of(SPLIT), "over_old", "speed-up over old", linear=True)
     axes[0].set_title("fine, split")
     low = [r for r in rows if r["panel"] == "low branching"]
     papers_draw.lines(axes[1], low, "seconds", "time of a solve")
     axes[1].set_title("low branching")
-    papers_draw.lines(axes[2], of("auto"), "over_old", "speed-up over old")
+    papers_draw.lines(axes[2], of("auto"), "over_old", "speed-up over old", linear=True)
     axes[2].set_title("and what is new: auto")
     papers_draw.legend(figure, axes)
 
@@ -205,29 +210,28 @@ def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
 # -- figure 4.1 --------------------------------------------------------------------------------
 
 WARPS = (4, 8, 16, 32, 64)
+BLOCK = 128  # work-items
 SHOWN = 4, 4  # warps and lanes of the block that is drawn, as in the report
 
 
 def measure_4_1(run: Run) -> dict[str, Any]:
     """Idle lanes with the branches of a level sorted by length and in the order of the cells.
 
-    Counted in the tables of a plan of `fine`: a lane is idle in every step that another lane of
-    its warp still takes.
+    Counted in the tables of a plan of `fine`, the same for every device: a lane is idle in every
+    step that another lane of its warp still takes.
     """
-    count = run.counts((1024,), 300, found(run)["scaled"])[-1]
-    result = about(run, lanes=f"{lanes(run)} a block", count=f"{count:,} cells")
+    count = 64 if run.quick else 1024
+    result = about(run, lanes=f"{BLOCK} a block, blocks filled in turn", count=f"{count:,} cells")
     for name, probability in BRANCHINGS.items():
         forest = clhines.Forest.repeated(trees(run, probability), count)
-        options = {"work_group": lanes(run)}
-        limits = devices.limits(run.queue.device)
-        plan = clhines.make_plan(forest, "fine", np.float64, limits, **options)
+        options = {"work_group": BLOCK, "max_cells": count}
+        plan = clhines.make_plan(forest, "fine", np.float64, Limits(), **options)
         levels = unsorted_levels(plan, forest)
         for warp in WARPS:
             row = {"panel": f"{name} branching", "cells": count, "warp": warp}
             row |= {f"idle_{how}": idle(levels[how], warp) for how in ("sorted", "unsorted")}
             result["rows"].append(row)
-        result.setdefault("shown", shown(levels))
-    return result
+    return {**result, "shown": shown(levels)}
 
 
 def unsorted_levels(plan: Any, forest: Any) -> dict[str, list[list[int]]]:
@@ -266,7 +270,7 @@ def shown(levels: dict[str, list[list[int]]]) -> dict[str, list[int]]:
     number = warps * lanes_
     wide = [k for k, lengths in enumerate(levels["unsorted"]) if len(lengths) >= number]
     some = [levels["unsorted"][k][:number] for k in wide]
-    mixed = max(some or [levels["unsorted"][0]], key=np.ptp)
+    mixed = max(some or [levels["unsorted"][0]], key=lambda lengths: (len(set(lengths)), lengths))
     return {"unsorted": list(mixed), "sorted": sorted(mixed, reverse=True)}
 
 
@@ -335,9 +339,7 @@ def measure_options(run: Run) -> dict[str, Any]:
     result = about(run, lanes=f"{lanes(run)} a block", gain="time without options over time with")
     result["setup"]["all"] = "balanced, split by blocks, sorted packing, levels shifted"
     names = ["none", "split, mean", "all"] if run.quick else list(OPTIONS)
-    asked = [
-        papers_run.method(n, "fine", work_group=lanes(run), **OPTIONS[n]) for n in names
-    ]
+    asked = [papers_run.method(n, "fine", work_group=lanes(run), **OPTIONS[n]) for n in names]
     count = 16_384 if not run.is_host else 8192
     for name, probability in BRANCHINGS.items():
         cells = trees(run, probability)
@@ -368,7 +370,16 @@ def draw_options(figure: Any, result: dict[str, Any]) -> None:
     axes = papers_draw.panels(figure, 2, 1)
     figure.set_size_inches(10.5, 7)
     names = papers_draw.names_of(result["rows"])
-    colors = ("#999999", "#0072B2", "#E69F00", "#F0E442", "#009E73", "#56B4E9", "#CC79A7", "#D55E00")
+    colors = (
+        "#999999",
+        "#0072B2",
+        "#E69F00",
+        "#F0E442",
+        "#009E73",
+        "#56B4E9",
+        "#CC79A7",
+        "#D55E00",
+    )
     papers_draw.LOOKS.update({n: {"color": c} for n, c in zip(OPTIONS, colors)})
     rows = [{**r, "idle": 100 * r["idle_lanes"]} for r in result["rows"]]
     papers_draw.bars(axes[0], rows, "gain", "speed-up over fine without options", "panel", names)
@@ -390,5 +401,3 @@ def table_options(result: dict[str, Any]) -> str:
         for r in result["rows"]
     ]
     return common.ruled(head, lines)
-
-

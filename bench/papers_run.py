@@ -197,9 +197,7 @@ def _candidates(case: Case, entries: Sequence[Entry], absent: list[dict]) -> Ite
 
 def table(result: dict[str, Any]) -> str:
     """Return the rows of one figure as text, at most 100 columns wide."""
-    head = (
-        f"{'panel':<26} {'cells':>7} {'solver':<37} {'us':>9} {'speed-up':>8} {'x floor':>7}"
-    )
+    head = f"{'panel':<26} {'cells':>7} {'solver':<37} {'us':>9} {'speed-up':>8} {'x floor':>7}"
     lines: list[str] = []
     last = None
     for r in result["rows"]:
