@@ -25,6 +25,7 @@ BRANCHES = {"low": 0.05, "high": 0.2}  # share of the nodes
 CHOSEN = "Table 1 is not in the text that we have: sizes and branches are chosen, see setup"
 FLAT = method("flat", "flat")
 INTERLEAVED = method("full-interleaved", "interleaved")
+THOMAS = method("Thomas, interleaved", "interleaved")  # cuThomasBatch
 CR_PCR = method("CR-PCR", "cr_pcr")
 SPEEDUP = "speed-up over sequential execution"
 CHAIN_CELLS = "random chains, diagonally dominant"
@@ -165,7 +166,9 @@ def measure_5(run: Run) -> dict[str, Any]:
     return result
 
 
-def draw_panels(figure: Any, result: dict[str, Any], columns: int = 3) -> None:
+def draw_panels(
+    figure: Any, result: dict[str, Any], columns: int = 3, what: str = "neurons"
+) -> None:
     """Speed-up over the number of cells, a panel for each kind of cells."""
     names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
     columns = min(columns, len(names))
@@ -173,10 +176,11 @@ def draw_panels(figure: Any, result: dict[str, Any], columns: int = 3) -> None:
     rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
     for letter, name, each in zip("abcdefghijkl", names, axes):
         some = [r for r in rows if r["panel"] == name]
-        papers_draw.lines(each, some, "speedup", SPEEDUP, "number of neurons")
+        papers_draw.lines(each, some, "speedup", SPEEDUP, f"number of {what}")
         each.set_title(f"({letter}) {name}", fontsize=9)
     for each in axes[len(names) :]:
         each.set_axis_off()
+    papers_draw.outer(axes)
     papers_draw.legend(figure, axes)
 
 
@@ -260,6 +264,7 @@ def draw_14(figure: Any, result: dict[str, Any]) -> None:
         some = [{**r, "name": name if r["name"] == "levels" else r["name"]} for r in some]
         papers_draw.lines(each, some, "speedup", SPEEDUP, "number of neurons")
         each.set_title(f"and what is new, {name}")
+    papers_draw.outer(axes)
     papers_draw.legend(figure, axes)
 
 
@@ -271,7 +276,7 @@ def chain_rows(run: Run, sizes: Sequence[int], dtype: str) -> dict[str, Any]:
     key = "chains", tuple(sizes), dtype
     if key not in run.shared:
         result = found(run, dtype, systems=CHAIN_CELLS)
-        entries = [INTERLEAVED, CR_PCR, *NEW, *PEERS[:2]]
+        entries = [THOMAS, CR_PCR, *NEW, *PEERS[:2]]
         if dtype == "float64":
             entries = [SEQUENTIAL_ENTRY, MULTICORE, *entries, *peers_for(run)[2:]]
         counts = COUNTS if sizes[0] < LARGE_CHAINS[0] else LARGE_COUNTS
@@ -301,13 +306,12 @@ def measure_9(run: Run) -> dict[str, Any]:
 def draw_9(figure: Any, result: dict[str, Any]) -> None:
     """Panels (a) to (d): ratios over the number of systems, a line for each size."""
     axes = papers_draw.panels(figure, 2, 2)
-    reference = "full-interleaved"
     strided = "cuSPARSE gtsv2StridedBatch"
     shades = ("#56B4E9", "#0072B2", "#E69F00", "#D55E00")
     corners = itertools.product(("float32", "float64"), (SMALL_CHAINS, LARGE_CHAINS))
     for letter, each, (dtype, sizes) in zip("abcd", axes, corners):
         rows = [r for r in result["rows"] if r["dtype"] == dtype and r["nodes"] in sizes]
-        base = {(r["nodes"], r["cells"]): r["seconds"] for r in rows if r["name"] == reference}
+        base = {(r["nodes"], r["cells"]): r["seconds"] for r in rows if r["name"] == THOMAS.name}
         for name, mark, style in (("CR-PCR", "o", "-"), (strided, "x", ":")):
             for nodes, color in zip(sizes, shades):
                 points = [
@@ -341,7 +345,7 @@ def measure_11(run: Run) -> dict[str, Any]:
 
 def draw_chains(figure: Any, result: dict[str, Any]) -> None:
     """Draw a panel for each size of chains."""
-    draw_panels(figure, result, 2)
+    draw_panels(figure, result, 2, "systems")
 
 
 # -- figure 12: accuracy and memory ------------------------------------------------------------
@@ -391,10 +395,9 @@ def draw_12(figure: Any, result: dict[str, Any]) -> None:
     left.set_title("(a) accuracy, float64")
     left.legend(fontsize=7, frameon=False, loc="lower center", ncols=5, columnspacing=1)
     rows = [{**r, "GB": r["bytes"] / 1e9} for r in result["memory"]]
-    looks = {"Thomas": "full-interleaved", "CR-PCR": "CR-PCR", "contraction": "contraction"}
     for name in dict.fromkeys(r["name"] for r in rows):
         some = [r for r in rows if r["name"] == name]
-        style = papers_draw.look(looks.get(name, "cuSPARSE gtsv2"))
+        style = papers_draw.look(name)
         right.plot([r["nodes"] for r in some], [r["GB"] for r in some], label=name, **style)
     places = sorted({r["nodes"] for r in rows})
     right.set_xscale("log", base=2)

@@ -12,7 +12,7 @@ import plot
 
 # Okabe and Ito's palette again, by what a line is; markers tell lines of one colour apart.
 LOOKS: dict[str, dict[str, Any]] = {
-    "memory floor": {"color": "black", "ls": "--", "lw": 1.8},
+    "memory floor": {"color": "black", "ls": "--", "lw": 1.8, "marker": "."},
     "C, one thread": {"color": "#999999", "marker": "."},
     "C/OpenMP, cell by cell": {"color": "#0072B2", "marker": "s"},
     "old": {"color": "#0072B2", "marker": "s"},
@@ -20,6 +20,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "fine": {"color": "#009E73", "marker": "^"},
     "flat": {"color": "#56B4E9", "marker": "o"},
     "full-interleaved": {"color": "#009E73", "marker": "^"},
+    "Thomas": {"color": "#009E73", "marker": "^"},
     "block-interleaved": {"color": "#F0E442", "marker": "D", "mec": "black"},
     "block-shared": {"color": "#E69F00", "marker": "v"},
     "CR-PCR": {"color": "#CC79A7", "marker": "P"},
@@ -165,6 +166,13 @@ def bar_look(name: str) -> dict[str, Any]:
     return {"color": look(name).get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
 
 
+def outer(axes: Sequence[Any]) -> None:
+    """Leave labels of a shared y axis to the panels on the left."""
+    for each in axes:
+        if not each.get_subplotspec().is_first_col():
+            each.set_ylabel("")
+
+
 def legend(figure: Any, axes: Sequence[Any]) -> None:
     """List what all panels show, once, beside them."""
     found: dict[str, Any] = {}
@@ -174,4 +182,4 @@ def legend(figure: Any, axes: Sequence[Any]) -> None:
         found.values(), found.keys(), loc="outside right upper", frameon=False, handlelength=2.6
     )
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width + 2.2, height)
+    figure.set_size_inches(max(width, 6.5) + 2.2, height)
