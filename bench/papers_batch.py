@@ -160,7 +160,7 @@ def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
 def measure_5(run: Run) -> dict[str, Any]:
     """Multicore and full-interleaved over the number of cells, for six cells."""
     result = found(run, cells="size-branches (nodes, branches)", table=CHOSEN)
-    entries = [SEQUENTIAL_ENTRY, MULTICORE, INTERLEAVED, *NEW]
+    entries = [SEQUENTIAL_ENTRY, MULTICORE, INTERLEAVED, *NEW, *peers_for(run)]
     for size, level in run.some(list(itertools.product(NODES, BRANCHES))):
         add(run, result, [cell(size, level)], COUNTS, entries, six(size, level))
     return result
@@ -194,7 +194,7 @@ def measure_6(run: Run) -> dict[str, Any]:
     counts = run.counts(COUNTS[2:3], nodes, result["scaled"])
     entries = [SEQUENTIAL_ENTRY, MULTICORE, FLAT, INTERLEAVED]
     entries += [method("block-interleaved", "block_interleaved", vector_width=1)]
-    entries += [method("block-shared", "block_local"), *NEW]
+    entries += [method("block-shared", "block_local"), *NEW, *peers_for(run)]
     for share in (0.1, 0.5):
         for kind in ("mono", "multi"):
             shapes = 1 if kind == "mono" else counts[0]
@@ -244,7 +244,7 @@ def measure_14(run: Run) -> dict[str, Any]:
         "equal shares of the other half",
     )
     levels = method("levels", "levels", padding="compute")
-    entries = [SEQUENTIAL_ENTRY, MULTICORE, levels, INTERLEAVED, *NEW]
+    entries = [SEQUENTIAL_ENTRY, MULTICORE, levels, INTERLEAVED, *NEW, *peers_for(run)]
     for n in run.some((2, 3, 4)):
         add(run, result, [level_tree(n)], COUNTS, entries, f"{n} levels")
     return result
