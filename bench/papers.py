@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from typing import Any
 
 import bench_spikes
 import common
+import host_peers
 import numpy as np
 import papers_batch
 import papers_draw
@@ -173,7 +175,10 @@ def make(run: Run, name: str, record: dict[str, Any], folder: Path) -> None:
     figure = FIGURES[name]
     begin = time.perf_counter()
     papers_run.say(f"{name}: {figure.title}")
-    result = {"figure": name, "title": figure.title, "record": record, **figure.measure(run)}
+    record = {**record, "load_before": load()}
+    result = figure.measure(run)
+    record["peers"] = host_peers.versions()  # of what has been imported
+    result = {"figure": name, "title": figure.title, "record": record, **result}
     result["seconds"] = time.perf_counter() - begin
     path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
@@ -194,6 +199,11 @@ def draw(path: Path) -> None:
         papers_run.say(f"no picture: {error}")
 
 
+def load() -> float:
+    """Return how many programs wanted a processor in the last minute, where the system says so."""
+    return float(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0.0
+
+
 def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -201,7 +211,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device")
     parser.add_argument("--quick", action="store_true", help="a few small batches only")
     parser.add_argument("--nodes", type=float, help="of a batch at most; default by the device")
-    parser.add_argument("--seconds", type=float, help="of rounds a case of 12 solvers; default 2")
+    parser.add_argument("--seconds", type=float, help="of rounds a case of 12 solvers; default 1")
     parser.add_argument("--out", default=str(common.RESULTS))
     parser.add_argument("--draw", type=Path, nargs="+", default=[], metavar="JSON")
     args = parser.parse_args()
@@ -223,7 +233,7 @@ def main() -> int:
     except ClhinesError as error:
         raise SystemExit(f"papers.py: {error}") from error
     most = papers_run.most_nodes(queue, args.nodes, args.quick)
-    seconds = args.seconds or (0.02 if args.quick else 2.0)
+    seconds = args.seconds or (0.02 if args.quick else 1.0)
     run = Run(queue, args.quick, most, seconds)
     folder = Path(args.out) / f"papers-{common.slug(queue.device)}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -449,9 +449,5 @@ def draw_13(figure: Any, result: dict[str, Any]) -> None:
     mixed = result["rows"][0]["panel"]
     floors = [r for r in result["rows"] if r["name"] == "memory floor" and r["panel"] != mixed]
     rows = [r for r in result["rows"] if r not in floors]
-    colors = ("#0072B2", "#E69F00", "#56B4E9", "#CC79A7")
     papers_draw.lines(axes, rows, "seconds", "time of a solve", "number of systems")
-    named = (n for n in papers_draw.names_of(rows) if n not in papers_draw.LOOKS)
-    for name, color, mark in zip(named, colors, "sv^D"):
-        next(line for line in axes.lines if line.get_label() == name).set(color=color, marker=mark)
     papers_draw.legend(figure, [axes])

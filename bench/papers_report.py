@@ -370,17 +370,6 @@ def draw_options(figure: Any, result: dict[str, Any]) -> None:
     axes = papers_draw.panels(figure, 2, 1)
     figure.set_size_inches(10.5, 7)
     names = papers_draw.names_of(result["rows"])
-    colors = (
-        "#999999",
-        "#0072B2",
-        "#E69F00",
-        "#F0E442",
-        "#009E73",
-        "#56B4E9",
-        "#CC79A7",
-        "#D55E00",
-    )
-    papers_draw.LOOKS.update({n: {"color": c} for n, c in zip(OPTIONS, colors)})
     rows = [{**r, "idle": 100 * r["idle_lanes"]} for r in result["rows"]]
     papers_draw.bars(axes[0], rows, "gain", "speed-up over fine without options", "panel", names)
     axes[0].axhline(1, color="black", lw=0.8)

@@ -216,6 +216,8 @@ def table(result: dict[str, Any]) -> str:
 def notes(result: dict[str, Any]) -> str:
     """Say what was set up, scaled and missing."""
     texts = [f"{name}: {value}" for name, value in result["setup"].items()]
+    if result["record"]["load_before"] > 0.3:
+        texts.append(f"load of other programs when it began: {result['record']['load_before']:.1f}")
     texts += [f"scaled: {text}" for text in dict.fromkeys(result["scaled"])]
     where: dict[tuple[str, str], int] = {}
     for m in result["missing"]:
