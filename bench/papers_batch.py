@@ -253,7 +253,7 @@ def measure_14(run: Run) -> dict[str, Any]:
 def draw_14(figure: Any, result: dict[str, Any]) -> None:
     """Draw the paper's lines, mono and multicore those of the last cells, and a panel a cell."""
     names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
-    axes = papers_draw.panels(figure, 1, 1 + len(names), sharey=True)
+    axes = papers_draw.panels(figure, -(-(1 + len(names)) // 2), 2, sharey=True)
     rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
     multi = [{**r, "name": r["panel"]} for r in rows if r["name"] == "levels"]
     olds = [r for r in rows if r["panel"] == names[-1] and r["name"] != "levels" and not r["new"]]
@@ -264,6 +264,8 @@ def draw_14(figure: Any, result: dict[str, Any]) -> None:
         some = [{**r, "name": name if r["name"] == "levels" else r["name"]} for r in some]
         papers_draw.lines(each, some, "speedup", SPEEDUP, "number of neurons")
         each.set_title(f"and what is new, {name}")
+    for each in axes[1 + len(names) :]:
+        each.set_axis_off()
     papers_draw.outer(axes)
     papers_draw.legend(figure, axes)
 

@@ -174,8 +174,9 @@ def bar_look(name: str) -> dict[str, Any]:
     """Return how a bar is drawn."""
     if name == "memory floor":
         return {"color": "white", "ec": "black", "lw": 0.8, "hatch": ".."}
-    hatch = "//" if name == "contraction" else None
-    return {"color": look(name).get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
+    found = look(name)
+    hatch = "//" if found.get("ls") == ":" else None  # of a colour that another has
+    return {"color": found.get("color", "#666666"), "ec": "black", "lw": 0.4, "hatch": hatch}
 
 
 def outer(axes: Sequence[Any]) -> None:
