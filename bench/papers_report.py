@@ -226,7 +226,7 @@ def measure_4_1(run: Run) -> dict[str, Any]:
         forest = clhines.Forest.repeated(trees(run, probability), count)
         options = {"work_group": BLOCK, "max_cells": count}
         plan = clhines.make_plan(forest, "fine", np.float64, Limits(), **options)
-        levels = unsorted_levels(plan, forest)
+        levels = both_orders(plan)
         for warp in WARPS:
             row = {"panel": f"{name} branching", "cells": count, "warp": warp}
             row |= {f"idle_{how}": idle(levels[how], warp) for how in ("sorted", "unsorted")}
@@ -234,7 +234,7 @@ def measure_4_1(run: Run) -> dict[str, Any]:
     return {**result, "shown": shown(levels)}
 
 
-def unsorted_levels(plan: Any, forest: Any) -> dict[str, list[list[int]]]:
+def both_orders(plan: clhines.Plan) -> dict[str, list[list[int]]]:
     """Return the branch lengths of all levels of all blocks, sorted and in the order of cells."""
     tables = plan.parts[0].tables
     start, length = tables["level_branches"], tables["branch_length"]
@@ -243,13 +243,11 @@ def unsorted_levels(plan: Any, forest: Any) -> dict[str, list[list[int]]]:
     place[order] = np.arange(len(order))
     sorted_, unsorted = [], []
     repeats = np.bincount(tables["block_template"])
-    for template, (lo, hi) in enumerate(
-        zip(tables["template_levels"][:-1], tables["template_levels"][1:])
-    ):
-        for level in range(lo, hi):
-            here = slice(start[level], start[level + 1])
-            sorted_ += [length[here].tolist()] * int(repeats[template])
-            unsorted += [length[here][np.argsort(place[here])].tolist()] * int(repeats[template])
+    template = np.repeat(np.arange(len(repeats)), np.diff(tables["template_levels"]))
+    for level, times in enumerate(repeats[template].tolist()):
+        here = slice(start[level], start[level + 1])
+        sorted_ += [length[here].tolist()] * times
+        unsorted += [length[here][np.argsort(place[here])].tolist()] * times
     return {"sorted": sorted_, "unsorted": unsorted}
 
 
@@ -265,12 +263,10 @@ def idle(levels: list[list[int]], warp: int) -> float:
 
 
 def shown(levels: dict[str, list[list[int]]]) -> dict[str, list[int]]:
-    """Return the lengths of 16 branches of one level, both ways: the first level that has them."""
-    warps, lanes_ = SHOWN
-    number = warps * lanes_
-    wide = [k for k, lengths in enumerate(levels["unsorted"]) if len(lengths) >= number]
-    some = [levels["unsorted"][k][:number] for k in wide]
-    mixed = max(some or [levels["unsorted"][0]], key=lambda lengths: (len(set(lengths)), lengths))
+    """Return the lengths of 16 branches of one level, that with the most different ones."""
+    number = SHOWN[0] * SHOWN[1]
+    some = [lengths[:number] for lengths in levels["unsorted"] if len(lengths) >= number]
+    mixed = max(some or levels["unsorted"], key=lambda lengths: (len(set(lengths)), lengths))
     return {"unsorted": list(mixed), "sorted": sorted(mixed, reverse=True)}
 
 
