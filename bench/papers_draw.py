@@ -46,9 +46,9 @@ LOOKS: dict[str, dict[str, Any]] = {
     "packed, best fit": {"color": "#56B4E9"},
     "levels shifted": {"color": "#CC79A7"},
     "all": {"color": "#D55E00"},
-    "low": {"color": "#D55E00", "marker": "o"},
-    "medium": {"color": "#009E73", "marker": "^"},
-    "high": {"color": "#0072B2", "marker": "s"},
+    "low": {"color": "black", "marker": "P"},
+    "medium": {"color": "#E69F00", "marker": "v"},
+    "high": {"color": "#56B4E9", "marker": "o"},
 }
 GRID = {"lw": 0.5, "color": "0.85"}
 
@@ -105,10 +105,8 @@ def lines(
     for name in names_of(rows):
         points = sorted((r["cells"], r[value]) for r in rows if r["name"] == name)
         axes.plot(*zip(*points), label=name, **look(name))
-    places = sorted({r["cells"] for r in rows})
-    axes.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
-    axes.set_xticks(places, [f"{p:,}" for p in places], rotation=30 if len(places) > 3 else 0)
-    axes.minorticks_off()
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    counts(axes, [r["cells"] for r in rows])
     if linear:
         axes.set_ylim(0, None)
     elif "time" in ylabel:
@@ -118,6 +116,17 @@ def lines(
     else:
         log_scale(axes)
     axes.grid(True, **GRID)
+
+
+def counts(axes: Any, numbers: Sequence[int]) -> None:
+    """Make the axis of numbers of cells logarithmic, with ticks where they do not touch."""
+    places: list[int] = []
+    for n in sorted(set(numbers)):
+        if not places or n > 1.5 * places[-1]:
+            places.append(n)
+    axes.set_xscale("log")
+    axes.set_xticks(places, [f"{p:,}" for p in places], rotation=30 if len(places) > 3 else 0)
+    axes.minorticks_off()
 
 
 def log_scale(axes: Any) -> None:
