@@ -308,29 +308,33 @@ def measure_9(run: Run) -> dict[str, Any]:
 def draw_9(figure: Any, result: dict[str, Any]) -> None:
     """Panels (a) to (d): ratios over the number of systems, a line for each size."""
     axes = papers_draw.panels(figure, 2, 2)
-    strided = "cuSPARSE gtsv2StridedBatch"
-    shades = ("#56B4E9", "#0072B2", "#E69F00", "#D55E00")
     corners = itertools.product(("float32", "float64"), (SMALL_CHAINS, LARGE_CHAINS))
     for letter, each, (dtype, sizes) in zip("abcd", axes, corners):
         rows = [r for r in result["rows"] if r["dtype"] == dtype and r["nodes"] in sizes]
-        base = {(r["nodes"], r["cells"]): r["seconds"] for r in rows if r["name"] == THOMAS.name}
-        for name, mark, style in (("CR-PCR", "o", "-"), (strided, "x", ":")):
-            for nodes, color in zip(sizes, shades):
-                points = [
-                    (r["cells"], r["seconds"] / base[nodes, r["cells"]])
-                    for r in rows
-                    if r["name"] == name and r["nodes"] == nodes and (nodes, r["cells"]) in base
-                ]
-                if points:
-                    label = f"{nodes} nodes" + ("" if name == "CR-PCR" else ", cuSPARSE")
-                    each.plot(*zip(*points), color=color, marker=mark, ls=style, label=label)
-        each.axhline(1, color="black", lw=0.8, ls="--")
-        each.set(xlabel="number of systems", ylabel="time of CR-PCR / time of Thomas")
-        papers_draw.counts(each, [r["cells"] for r in rows])
-        papers_draw.log_scale(each)
+        ratios(each, rows, sizes)
         each.set_title(f"({letter}) {dtype}, {sizes[0]} to {sizes[-1]} nodes")
-        each.grid(True, **papers_draw.GRID)
-        each.legend(fontsize=7, frameon=False)
+        if letter in "ab":
+            each.legend(fontsize=7, frameon=False)
+
+
+def ratios(axes: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int]) -> None:
+    """Draw times of cyclic reduction over those of Thomas, a colour for each size."""
+    base = {(r["nodes"], r["cells"]): r["seconds"] for r in rows if r["name"] == THOMAS.name}
+    looks = {CR_PCR.name: ("o", "-", ""), PEERS[0].name: ("x", ":", ", cuSPARSE")}
+    shades = dict(zip(sizes, ("#56B4E9", "#0072B2", "#E69F00", "#D55E00")))
+    for (name, (mark, style, more)), (nodes, color) in itertools.product(
+        looks.items(), shades.items()
+    ):
+        some = [r for r in rows if r["name"] == name and r["nodes"] == nodes]
+        points = [(r["cells"], r["seconds"] / base[nodes, r["cells"]]) for r in some]
+        if points:
+            label = f"{nodes:,} nodes{more}"
+            axes.plot(*zip(*points), color=color, marker=mark, ls=style, label=label)
+    axes.axhline(1, color="black", lw=0.8, ls="--")
+    axes.set(xlabel="number of systems", ylabel="time of CR-PCR / time of Thomas")
+    papers_draw.counts(axes, [r["cells"] for r in rows])
+    papers_draw.log_scale(axes)
+    axes.grid(True, **papers_draw.GRID)
 
 
 def measure_10(run: Run) -> dict[str, Any]:
