@@ -191,8 +191,13 @@ def make(run: Run, name: str, record: dict[str, Any], folder: Path) -> None:
 
 def draw(path: Path) -> None:
     """Draw a JSON file again, beside it; without matplotlib only say so."""
-    result = json.loads(path.read_text("utf-8"))
-    figure = FIGURES[result["figure"]]
+    try:
+        result = json.loads(path.read_text("utf-8"))
+        figure = FIGURES[result["figure"]]
+    except OSError as error:
+        raise SystemExit(f"papers.py: {path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise SystemExit(f"papers.py: {path}: expected the JSON of a figure") from error
     try:
         papers_draw.sheet(result, path.with_suffix(".svg"), figure.draw, figure.title)
     except ImportError as error:
@@ -218,6 +223,10 @@ def arguments() -> argparse.Namespace:
     for name in args.figures:
         if name not in FIGURES:
             parser.error(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    for name in ("nodes", "seconds"):
+        value = getattr(args, name)
+        if value is not None and not 0 < value < float("inf"):
+            parser.error(f"--{name} {value}: expected a positive number")
     return args
 
 

@@ -112,6 +112,23 @@ def test_an_unknown_figure(monkeypatch, capsys):
     assert "no figure 'batch-99'; there are report-4.1, report-7.1" in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nodes", "0"], "--nodes 0.0: expected a positive number"),
+        (["--seconds", "nan"], "--seconds nan: expected a positive number"),
+        (["--device", "no such device"], "papers.py: device='no such device' matches no device"),
+        (["--draw", "none.json"], "papers.py: none.json: No such file"),
+        (["--draw", papers.__file__], "papers.py: expected the JSON of a figure"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, said, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["papers.py", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        papers.main()
+    assert said in str(caught.value.code) + capsys.readouterr().err
+
+
 def test_a_figure_that_fails_does_not_end_the_others(fast_queue, monkeypatch, tmp_path, capsys):
     def fails(run):
         raise ValueError("a broken figure")
