@@ -279,7 +279,7 @@ def network_case(queue, path, dtype, lanes, constant=False):
     if lanes:
         state = sim._run.state
         blocks = path == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
-        assert not blocks or blocks.constant == constant
+        assert not blocks or blocks.launches[0].spec.constant == constant
         sim._run = _DeviceRun(state, blocks or CellEpochs(state, lanes))
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
