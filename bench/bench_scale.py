@@ -37,7 +37,7 @@ import common
 import numpy as np
 import pyopencl.array as cla
 
-from clhines import Simulation, ranks, ring
+from clhines import Simulation, ranks, ring, simulation
 from clhines import device as devices
 from clhines.errors import ClhinesError
 
@@ -61,6 +61,7 @@ def network(cells: int, delay: float, duration: float) -> Any:
 def worker(asked: dict[str, Any], out: str) -> None:
     """Simulate on this rank; rank 0 writes what all have measured."""
     comm = ranks.world()
+    simulation.OVERLAP = asked["overlap"]
     begin = time.perf_counter()
     length = asked["duration"] / PIECES
     net = network(asked["cells"], asked["delay"], asked["duration"] + length)
@@ -181,7 +182,7 @@ def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
 
 def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
     """List the rows to measure."""
-    base = {name: getattr(args, name) for name in ("device", "path", "duration", "pin")}
+    base = {name: getattr(args, name) for name in ("device", "path", "duration", "pin", "overlap")}
     found = []
     for dtype, delay in itertools.product(args.dtype, args.delay):
         common_part = {**base, "dtype": dtype, "delay": delay}
@@ -236,7 +237,7 @@ def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
     lines += [
         "",
         "threads: one process on all cores, without MPI; else a rank has a core, or a GPU.",
-        "delay: of all connections, ms; an exchange every half of it, at most every 64 steps.",
+        "delay: of all connections, ms; an exchange in it, two on GPUs, one in 64 steps at least.",
         "step us: median of the pieces, each as long as its slowest rank took.",
         "faster, effic.: than the row of fewest ranks.",
         "exch.: share of the time that a rank is in exchanges, waiting for slower ranks included.",
@@ -294,6 +295,9 @@ def arguments() -> argparse.Namespace:
     add("--dtype", nargs="+", default=["float64"])
     add("--path", default="auto")
     add("--duration", type=float, default=100.0, help="ms that are timed, in five pieces")
+    add("--no-overlap", dest="overlap", action="store_false",
+        help="on GPUs too exchange between epochs of full length, not during ones half as long",
+    )  # fmt: skip
     add("--most", type=float, default=180.0, help="seconds of a row at most")
     add("--out", default=str(common.RESULTS))
     return parser.parse_args()

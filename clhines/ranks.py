@@ -1,8 +1,8 @@
 """One network in several processes: MPI, through mpi4py.
 
 Every rank has the same description of the network and simulates some of its cells, neighbours in
-natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective
-while the devices are at the next epoch; each rank delivers those that its targets listen to.
+natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective,
+on GPUs while they are at the next epoch; each rank delivers those that its targets listen to.
 """
 
 from __future__ import annotations
@@ -406,7 +406,7 @@ class SplitRun:
     def __init__(self, ranks: Ranks, share: Share, run: Any) -> None:
         self.ranks, self.share, self.run = ranks, share, run
         self.max_steps = run.max_steps
-        self.first_cell = int(share.bounds[ranks.rank])
+        self.first_cell, self._overlap = int(share.bounds[ranks.rank]), run.model.overlap
         self._records: list[tuple[Record, Record, np.ndarray]] = []
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         self._waiting: tuple[Any, int, int] | None = None
@@ -444,17 +444,21 @@ class SplitRun:
         return [own for _, own, _ in self._records]
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps; `deliver` then exchanges the spikes of those before them."""
+        """Enqueue steps, and exchange the spikes of those before them if that has waited."""
         self._try(self.run.advance, first, count, row)
-        ticket = self._try(self.run.note_spikes)
-        before, self._waiting = self._waiting, (ticket, first, count)
-        if before is not None:
-            self._exchange(*before)
+        if self._waiting is not None:
+            self._exchange()
+        self._waiting = self._try(self.run.note_spikes), first, count
 
     def deliver(self, first: int, count: int) -> None:
-        """Do nothing: spikes are delivered once the next steps are on their way."""
+        """Exchange the spikes of the last steps, unless that can wait for the next ones."""
+        if not self._overlap:
+            self._exchange()
 
-    def _exchange(self, ticket: Any, first: int, count: int) -> None:
+    def _exchange(self) -> None:
+        assert self._waiting is not None
+        ticket, first, count = self._waiting
+        self._waiting = None
         found = self._try(self.run.noted_spikes, ticket)
         cell, step = found if found is not None else (np.zeros(0, int), np.zeros(0, int))
         code = cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
@@ -482,7 +486,7 @@ class SplitRun:
     def end(self) -> Chunk:
         """Return what was found since `begin` on all ranks."""
         if self._waiting is not None:
-            self._exchange(*self._waiting)
+            self._exchange()
         chunk = self._try(self.run.end)
         here = np.zeros(0, int) if chunk is None else chunk.failed
         first = int(min(here[here > 0], default=0))

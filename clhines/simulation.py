@@ -43,6 +43,7 @@ from clhines.render import PassiveSpec
 from clhines.solver import Solver
 from clhines.spikes import Delivery
 from clhines.state import (
+    MAX_EPOCH,
     Chunk,
     Record,
     State,
@@ -59,6 +60,7 @@ _NO_MEMORY = (
     cl.status_code.OUT_OF_HOST_MEMORY,
     cl.status_code.INVALID_BUFFER_SIZE,
 )
+OVERLAP = True  # exchange spikes during the next epoch where no rank computes on a CPU
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
@@ -334,7 +336,12 @@ class Simulation:
             raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
         self.network, self.step, self._broken = network, 0, ""
         self.model = network.compile(dt, v_init, secondorder, seed)
-        share, own = self._share()
+        on_host = path == "reference"
+        with self._agreed():
+            if not on_host:
+                queue = self._queue(queue, device, dtype)
+                on_host = is_cpu(queue.device)
+        share, own = self._share(on_host)
         epoch = epoch_steps(own)
         chunk = as_whole_number("chunk", chunk, 1)
         self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
@@ -347,9 +354,6 @@ class Simulation:
                 self.path = path
                 self._run: Any = ReferenceRun(own)
             else:
-                queue = self._queue(queue, device, dtype)
-                if self.ranks is not None and is_cpu(queue.device):
-                    self.ranks.spin = 0.0  # its cores are the host's
                 with self._memory_told():
                     state = State(own, queue, np.dtype(dtype), self.chunk, max_spikes)
                     self.path, executor = _executor(state, path, method, options)
@@ -362,13 +366,22 @@ class Simulation:
                         self.path, self._run = "steps", _DeviceRun(state, Steps(state, method))
             self._run = SplitRun(self.ranks, share, self._run)
 
-    def _share(self) -> tuple[Share | None, Model]:
-        """Return how the ranks share the cells, and the model of those of this one."""
-        if self.ranks is None:
+    def _share(self, on_host: bool) -> tuple[Share | None, Model]:
+        """Return how the ranks share the cells, and the model of those of this one.
+
+        Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
+        where the cores that advance cells also do the exchange, they would only cost.
+        """
+        ranks = self.ranks
+        if ranks is None:
             return None, self.model
-        share = Share(self.model, split(cell_costs(self.model), self.ranks.size))
-        first, end = share.bounds[[self.ranks.rank, self.ranks.rank + 1]].tolist()
-        return share, self.model.part(first, end)
+        if on_host:
+            ranks.spin = 0.0  # a rank that waits leaves the core to others
+        half = (self.model.connections.min_delay + 1) // 2
+        overlap = OVERLAP and not ranks.gather_numbers([on_host]).all() or half >= MAX_EPOCH
+        share = Share(self.model, split(cell_costs(self.model), ranks.size))
+        first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
+        return share, self.model.part(first, end, overlap)
 
     def _queue(self, queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
         if queue is None and self.ranks is not None:
@@ -726,7 +739,7 @@ class _DeviceRun:
     """An executor on a device, the state it works on, and the delivery of spikes."""
 
     def __init__(self, state: State, executor: Any) -> None:
-        self.state, self.executor = state, executor
+        self.state, self.executor, self.model = state, executor, state.model
         self.max_steps = executor.max_steps
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
@@ -851,12 +864,15 @@ class _Received:
 
     def __init__(self, state: State) -> None:
         self.state, self.queue = state, state.queue
-        # reads what an epoch has found while the next one is at work
-        self._side = cl.CommandQueue(state.queue.context, state.queue.device)
-        self._noted = [cla.zeros(self.queue, 1, np.int32) for _ in range(2)]
         self._count = cla.zeros(self.queue, 1, np.int32)
-        self._turn, self._begin = 0, 0
+        self._begin, self._width = 0, 256
         self._sent: deque[cl.Event] = deque()
+        # A GPU can be read while it is at the next epoch. A CPU's cores are busy with that: there
+        # as many spikes as usual are read between two epochs.
+        self._side = None
+        if not is_cpu(state.queue.device):
+            self._side = cl.CommandQueue(state.queue.context, state.queue.device)
+        self._noted = cla.zeros(self.queue, 1, np.int32)
         self._make_room(1024)
 
     def _make_room(self, capacity: int) -> None:
@@ -868,27 +884,43 @@ class _Received:
         self.state.spike_count.fill(0)
         self._begin = 0
 
-    def note(self) -> tuple[cl.Event, cla.Array]:
-        """Enqueue that the number of spikes is noted; two notes at most may be open."""
-        self._turn = 1 - self._turn
-        noted = self._noted[self._turn]
-        source = self.state.spike_count
-        event = cl.enqueue_copy(self.queue, noted.data, source.data, byte_count=source.nbytes)
-        self.queue.flush()
-        return event, noted
+    def note(self) -> tuple[cl.Event, np.ndarray, np.ndarray]:
+        """Enqueue a look at the spikes; what `noted` takes. One look at most may be open."""
+        count, source = np.zeros(1, np.int32), self.state.spike_count
+        if self._side is not None:
+            size = source.nbytes
+            event = cl.enqueue_copy(self.queue, self._noted.data, source.data, byte_count=size)
+            return event, count, np.zeros((2, 0), np.int32)
+        early = np.zeros((2, min(self._width, self.state.max_spikes - self._begin)), np.int32)
+        for row, a in zip(early, self._found) if early.size else ():
+            offset = 4 * self._begin
+            self._keep(
+                cl.enqueue_copy(self.queue, row, a.data, src_offset=offset, is_blocking=False)
+            )
+        event = cl.enqueue_copy(self.queue, count, source.data, is_blocking=False)
+        return event, count, early
 
-    def noted(self, ticket: tuple[cl.Event, cla.Array]) -> tuple[np.ndarray, np.ndarray]:
-        """Wait for a note, and return cells and steps of the spikes since the last one."""
-        event, noted = ticket
+    @property
+    def _found(self) -> tuple[cla.Array, cla.Array]:
+        return self.state.spike_source, self.state.spike_step
+
+    def noted(
+        self, ticket: tuple[cl.Event, np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Wait for a look, and return cells and steps of the spikes since the last one."""
+        event, count, early = ticket
+        self.queue.flush()
         event.wait()
-        count = np.zeros(1, np.int32)
-        cl.enqueue_copy(self._side, count, noted.data)
+        if self._side is not None:
+            cl.enqueue_copy(self._side, count, self._noted.data)
         begin, end = self._begin, min(int(count[0]), self.state.max_spikes)  # `end` tells of more
         self._begin = end
+        if end - begin <= early.shape[1]:
+            return early[0, : end - begin], early[1, : end - begin]
+        self._width = max(self._width, 1 << (end - begin).bit_length())
         found = np.zeros((2, end - begin), np.int32)
-        if end > begin:
-            for row, a in zip(found, (self.state.spike_source, self.state.spike_step)):
-                cl.enqueue_copy(self._side, row, a.data, src_offset=4 * begin)
+        for row, a in zip(found, self._found):
+            cl.enqueue_copy(self._side or self.queue, row, a.data, src_offset=4 * begin)
         return found[0], found[1]
 
     def put(
@@ -900,13 +932,15 @@ class _Received:
             delivery.capacity = self.capacity
         delivery.reset(self._count)
         given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
-        arrays = *self._lists, self._count
+        for values, array in zip(given, (*self._lists, self._count), strict=True):
+            self._keep(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
+        return self._lists[0], self._lists[1], self._count
+
+    def _keep(self, event: cl.Event) -> None:
+        """Keep what the event of a copy keeps alive: dropped too early, it waits for the device."""
         while self._sent and self._sent[0].command_execution_status == _COMPLETE:
             self._sent.popleft()
-        for values, array in zip(given, arrays, strict=True):
-            # the event keeps the values, and would wait for the device if it were dropped now
-            self._sent.append(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
-        return self._lists[0], self._lists[1], self._count
+        self._sent.append(event)
 
 
 def _bar(duration: float, show: bool) -> Any:
