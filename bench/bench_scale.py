@@ -61,7 +61,7 @@ def network(cells: int, delay: float, duration: float) -> Any:
 def worker(asked: dict[str, Any], out: str) -> None:
     """Simulate on this rank; rank 0 writes what all have measured."""
     comm = ranks.world()
-    simulation.OVERLAP = asked["overlap"]
+    simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
     begin = time.perf_counter()
     length = asked["duration"] / PIECES
     net = network(asked["cells"], asked["delay"], asked["duration"] + length)
@@ -295,9 +295,8 @@ def arguments() -> argparse.Namespace:
     add("--dtype", nargs="+", default=["float64"])
     add("--path", default="auto")
     add("--duration", type=float, default=100.0, help="ms that are timed, in five pieces")
-    add("--no-overlap", dest="overlap", action="store_false",
-        help="on GPUs too exchange between epochs of full length, not during ones half as long",
-    )  # fmt: skip
+    add("--overlap", choices=["auto", "yes", "no"], default="auto",
+        help="exchange during the next epoch, half as long, or between full ones")  # fmt: skip
     add("--most", type=float, default=180.0, help="seconds of a row at most")
     add("--out", default=str(common.RESULTS))
     return parser.parse_args()

@@ -60,7 +60,8 @@ _NO_MEMORY = (
     cl.status_code.OUT_OF_HOST_MEMORY,
     cl.status_code.INVALID_BUFFER_SIZE,
 )
-OVERLAP = True  # exchange spikes during the next epoch where no rank computes on a CPU
+# Whether spikes are exchanged during the next epoch, or between epochs; None: see `_share`.
+OVERLAP: bool | None = None
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
@@ -378,7 +379,9 @@ class Simulation:
         if on_host:
             ranks.spin = 0.0  # a rank that waits leaves the core to others
         half = (self.model.connections.min_delay + 1) // 2
-        overlap = OVERLAP and not ranks.gather_numbers([on_host]).all() or half >= MAX_EPOCH
+        overlap = OVERLAP
+        if overlap is None:
+            overlap = half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
         share = Share(self.model, split(cell_costs(self.model), ranks.size))
         first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
         return share, self.model.part(first, end, overlap)
