@@ -300,6 +300,21 @@ class Ranks:
         return np.split(found, starts[1:])
 
 
+def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
+    """(k,) uint32: one number for the cell and the step of each spike of `count` steps."""
+    return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
+
+
+def decoded(
+    codes: Sequence[np.ndarray], bounds: np.ndarray, first: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cells, by their numbers in the network, and steps of the spikes of all ranks."""
+    found = np.concatenate(codes).astype(np.int64)
+    begin = np.repeat(bounds[: len(codes)], [len(some) for some in codes])
+    source, late = np.divmod(found, count)
+    return source + begin, late + first
+
+
 def one_line(error: BaseException) -> str:
     """Return what an error says, on one line."""
     text = " ".join(str(error).split())
@@ -461,15 +476,10 @@ class SplitRun:
         self._waiting = None
         found = self._try(self.run.noted_spikes, ticket)
         cell, step = found if found is not None else (np.zeros(0, int), np.zeros(0, int))
-        code = cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
+        code = encoded(cell, step, first, count)
         error, self._error = self._error, None
         codes = self.ranks.exchange(code, error)
-        sources, steps = [], []
-        for begin, some in zip(self.share.bounds.tolist(), codes):
-            source, late = np.divmod(some.astype(np.int64), count)
-            sources.append(source + begin)
-            steps.append(late + first)
-        source, step = np.concatenate(sources), np.concatenate(steps)
+        source, step = decoded(codes, self.share.bounds, first, count)
         if len(source):
             self._spikes.append((step, source))
             self._try(self.run.send, source, step, first, count)
