@@ -268,8 +268,8 @@ def extended(rows: list[dict[str, Any]]) -> str:
     lines = [
         f"a cell: {on_device / 1e3:.1f} kB on the device, {on_host / 1e3:.1f} kB on the host of",
         f"every rank, {step * 1e9:.1f} ns a step, {described * 1e6:.0f} us to describe and plan;",
-        f"a spike: 4 B to every rank, {decode * 1e9:.0f} ns on its host; {RATE:g} Hz, an exchange every",
-        f"{steps} steps, {WIRE / 1e9:g} GB/s into a machine",
+        f"a spike: 4 B to every rank, {decode * 1e9:.0f} ns on its host; {RATE:g} Hz, an exchange",
+        f"every {steps} steps, {WIRE / 1e9:g} GB/s into a machine",
         "",
         head,
         "-" * len(head),

@@ -11,20 +11,24 @@ import os
 import platform
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines.errors import InputError, RankError
 from clhines.network import Model
-from clhines.state import Chunk, Record, values_now
+from clhines.spikes import Delivery
+from clhines.state import Chunk, Record, State, values_now
 
 INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+_COMPLETE = cl.command_execution_status.COMPLETE
 _FAILED = 0xFFFFFFFF  # in place of a number of spikes
 _ROOM = 15  # spikes of a rank that a message has room for, at first and at most
 _MOST_ROOM = 4095
@@ -217,14 +221,13 @@ class Ranks:
             raise InputError(
                 f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
             )
-        self.comm = comm.Dup()
+        self.comm = _own(comm)
         self.rank, self.size = comm.rank, comm.size
         machines = comm.allgather(platform.node())
         here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         self.seconds, self.received, self.exchanges = 0.0, 0, 0
         self.spin, self._room = _SPIN, _ROOM
-        _stop_all_on_errors(self.comm)
 
     def agree(self, error: BaseException | None) -> None:
         """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
@@ -321,14 +324,23 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
-_stopping: list[Any] = []
+_known: list[tuple[Any, Any]] = []  # communicators, and our own of the same ranks
+
+
+def _own(comm: Any) -> Any:
+    """Return a communicator of the same ranks that nobody else uses."""
+    for given, own in _known:
+        if given == comm and own.size == comm.size:
+            return own
+    own = comm.Dup()
+    if not _known:
+        _stop_all_on_errors(own)
+    _known.append((comm, own))
+    return own
 
 
 def _stop_all_on_errors(comm: Any) -> None:
     """See to it that an error that nobody catches ends all ranks, not this one alone."""
-    _stopping.append(comm)
-    if len(_stopping) > 1:
-        return
     usual = sys.excepthook
 
     def stop(kind: Any, value: Any, trace: Any) -> None:
@@ -405,6 +417,96 @@ def own_queue(ranks: Ranks, spec: Any, dtype: Any) -> cl.CommandQueue:
 
 
 # -------------------------------------------------------------------------------- executors
+
+
+class Received:
+    """Spikes between a device and other ranks: those found here, and those of all to deliver.
+
+    Attributes
+    ----------
+    capacity : int
+        Spikes that the list to deliver has room for.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state, self.queue = state, state.queue
+        self._count = cla.zeros(self.queue, 1, np.int32)
+        self._begin, self._width = 0, 256
+        self._sent: deque[cl.Event] = deque()
+        # A GPU can be read while it is at the next epoch. A CPU's cores are busy with that: there
+        # as many spikes as usual are read between two epochs.
+        self._side = None
+        if not devices.is_cpu(state.queue.device):
+            self._side = cl.CommandQueue(state.queue.context, state.queue.device)
+        self._noted = cla.zeros(self.queue, 1, np.int32)
+        self._make_room(1024)
+
+    def _make_room(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lists = [cla.zeros(self.queue, capacity, np.int32) for _ in range(2)]
+
+    def begin(self) -> None:
+        """Empty the list of spikes found here."""
+        self.state.spike_count.fill(0)
+        self._begin = 0
+
+    def note(self) -> tuple[cl.Event, np.ndarray, np.ndarray]:
+        """Enqueue a look at the spikes; what `noted` takes. One look at most may be open."""
+        count, source = np.zeros(1, np.int32), self.state.spike_count
+        if self._side is not None:
+            size = source.nbytes
+            event = cl.enqueue_copy(self.queue, self._noted.data, source.data, byte_count=size)
+            return event, count, np.zeros((2, 0), np.int32)
+        early = np.zeros((2, min(self._width, self.state.max_spikes - self._begin)), np.int32)
+        for row, a in zip(early, self._found) if early.size else ():
+            offset = 4 * self._begin
+            self._keep(
+                cl.enqueue_copy(self.queue, row, a.data, src_offset=offset, is_blocking=False)
+            )
+        event = cl.enqueue_copy(self.queue, count, source.data, is_blocking=False)
+        return event, count, early
+
+    @property
+    def _found(self) -> tuple[cla.Array, cla.Array]:
+        return self.state.spike_source, self.state.spike_step
+
+    def noted(
+        self, ticket: tuple[cl.Event, np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Wait for a look, and return cells and steps of the spikes since the last one."""
+        event, count, early = ticket
+        self.queue.flush()
+        event.wait()
+        if self._side is not None:
+            cl.enqueue_copy(self._side, count, self._noted.data)
+        begin, end = self._begin, min(int(count[0]), self.state.max_spikes)  # `end` tells of more
+        self._begin = end
+        if end - begin <= early.shape[1]:
+            return early[0, : end - begin], early[1, : end - begin]
+        self._width = max(self._width, 1 << (end - begin).bit_length())
+        found = np.zeros((2, end - begin), np.int32)
+        for row, a in zip(found, self._found):
+            cl.enqueue_copy(self._side or self.queue, row, a.data, src_offset=4 * begin)
+        return found[0], found[1]
+
+    def put(
+        self, source: np.ndarray, step: np.ndarray, delivery: Delivery
+    ) -> tuple[cla.Array, cla.Array, cla.Array]:
+        """Enqueue that a list is there for `delivery`, and return it; nothing waits."""
+        if len(source) > self.capacity:
+            self._make_room(1 << len(source).bit_length())
+            delivery.capacity = self.capacity
+        delivery.reset(self._count)
+        given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
+        for values, array in zip(given, (*self._lists, self._count), strict=True):
+            self._keep(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
+        return self._lists[0], self._lists[1], self._count
+
+    def _keep(self, event: cl.Event) -> None:
+        """Keep what the event of a copy keeps alive: dropped too early, it waits for the device."""
+        while self._sent and self._sent[0].command_execution_status == _COMPLETE:
+            self._sent.popleft()
+        self._sent.append(event)
 
 
 class SplitRun:

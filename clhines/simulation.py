@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 import zipfile
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from clhines.network import (
 )
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
-from clhines.ranks import Ranks, Share, SplitRun, cell_costs, own_queue, split
+from clhines.ranks import Ranks, Received, Share, SplitRun, cell_costs, own_queue, split
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
@@ -54,7 +53,6 @@ from clhines.state import (
 )
 from clhines.steps import Steps
 
-_COMPLETE = cl.command_execution_status.COMPLETE
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
@@ -750,7 +748,7 @@ class _DeviceRun:
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
         part = state.model.whole is not None
-        self._received = _Received(state) if part else None
+        self._received = Received(state) if part else None
         largest = largest_weights(state.model, state.connections)
         if not largest.any():
             return
@@ -854,96 +852,6 @@ class _DeviceRun:
             self.plasticity.restore({k: saved[f"plastic_{k}"] for k in names})
         self.executor.set_voltages(saved["v"])
         self.state.load(saved)
-
-
-class _Received:
-    """Spikes between a device and other ranks: those found here, and those of all to deliver.
-
-    Attributes
-    ----------
-    capacity : int
-        Spikes that the list to deliver has room for.
-    """
-
-    def __init__(self, state: State) -> None:
-        self.state, self.queue = state, state.queue
-        self._count = cla.zeros(self.queue, 1, np.int32)
-        self._begin, self._width = 0, 256
-        self._sent: deque[cl.Event] = deque()
-        # A GPU can be read while it is at the next epoch. A CPU's cores are busy with that: there
-        # as many spikes as usual are read between two epochs.
-        self._side = None
-        if not is_cpu(state.queue.device):
-            self._side = cl.CommandQueue(state.queue.context, state.queue.device)
-        self._noted = cla.zeros(self.queue, 1, np.int32)
-        self._make_room(1024)
-
-    def _make_room(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._lists = [cla.zeros(self.queue, capacity, np.int32) for _ in range(2)]
-
-    def begin(self) -> None:
-        """Empty the list of spikes found here."""
-        self.state.spike_count.fill(0)
-        self._begin = 0
-
-    def note(self) -> tuple[cl.Event, np.ndarray, np.ndarray]:
-        """Enqueue a look at the spikes; what `noted` takes. One look at most may be open."""
-        count, source = np.zeros(1, np.int32), self.state.spike_count
-        if self._side is not None:
-            size = source.nbytes
-            event = cl.enqueue_copy(self.queue, self._noted.data, source.data, byte_count=size)
-            return event, count, np.zeros((2, 0), np.int32)
-        early = np.zeros((2, min(self._width, self.state.max_spikes - self._begin)), np.int32)
-        for row, a in zip(early, self._found) if early.size else ():
-            offset = 4 * self._begin
-            self._keep(
-                cl.enqueue_copy(self.queue, row, a.data, src_offset=offset, is_blocking=False)
-            )
-        event = cl.enqueue_copy(self.queue, count, source.data, is_blocking=False)
-        return event, count, early
-
-    @property
-    def _found(self) -> tuple[cla.Array, cla.Array]:
-        return self.state.spike_source, self.state.spike_step
-
-    def noted(
-        self, ticket: tuple[cl.Event, np.ndarray, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Wait for a look, and return cells and steps of the spikes since the last one."""
-        event, count, early = ticket
-        self.queue.flush()
-        event.wait()
-        if self._side is not None:
-            cl.enqueue_copy(self._side, count, self._noted.data)
-        begin, end = self._begin, min(int(count[0]), self.state.max_spikes)  # `end` tells of more
-        self._begin = end
-        if end - begin <= early.shape[1]:
-            return early[0, : end - begin], early[1, : end - begin]
-        self._width = max(self._width, 1 << (end - begin).bit_length())
-        found = np.zeros((2, end - begin), np.int32)
-        for row, a in zip(found, self._found):
-            cl.enqueue_copy(self._side or self.queue, row, a.data, src_offset=4 * begin)
-        return found[0], found[1]
-
-    def put(
-        self, source: np.ndarray, step: np.ndarray, delivery: Delivery
-    ) -> tuple[cla.Array, cla.Array, cla.Array]:
-        """Enqueue that a list is there for `delivery`, and return it; nothing waits."""
-        if len(source) > self.capacity:
-            self._make_room(1 << len(source).bit_length())
-            delivery.capacity = self.capacity
-        delivery.reset(self._count)
-        given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
-        for values, array in zip(given, (*self._lists, self._count), strict=True):
-            self._keep(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
-        return self._lists[0], self._lists[1], self._count
-
-    def _keep(self, event: cl.Event) -> None:
-        """Keep what the event of a copy keeps alive: dropped too early, it waits for the device."""
-        while self._sent and self._sent[0].command_execution_status == _COMPLETE:
-            self._sent.popleft()
-        self._sent.append(event)
 
 
 def _bar(duration: float, show: bool) -> Any:
