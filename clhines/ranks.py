@@ -27,7 +27,8 @@ from clhines.spikes import Delivery
 from clhines.state import Chunk, Record, State, values_now
 
 INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
-_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+# what launchers tell the processes that they start: MPICH's and Intel's, Open MPI's, Slurm's
+_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 _COMPLETE = cl.command_execution_status.COMPLETE
 _FAILED = 0xFFFFFFFF  # in place of a number of spikes
 _ROOM = 15  # spikes of a rank that a message has room for, at first and at most
@@ -38,9 +39,10 @@ _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
 _INSTANCE, _STATE = 1.0, 5.0
 
 
-def launched() -> int:
-    """Return how many processes an MPI launcher has started beside this one, it included."""
-    return max((int(os.environ.get(name, "1")) for name in _LAUNCHERS), default=1)
+def launched() -> bool:
+    """Whether a launcher of MPI has started this process together with others."""
+    sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
+    return any(size.isdigit() and int(size) > 1 for size in sizes)
 
 
 def world() -> Any:
