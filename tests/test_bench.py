@@ -730,7 +730,10 @@ def scale_row(kind, count, cells, seconds, **more):
     case = {"kind": kind, "ranks": count, "cells": cells, "dtype": "float64", "delay": 5.0}
     piece = {"all": 100 * seconds, "exchange": 25 * seconds}
     own = {"pieces": [piece] * bench_scale.PIECES, "received": 50, "exchanges": 4}
-    own |= {"device_bytes": 1000 * cells // count, "host_bytes": 5000 * cells + 10**8}
+    own |= {
+        "device_bytes": 1000 * cells // count,
+        "host_bytes": 10**8 + (3000 + 2000 // count) * cells,
+    }
     own |= {"described_s": 0.1, "made_s": 0.2, "where": "here", "path": "epochs"}
     found = {"every": [own] * count, "compartments": 10 * cells, "steps": 100, "spikes": 5}
     return bench_scale.row_of({**case, **more}, {**found, "digest": f"of {cells}"})
@@ -766,12 +769,13 @@ def test_other_spikes_end_the_run():
 
 
 def test_the_model_extended_by_hand():
-    """5 kB of a cell on the host, 1 kB on the device; 10 Hz, 64 steps of 0.025 ms, 4 B a spike."""
-    rows = [scale_row("strong", 1, n, n * 1e-6) for n in (1000, 2000)]
+    """3 kB of a cell on every host, 2 kB on its own; 10 Hz, 64 steps of 0.025 ms, 4 B a spike."""
+    rows = [scale_row("strong", k, n, n * 1e-6) for n in (1000, 2000) for k in (1, 2)]
     text = bench_scale.extended(rows)
-    assert "1.0 kB on the device, 5.0 kB on the host" in text
+    assert "1.0 kB on its device, 2.0 kB on its rank's host and\n3.0 kB on that of every" in text
     assert max(map(len, text.splitlines())) <= 100
-    million = next(line for line in text.splitlines() if line.strip().startswith("1,000,000 "))
-    assert million.split()[:8] == "1,000,000 1 1 GB 5 GB 64 s".split()
-    assert "0.064 MB" in million
-    assert "needs rows" in bench_scale.extended(rows[:1])
+    one, eight = (line for line in text.splitlines() if line.strip().startswith("1,000,000 "))
+    assert one.split()[:8] == "1,000,000 1 1 GB 5 GB 64 s".split()
+    assert eight.split()[:8] == "1,000,000 8 0.125 GB 3.25 GB 8 s".split()
+    assert "0.064 MB" in one
+    assert "needs rows" in bench_scale.extended(rows[:3])
