@@ -167,16 +167,23 @@ def draw(result: dict[str, Any], path: Path) -> None:
     mpl, plt = plot.pyplot()
     rows, record = result["rows"], result["record"]
     with mpl.rc_context({**plot.LOOK, "font.size": 9}):
-        figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), sharey=True, layout="constrained")
-        draw_best(axes[0], rows)
-        draw_ratio(axes[1], rows, -1, "slowest / fastest of vpo, vsn, vssn")
-        draw_ratio(axes[2], rows, 1, "second / fastest of vpo, vsn, vssn")
-        axes[0].set_ylabel("share of pairs connected")
-        figure.supxlabel("mean number of spikes a step")
+        figure = plt.figure(layout="constrained")
+        fill(figure, rows)
         figure.suptitle(f"{record['device']} ({record['platform']}, {record['driver']})")
         metadata = {"Date": None} if path.suffix == ".svg" else None
         figure.savefig(path, metadata=metadata, dpi=100)
         plt.close(figure)
+
+
+def fill(figure: Any, rows: list[dict[str, Any]]) -> None:
+    """Draw the three panels on a figure."""
+    figure.set_size_inches(15, 4.6)
+    axes = figure.subplots(1, 3, sharey=True)
+    draw_best(axes[0], rows)
+    draw_ratio(axes[1], rows, -1, "slowest / fastest of vpo, vsn, vssn")
+    draw_ratio(axes[2], rows, 1, "second / fastest of vpo, vsn, vssn")
+    axes[0].set_ylabel("share of pairs connected")
+    figure.supxlabel("mean number of spikes a step")
 
 
 def ticks(axes: Any, rows: list[dict[str, Any]]) -> tuple[dict[float, int], dict[float, int]]:

@@ -2,8 +2,8 @@
  *
  *     cc -O3 -march=native -fopenmp -shared -fPIC -DREAL=double hines.c
  *
- * All cells of a batch have `n` nodes, numbered depth first with the largest subtree last, so that
- * the parent of node i is i - 1 but at the start of a branch. A *block* is LANES cells side by
+ * But for `serial`, all cells of a batch have `n` nodes, numbered depth first with the largest subtree
+ * last, so that the parent of node i is i - 1 but at the start of a branch. A *block* is LANES cells side by
  * side: number i of lane l is at i * LANES + l. Inputs are read once and x is written once, past
  * the caches where the processor can; factors stay in scratch of one block a thread.
  *
@@ -57,13 +57,17 @@ static int threads(int blocks)
 
 /* ---- textbook: one cell after another, natural order, in place (d, b are destroyed) ---------- */
 
-int serial(int cells, int n, const int *parents, const int *shape, REAL *d, const REAL *u, REAL *b)
+/* Cells of any sizes: cell c has the nodes begin[c] to begin[c + 1] and is of shape shape[c], whose
+ * parents, counted within the cell, start at parents + row[shape[c]]. Threads share out the cells. */
+int serial(int cells, int threads, const int64_t *begin, const int *shape, const int64_t *row,
+           const int *parents, REAL *d, const REAL *u, REAL *b)
 {
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int c = 0; c < cells; c++) {
-        const int *p = parents + (size_t)shape[c] * n;
-        const size_t at = (size_t)c * n;
-        REAL *D = d + at, *B = b + at;
-        const REAL *U = u + at;
+        const int *p = parents + row[shape[c]];
+        const int n = (int)(begin[c + 1] - begin[c]);
+        REAL *D = d + begin[c], *B = b + begin[c];
+        const REAL *U = u + begin[c];
         for (int i = n - 1; i > 0; i--) {
             const REAL f = U[i] / D[i];
             D[p[i]] -= f * U[i];

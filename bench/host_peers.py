@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Candidate, Case, MissingError
+from common import Candidate, Case, MissingError, host_threads
 
 SPARSE_NODES = 300_000  # largest batch for SciPy's sparse LU, which takes 1 µs a node
 JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew
@@ -120,11 +120,24 @@ def bound(function: Any, *arguments: Any) -> Callable[[], None]:
     return run
 
 
-def c_serial(case: Case) -> Iterator[Candidate]:
-    """Textbook loop over cells and nodes, one thread."""
+def c_serial(case: Case, name: str = "C, one thread", threads: int = 1) -> Iterator[Candidate]:
+    """Textbook loop over cells and nodes; several threads share out the cells.
+
+    Cells may be of different sizes.
+    """
+    forest, trees = case.forest, case.forest.trees
+    root = np.repeat(trees.offsets[:-1], trees.sizes)
+    parents = np.where(trees.parent < 0, -1, trees.parent - root).astype(np.int32)
+    where = forest.cell_offsets, case.shape_of_cell, trees.offsets, parents
+    tables = [np.ascontiguousarray(a) for a in where]
     solve = library(case.dtype.name).serial
-    where = case.cells, case.nodes, case.parents, case.shape_of_cell
-    yield in_place("C, one thread", case, functools.partial(bound, solve, *where))
+    bind = functools.partial(bound, solve, case.cells, threads, *tables)
+    yield in_place(name, case, bind)
+
+
+def c_multicore(case: Case) -> Iterator[Candidate]:
+    """Textbook loop, all threads: the multicore version of Valero-Lara et al. 2018, section 3.2."""
+    yield from c_serial(case, "C/OpenMP, cell by cell", host_threads())
 
 
 def depth_first(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

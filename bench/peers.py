@@ -64,23 +64,24 @@ def floor(case: Case) -> Candidate:
     return Candidate(FLOOR, launch, clock="device", most=1)
 
 
-def own(case: Case, method: str) -> Candidate:
+def own(case: Case, method: str, name: str = "", **options: Any) -> Candidate:
     """Return a method of clhines as a candidate, with values in device order."""
     queue = case.queue
     wall = common.on_host(queue.device)
-    solver = clhines.Solver(case.forest, method, case.dtype, queue=queue)
-    sets = [tuple(solver.pack(a) for a in arrays) for arrays in case.sets]
+    solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
+    sets = [tuple(solver.pack(a, of=n) for a, n in zip(arrays, "dub")) for arrays in case.sets]
     out = [cla.zeros_like(s[2]) for s in sets]
     queue.finish()
 
     def launch(k: int) -> float | None:
-        event = solver.enqueue(*sets[k], out[k])
+        solver.enqueue(*sets[k], out[k])
         queue.finish()
-        return None if wall else (event.profile.end - event.profile.start) * 1e-9
+        events = solver.kernel_events
+        return None if wall else (events[-1].profile.end - events[0].profile.start) * 1e-9
 
-    name = f"auto ({solver.plan.method})" if method == "auto" else method
+    chosen = f"auto ({solver.plan.method})" if method == "auto" else method
     return Candidate(
-        f"clhines {name}",
+        name or f"clhines {chosen}",
         launch,
         lambda k: solver.unpack(out[k]).get(),
         clock="wall" if wall else "device",
@@ -111,7 +112,7 @@ def absent(case: Case, name: str, error: Exception) -> dict[str, Any]:
 
 def about(case: Case) -> dict[str, Any]:
     """Return what every row says of its case."""
-    shapes = len(case.parents)
+    shapes = case.forest.trees.num_trees
     return {"kind": case.kind, "shapes": shapes, "cells": case.cells, "dtype": case.dtype.name}
 
 
@@ -172,7 +173,14 @@ def time_case(case: Case, methods: list[str], budget: float, missing: list[dict]
     On a CPU all solvers take turns; on other devices one comes after another, so that only one
     has its arrays on the device.
     """
-    found = checked(case, candidates(case, methods, missing), missing)
+    return time_all(case, candidates(case, methods, missing), budget, missing)
+
+
+def time_all(
+    case: Case, given: Iterable[Candidate], budget: float, missing: list[dict]
+) -> list[dict]:
+    """Return a row for each of the given solvers, among them the floor, fastest first."""
+    found = checked(case, given, missing)
     groups = [list(found)] if common.on_host(case.queue.device) else ([c] for c in found)
     rows = []
     for group in groups:

@@ -224,6 +224,10 @@ def draw_ring(result: dict[str, Any], path: Path) -> None:
             axes.set_title(case, fontsize=10)
         for axes in grid.flat[len(cases) :]:
             axes.set_axis_off()
+        low, high = grid[0, 0].get_ylim()
+        if high < 100 * low:  # else powers of ten are enough
+            grid[0, 0].yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
+            grid[0, 0].yaxis.set_minor_locator(mpl.ticker.NullLocator())
         legend(figure, drawn)
         each = {r["compartments"] / r["cells"] for r in rows}
         figure.supxlabel(f"number of cells, {min(each):.0f} to {max(each):.0f} compartments each")

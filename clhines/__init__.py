@@ -22,6 +22,7 @@ from clhines.errors import (
     MorphologyError,
     PivotError,
     RefinementWarning,
+    ShareError,
     SimulationError,
     SpikeOverflowError,
     StoreWarning,
@@ -31,12 +32,13 @@ from clhines.morphology import Morphology, read_swc, sample_cells
 
 if TYPE_CHECKING:
     from clhines.channels import Mechanism
+    from clhines.factors import Factors
     from clhines.network import Network
     from clhines.parts import Plan
     from clhines.plan import METHODS, make_plan
     from clhines.plasticity import STDP
     from clhines.simulation import Simulation
-    from clhines.solver import Factors, Solver
+    from clhines.solver import Solver
     from clhines.tridiagonal import solve_tridiagonal
 
 __version__ = "0.1.0"
@@ -60,6 +62,7 @@ __all__ = [
     "PivotError",
     "Plan",
     "RefinementWarning",
+    "ShareError",
     "Simulation",
     "SimulationError",
     "Solver",
@@ -76,7 +79,7 @@ __all__ = [
 _LATER = {
     "METHODS": "plan",
     "STDP": "plasticity",
-    "Factors": "solver",
+    "Factors": "factors",
     "Mechanism": "channels",
     "Network": "network",
     "Plan": "parts",

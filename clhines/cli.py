@@ -136,7 +136,10 @@ def _parser() -> argparse.ArgumentParser:
     plan.set_defaults(run=_plan)
 
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
-    _add_cells(solve)
+    _add_cells(solve, several=True)
+    solve.add_argument("--max-memory", type=_positive, metavar="MIB",
+                       help="of a device to use at most [MiB]; more is solved in slices "
+                       "(default: nine tenths of what it has)")  # fmt: skip
     solve.add_argument(
         "--dt", type=_positive, default=0.025, metavar="MS", help="time step [ms] (default: 0.025)"
     )
@@ -168,7 +171,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_cells(parser: argparse.ArgumentParser, method: bool = True) -> None:
+def _add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
     parser.add_argument("--cells", type=_count, metavar="N", help="repeat the cells to N cells")
     parser.add_argument("--max-length", type=_positive, metavar="UM",
@@ -183,7 +186,10 @@ def _add_cells(parser: argparse.ArgumentParser, method: bool = True) -> None:
     parser.add_argument("--dtype", choices=dtypes, default="float64",
                         help="precision on the device, one of " + ", ".join(dtypes)
                         + " (default: float64)")  # fmt: skip
-    parser.add_argument("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
+    again: dict[str, Any] = {"action": "append"} if several else {}
+    parser.add_argument("--device", metavar="SPEC", **again,
+                        help="index pair like 0:1, or part of a name"
+                        + ("; again for each of several" if several else ""))  # fmt: skip
 
 
 def _add_ring(networks: Any) -> None:
@@ -336,7 +342,6 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _solve(arguments: argparse.Namespace) -> int:
     from clhines import program
-    from clhines.device import label
     from clhines.simulation import PassiveCells
 
     if arguments.out is not None:
@@ -350,9 +355,10 @@ def _solve(arguments: argparse.Namespace) -> int:
         current=arguments.current,
         method=arguments.method,
         dtype=arguments.dtype,
-        device=arguments.device,
         tune=arguments.tune,
+        **_devices_and_memory(arguments),
     )
+    _state_memory(cells.solver)
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
     first_s = cells.advance(range(1))  # some drivers compile for the device only now
     rest_s = first_s
@@ -368,8 +374,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         "shapes": forest.trees.num_trees,
         "method": solver.plan.method,
         "dtype": arguments.dtype,
-        "device": label(solver.device),
-        "slices": solver.num_slices,
+        **_where(solver),
         "plan_s": ready - begin - early,
         "build_s": build,
         "steps": arguments.steps,
@@ -384,6 +389,41 @@ def _solve(arguments: argparse.Namespace) -> int:
     if failed:
         print(f"clhines: the check failed: {failed}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _devices_and_memory(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return options of the solver: one device or several, and how much of them to use."""
+    options: dict[str, Any] = {}
+    if arguments.max_memory is not None:
+        options["max_memory"] = max(1, int(arguments.max_memory * 2**20))
+    names = arguments.device or [None]
+    if len(names) == 1:
+        return options | {"device": names[0]}
+    return options | {"devices": names, "shares": "device"}
+
+
+def _state_memory(solver: Solver) -> None:
+    """Say what will be taken, where it is more than arrays on one device."""
+    from clhines.device import label
+
+    if len(solver.queues) == 1 and solver.num_slices == 1:
+        return
+    for queue, memory in zip(solver.queues, solver.memory, strict=True):
+        print(f"clhines: {memory}: {label(queue.device)}", file=sys.stderr)
+
+
+def _where(solver: Solver) -> dict[str, Any]:
+    """Return what a report says of the devices and the memory."""
+    from clhines.device import label
+
+    return {
+        "device": ", ".join(label(queue.device) for queue in solver.queues),
+        "devices": len(solver.shares),
+        "shares": solver.shares,
+        "slices": solver.num_slices,
+        "device_mib": [memory.device / 2**20 for memory in solver.memory],
+        "pinned_mib": [memory.pinned / 2**20 for memory in solver.memory],
+    }
 
 
 def _ring(arguments: argparse.Namespace) -> int:
@@ -667,11 +707,19 @@ def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
     from clhines import tune
 
     solver, n = cells.solver, cells.forest.num_nodes
-    whole = solver.takes_device_order
-    solve_s = tune.median_seconds(solver.queue, lambda _: cells.solve_again()) if whole else step_s
+    solve_s = step_s
+    if solver.takes_device_order and len(solver.queues) > 1:
+        solve_s = _seconds_of_all(cells)
+    elif solver.takes_device_order:
+        solve_s = tune.median_seconds(solver.queue, lambda _: cells.solve_again())
     floor_n = min(n, solver.plan.forest.num_nodes)
+    shares = [share for share in solver.shares if share]
     try:
-        floor_s = tune.floor_seconds(solver.queue, floor_n, solver.dtype) * n / floor_n
+        floors = [
+            tune.floor_seconds(queue, floor_n, solver.dtype) * n / floor_n * share
+            for queue, share in zip(solver.queues, shares, strict=True)
+        ]
+        floor_s = max(floors)  # of several devices, that which would take longest
     except DeviceMemoryError:  # the batch leaves no room for it
         floor_s = math.nan
     moved = tune.FLOOR_ARRAYS * solver.dtype.itemsize * n
@@ -680,6 +728,18 @@ def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
         "gb_per_s": moved / solve_s * 1e-9,
         "x_floor": solve_s / floor_s,
     }
+
+
+def _seconds_of_all(cells: PassiveCells) -> float:
+    """Median wall time of a solve on several devices, which have no clock in common."""
+
+    def solve() -> float:
+        begin = time.perf_counter()
+        cells.solve_again()
+        cells.finish()
+        return time.perf_counter() - begin
+
+    return float(np.median([solve() for _ in range(11)][2:]))
 
 
 def _check(cells: PassiveCells, report: dict[str, Any]) -> str:
@@ -718,6 +778,11 @@ def _table(report: dict[str, Any]) -> str:
         "branches": "{branches}",
         "method": "{method}, {dtype}",
         "device": "{device}",
+        "shares": ", ".join(f"{share:.1%}" for share in report["shares"])
+        if report["devices"] > 1
+        else "",
+        "memory": f"{sum(report['device_mib']):.1f} MiB at most"
+        + (f", {sum(report['pinned_mib']):.1f} MiB pinned" if any(report["pinned_mib"]) else ""),
         "slices": "{slices}" if report["slices"] > 1 else "",
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",

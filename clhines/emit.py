@@ -446,11 +446,11 @@ def bernoulli_coefficients(real: str) -> list[Any]:
     return result
 
 
-def _expm1_coefficients(real: str) -> list[Any]:
-    """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = 1/2``."""
+def _expm1_coefficients(real: str, most: float = 0.5) -> list[Any]:
+    """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = most``."""
     eps = _eps(real)
     result = [sp.S.One]
-    while result[-1] / 2 ** (len(result) - 1) > eps / 16:
+    while result[-1] * most ** (len(result) - 1) > eps / 16:
         result.append(result[-1] / (len(result) + 1))
     return result
 
@@ -468,6 +468,8 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
     series = _expm1_coefficients("double" if p.python else p.real)
+    if not p.python and p.width == 1:
+        return _branching_bodies(p, c, slope, series)
     const = "" if p.python else f"const {p.type} "
     weight = [f"{const}z = b * dt", *_horner(p, series, "z")]
     weight_value = "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"
@@ -501,6 +503,48 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
     }
 
 
+def _branching_bodies(
+    p: Printer, c: list[Any], slope: list[Any], series: list[Any]
+) -> dict[str, tuple[list[str], list[str], str]]:
+    """`_helper_bodies` of scalars: a work-item computes what it needs alone."""
+    one, half = p.number(1), p.number(0.5)
+    few = _expm1_coefficients(p.real, _SMALL)
+    many = [f"sum = sum * z + {p.number(k)};" for k in reversed(series[len(few) : -1])]
+    far = "x / (e - {0})", "({0} - x - x / (e - {0})) / (e - {0})"
+    y = f"const {p.type} y = x * x"
+
+    def leave(argument: str, limit: str, value: str) -> str:
+        return f"if (fabs({argument}) >= {limit}) return {value}"
+
+    return {
+        "bernoulli": (
+            ["x", "e"],
+            [leave("x", one, far[0].format(one)), y, *_horner(p, c, "y")],
+            f"sum * y - {half} * x + {one}",
+        ),
+        "bernoulli_slope": (
+            ["x", "e"],
+            [leave("x", one, far[1].format(one)), y, *_horner(p, slope, "y")],
+            f"sum * x - {half}",
+        ),
+        "weight": (
+            ["b", "dt"],
+            [
+                f"const {p.type} z = b * dt",
+                leave("z", half, f"(exp(z) - {one}) / b"),
+                f"{p.type} sum = {p.number(0)}",
+                f"if (fabs(z) >= {p.number(_SMALL)}) {{   // else these terms are nothing\n"
+                f"        sum = {p.number(series[-1])};\n        "
+                + "\n        ".join(many)
+                + "\n    }",
+                *(f"sum = sum * z + {p.number(k)}" for k in reversed(few)),
+            ],
+            "dt * sum",
+        ),
+    }
+
+
+_SMALL = 0.03125  # rate times step, below which a short series will do
 _COMMENTS = {
     "bernoulli": "x / (exp(x) - 1), e = exp(x); its series near x = 0",
     "bernoulli_slope": "derivative of x / (exp(x) - 1), e = exp(x)",
@@ -521,7 +565,7 @@ def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
         else:
             declared = ", ".join(f"const {p.type} {a}" for a in arguments)
             result += f"// {_COMMENTS[name]}\nstatic {p.type} {prefix}_{name}_({declared})\n{{\n"
-            result += "".join(f"    {line};\n" for line in lines)
+            result += "".join(f"    {line}{'' if line.endswith('}') else ';'}\n" for line in lines)
             result += folded(f"    return {value};") + "\n}\n\n"
     return result if width == 1 else _exponentials(result + text, p) + result
 

@@ -5,6 +5,8 @@ Each message is one line that says what was got, what was expected, and where.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ClhinesError(Exception):
     """Base class of every error that clhines raises on purpose."""
@@ -63,6 +65,26 @@ class DeviceError(ClhinesError, RuntimeError):
 
 class DeviceMemoryError(DeviceError, MemoryError):
     """The device has too little memory; the message says how much is needed and there is."""
+
+
+class ShareError(DeviceError):
+    """Some of several devices failed; the message names them and their cells.
+
+    Attributes
+    ----------
+    errors : dict of int to Exception
+        What each of them met, by its place in ``devices``.
+    result : object
+        What the others did: of NumPy arrays the solution, NaN in cells that were not solved; else
+        a list, one item a device, None for those that failed.
+    solved : (num_cells,) bool
+    """
+
+    def __init__(
+        self, message: str, errors: dict[int, Exception], result: Any, solved: Any
+    ) -> None:
+        super().__init__(message)
+        self.errors, self.result, self.solved = errors, result, solved
 
 
 class BuildError(ClhinesError, RuntimeError):

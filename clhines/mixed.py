@@ -18,7 +18,8 @@ from clhines.forest import Forest, ranges
 from clhines.parts import MAX_RHS
 
 if TYPE_CHECKING:
-    from clhines.solver import Factors, Solver
+    from clhines.factors import Factors
+    from clhines.solver import Solver
 
 EPS = float(np.finfo(np.float64).eps)
 GOAL = 2 * EPS  # row-wise backward error at which a cell is left as it is
@@ -131,7 +132,7 @@ class Mixed:
     def __init__(self, rounded: Solver, memory: int) -> None:
         self.rounded, self.forest, self.queue = rounded, rounded.forest, rounded.queue
         n, device = self.forest.num_nodes, self.queue.device
-        taken = sum(rounded._needed(plan) for plan in rounded._plans)
+        taken = sum(rounded._room.needed(plan) for plan in rounded._plans)
         if rounded.num_slices > 1 or n * 8 > device.max_mem_alloc_size:
             need = (taken + bytes_needed(n, 1)) / 2**20
             raise DeviceMemoryError(
@@ -139,7 +140,9 @@ class Mixed:
                 f"{memory / 2**20:.1f} MiB; float64 and float32 work in slices"
             )
         several = taken + bytes_needed(n, MAX_RHS) <= memory
-        self._rows = MAX_RHS if several and n * 8 * MAX_RHS <= device.max_mem_alloc_size else 1
+        self.rows_at_once = (
+            MAX_RHS if several and n * 8 * MAX_RHS <= device.max_mem_alloc_size else 1
+        )
         limits = devices.limits(device)
         most = 1 << (limits.max_work_group.bit_length() - 1)
         self._group = min(16 if limits.is_cpu else 64, most)
@@ -216,8 +219,8 @@ class Mixed:
         n, on_device = self.forest.num_nodes, isinstance(b, cla.Array)
         count = b.size // n
         self.events, done = [], []
-        for first in range(0, count, self._rows):
-            x = cla.zeros(self.queue, (min(self._rows, count - first), n), np.float64)
+        for first in range(0, count, self.rows_at_once):
+            x = cla.zeros(self.queue, (min(self.rows_at_once, count - first), n), np.float64)
             if on_device:
                 done.append(self._refine(factors, b, first, x))
                 place = {"dst_offset": first * n * 8, "wait_for": target.events}

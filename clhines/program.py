@@ -88,11 +88,19 @@ class BoundKernel:
     def __setitem__(self, place: int, argument: Any) -> None:
         self._arguments[place] = argument
 
-    def launch(self, queue: cl.CommandQueue, items: int, work_group: int) -> cl.Event:
-        """Enqueue the kernel with its arguments as they are now."""
+    def launch(
+        self,
+        queue: cl.CommandQueue,
+        items: int,
+        work_group: int,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue the kernel with its arguments as they are now, after some events."""
         given = [a.data if isinstance(a, cla.Array) else a for a in self._arguments]
         self._kernel.set_args(*given)
-        return cl.enqueue_nd_range_kernel(queue, self._kernel, (items,), (work_group,))
+        return cl.enqueue_nd_range_kernel(
+            queue, self._kernel, (items,), (work_group,), wait_for=wait_for
+        )
 
 
 def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:

@@ -147,6 +147,22 @@ class Resident:
                     events += run
         return events
 
+    def prepare(self, num_operands: int) -> None:
+        """Put all tables on the device that a solve would put there when it comes to them."""
+        self._scratch(num_operands)
+        for launch in self.launches if self.takes_natural else []:
+            _ = launch.natural_tables
+
+    def take_factor(self, room: cla.Array | None) -> None:
+        """Use an array that is large enough, of someone else, for the factors."""
+        self._factor = room
+
+    def move_to(self, queue: cl.CommandQueue) -> None:
+        """Work on another queue of the same context from now on; the one before has finished."""
+        self.queue = queue
+        for launch in self.launches:
+            launch.queue = queue
+
     def make_factors(self, matrix: Sequence[cla.Array]) -> tuple[cla.Array, cla.Array]:
         """Enqueue the elimination of d, u, (l), in device order.
 
@@ -213,7 +229,10 @@ class Resident:
 
     def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return the cells with a bad pivot and the natural index of that node."""
-        status = (self.status if status is None else status).get(self.queue)
+        return self.bad_of((self.status if status is None else status).get(self.queue))
+
+    def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `first_bad` does, of a status on the host."""
         cells = np.flatnonzero(status)
         ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
         nodes = [

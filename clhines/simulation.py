@@ -82,7 +82,7 @@ class PassiveCells:
     v_init : float, mV
         Voltage everywhere at t = 0.
     **options
-        Of `Solver`: method, dtype, device, queue and so on.
+        Of `Solver`: method, dtype, device, queue, devices and so on.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class PassiveCells:
             "constant": [s.constant for s in systems],
         }
         self.solver = Solver(self.forest, **options)
-        self._queue, dtype = self.solver.queue, self.solver.dtype
+        dtype = self.solver.dtype
         values = {k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()}
         v = np.full(self.forest.num_nodes, v_init, dtype)
         self._on_device = self.solver.takes_device_order
@@ -125,13 +125,26 @@ class PassiveCells:
                 k: self.solver.pack(a, of="u" if k == "u" else "b") for k, a in values.items()
             }
             self._v: Any = self.solver.pack(v, of="x")
-            self._before: Any = cla.zeros(self._queue, self._v.shape, dtype)
-            self._b: Any = cla.zeros(self._queue, self._v.shape, dtype)
-            built = program.build(self._queue.context, PassiveSpec(real_name(dtype)))
-            self._rhs = program.typed_kernel(built, "right_hand_side", "i")
+            self._before, self._b = (self._like(self._v) for _ in range(2))
+            spec = PassiveSpec(real_name(dtype))
+            self._rhs = [
+                program.typed_kernel(program.build(q.context, spec), "right_hand_side", "i")
+                for q in self.solver.queues
+            ]
         else:
             self._values, self._v, self._before = values, v, np.empty_like(v)
             self._b = np.empty_like(v)
+
+    def _like(self, a: Any) -> Any:
+        """Zeros, where `a` has values: an array, or a list of them of several devices."""
+        if isinstance(a, list):
+            return [self._like(one) for one in a]
+        return cla.zeros(a.queue, a.shape, a.dtype)
+
+    def finish(self) -> None:
+        """Wait until all devices have done what they were told."""
+        for queue in self.solver.queues:
+            queue.finish()
 
     def advance(self, steps: Iterable[int]) -> float:
         """Take one step for each item of `steps` (a range, or a progress bar over one).
@@ -148,8 +161,8 @@ class PassiveCells:
             self._step()
             self.steps += 1
             if self._on_device and step % 32 == 31:
-                self._queue.finish()
-        self._queue.finish()
+                self.finish()
+        self.finish()
         return time.perf_counter() - begin
 
     def _step(self) -> None:
@@ -159,10 +172,12 @@ class PassiveCells:
             self._b[:] = v["capacitance_over_dt"] * self._before + v["constant"]
             self.solver.solve(v["d"], v["u"], self._b, out=self._v, check=False)
             return
-        n = self.solver.plan.packed_size
-        arrays = [v["capacitance_over_dt"], v["constant"], self._before, self._b]
-        items = -(-n // 64) * 64
-        self._rhs(self._queue, (items,), (64,), n, *(a.data for a in arrays))
+        operands = v["capacitance_over_dt"], v["constant"], self._before, self._b
+        each = zip(*(a if isinstance(a, list) else [a] for a in operands), strict=True)
+        for kernel, queue, arrays in zip(self._rhs, self.solver.queues, each, strict=True):
+            n = arrays[0].size
+            items = -(-n // 64) * 64
+            kernel(queue, (items,), (64,), n, *(a.data for a in arrays))
         self.solver.enqueue(v["d"], v["u"], self._b, self._v)
 
     def solve_again(self) -> list[cl.Event]:
@@ -176,7 +191,10 @@ class PassiveCells:
         return self._natural(self._v)
 
     def _natural(self, a: Any) -> np.ndarray:
-        return self.solver.unpack(a).get() if self._on_device else a.copy()
+        if not self._on_device:
+            return a.copy()
+        found = self.solver.unpack(a)
+        return np.concatenate([one.get() for one in found]) if isinstance(a, list) else found.get()
 
     def check(self) -> dict[str, float]:
         """Check the last step, on the host, from the voltages before it.
@@ -322,7 +340,7 @@ class Simulation:
         v_init: Any = -65.0,
         secondorder: bool = False,
         seed: int = 0,
-        chunk: int = 256,
+        chunk: int = 1024,
         max_spikes: int | None = None,
         comm: Any = None,
         **options: Any,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,25 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
-from clhines import device as devices
-from clhines import reference
+from clhines import device as device_module
+from clhines import reference, staging
 from clhines.choice import MODES
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
+from clhines.factors import Factors, first_nodes
 from clhines.forest import Forest
 from clhines.mixed import Mixed, MixedFactors, Refinement, bytes_needed, is_mixed
-from clhines.parts import MAX_PLACES, Plan, real_name
+from clhines.parts import Plan, real_name
+from clhines.pipeline import Pipeline
 from clhines.plan import candidate_plans, make_plan
 from clhines.render import render
 from clhines.resident import Resident, make_resident, only_event
+from clhines.share import Share, SharedFactors, is_list
+from clhines.slices import STAGES, Memory, Room
+from clhines.slices import bytes_needed as slice_bytes
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
 _ORDERED = ("d", "u", "l", "b", "x")  # what `pack` may be told that it packs
-_ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
 
 
 def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,7 +41,7 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args, **kwargs)
         except cl.MemoryError as error:
-            need = max(self._needed(plan) for plan in self._plans) / 2**20
+            need = max(self._room.needed(plan) for plan in self._plans) / 2**20
             have = self.device.global_mem_size / 2**20
             raise DeviceMemoryError(
                 f"{self.device.name.strip()} has no memory left: the batch needs {need:.1f} of its "
@@ -48,8 +51,20 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def _on_each_device(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave a method to that of the `Share` where a `Solver` has several devices."""
+
+    @functools.wraps(method)
+    def wrapped(self: Solver, *args: Any, **kwargs: Any) -> Any:
+        if self._share is not None:
+            return getattr(self._share, method.__name__)(*args, **kwargs)
+        return method(self, *args, **kwargs)
+
+    return wrapped
+
+
 class Solver:
-    """Solve a batch of Hines matrices on an OpenCL device.
+    """Solve a batch of Hines matrices on an OpenCL device, or on several.
 
     Parameters
     ----------
@@ -74,6 +89,18 @@ class Solver:
         device, driver and dtype, or else the heuristic's choice. The default is ``heuristic``:
         other rows round differently, and so the bits of a result should not depend on a
         file that the caller does not see.
+    devices : list, optional
+        Instead of `device` or `queue`: several, each as for `device`, or a queue. Each gets a
+        range of cells and solves it by itself, at the same time as the others. NumPy arrays are
+        those of the whole batch; where one device takes or returns a pyopencl array, several
+        take and return a list of them, one on each of `queues`.
+    shares : "numpy", "device" or sequence of float
+        Of the cells, where there are several devices. Equal devices get equal numbers of nodes.
+        Different ones are timed on a sample of the batch, with NumPy arrays (``numpy``: copies
+        to and from the device count) or with arrays on the device, so that all end together;
+        the cut then varies from run to run, and cells near it may be solved by another device,
+        which rounds differently. Numbers, one a device, are taken as they are:
+        ``solver.shares`` gives those of a solver, to have the same again.
     **options
         Options of the method, see ``METHODS[method].options``.
 
@@ -87,6 +114,10 @@ class Solver:
     refinement : clhines.mixed.Refinement or None
         Corrections and residual of the last solve in ``mixed``, which warns
         (`RefinementWarning`) where the residual is above that of a float64 solution.
+    queues : list of pyopencl.CommandQueue
+        One a device that has cells; `queue` is the first.
+    shares : list of float
+        Of the nodes, one a device of ``devices``; 0 for one that is too slow to have any.
 
     Raises
     ------
@@ -98,6 +129,9 @@ class Solver:
         Not even one cell fits on the device.
     BuildError
         The kernel does not compile on this device.
+
+    All methods raise `ShareError` where some of several devices fail: it names them, and has
+    what the others did.
     """
 
     plan: Plan
@@ -113,6 +147,8 @@ class Solver:
         queue: cl.CommandQueue | None = None,
         max_memory: int | None = None,
         tune: str = "heuristic",
+        devices: Sequence[Any] | None = None,
+        shares: Any = "numpy",
         **options: Any,
     ) -> None:
         _check_tune(tune, method)
@@ -127,20 +163,45 @@ class Solver:
                 raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
             max_memory = int(max_memory)
         self.forest, self.dtype = forest, np.dtype(dtype)
-        self.queue = devices.given_queue(queue, device, dtype)
+        self._share: Share | None = None
+        if devices is not None:
+            if device is not None or queue is not None:
+                raise InputError("got devices together with device or queue; expected one of them")
+            if mixed:
+                raise InputError("dtype 'mixed' works on one device; got devices")
+            self._share = Share(
+                forest,
+                devices,
+                self.dtype,
+                shares,
+                lambda part, queue: Solver(
+                    part, method, dtype, None, queue, max_memory, tune, **options
+                ),
+            )
+            queue = self._share.solvers[0].queue
+        self.queue: cl.CommandQueue = device_module.given_queue(queue, device, dtype)
         self.device = self.queue.device
-        self._limits = devices.limits(self.device)
-        self._largest = self.device.max_mem_alloc_size
-        self._memory = max_memory or int(self.device.global_mem_size * _USABLE)
+        self._limits = device_module.limits(self.device)
+        self._room = Room(
+            self.device.name.strip(),
+            max_memory or int(self.device.global_mem_size * _USABLE),
+            self.device.max_mem_alloc_size,
+            self.dtype.itemsize,
+        )
         self.tuning: Tuning | None = None
         self.refinement: Refinement | None = None
         self._mixed: Mixed | None = None
         self._resident: Resident | None = None
+        self._pipeline: Pipeline | None = None
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
         self._events: list[cl.Event] = []
+        if self._share is not None:
+            self._plans = [solver.plan for solver in self._share.solvers]
+            self.plan = self._plans[0]
+            return
         if mixed:
-            left = max(1, self._memory - bytes_needed(forest.num_nodes, 1))
+            left = max(1, self._room.memory - bytes_needed(forest.num_nodes, 1))
             rounded = Solver(forest, method, np.float32, None, queue, left, tune, **options)
             self._settle_mixed(rounded)
             return
@@ -171,16 +232,69 @@ class Solver:
         """Take the plan of the float32 solver that does the eliminations."""
         self._plans, self._bounds = rounded._plans, rounded._bounds
         self.plan, self.tuning = rounded.plan, rounded.tuning
-        self._mixed = Mixed(rounded, self._memory)
+        self._mixed = Mixed(rounded, self._room.memory)
+
+    def __repr__(self) -> str:
+        what = f"Solver({self.forest!r}, {self.dtype}, "
+        if self._share is not None:
+            return f"{what}{len(self.queues)} devices)\n{self._share.describe()}"
+        return f"{what}{self.plan.method}, {device_module.label(self.device)})"
+
+    @property
+    def queues(self) -> list[cl.CommandQueue]:
+        """One a device that has cells."""
+        return [self.queue] if self._share is None else [s.queue for s in self._share.solvers]
+
+    @property
+    def shares(self) -> list[float]:
+        """Share of the nodes, one a device that was given."""
+        return [1.0] if self._share is None else list(self._share.shares)
 
     @property
     def num_slices(self) -> int:
-        """Parts in which the batch is solved; 1 unless it is larger than the memory allows."""
+        """Parts in which the batch is solved; 1 unless it is larger than the memory allows.
+
+        Of several devices the most that one of them has.
+        """
+        if self._share is not None:
+            return max(solver.num_slices for solver in self._share.solvers)
         return len(self._plans)
+
+    @property
+    def memory(self) -> list[Memory]:
+        """What solves take at most, one a device; stated before they take it.
+
+        The tables of a batch that is solved in one piece are on the device already.
+        """
+        if self._share is not None:
+            return [one for solver in self._share.solvers for one in solver.memory]
+        pinned = staging.pinned_bytes() if staging.helps(self.device) else 0
+        if self._mixed is not None:
+            (rounded,) = self._mixed.rounded.memory
+            more = bytes_needed(self.forest.num_nodes, self._mixed.rows_at_once)
+            return [Memory(rounded.device + more, 0, 1)]
+        if self.num_slices > 1 and self._several_fit:
+            taken = slice_bytes(self._plans, self.dtype.itemsize, self._sliced_rows)
+            return [Memory(taken, 2 * pinned, self.num_slices)]
+        staged = pinned if self._staged(self.plan.forest.num_nodes * self.dtype.itemsize) else 0
+        rows = max(self._room.rows_at_once(plan) for plan in self._plans)
+        more = 4 * (rows - 1) * max(plan.packed_size for plan in self._plans) * self.dtype.itemsize
+        return [Memory(max(map(self._room.needed, self._plans)) + more, staged, self.num_slices)]
+
+    @property
+    def _several_fit(self) -> bool:
+        """Whether the slices are small enough for a pipeline of them."""
+        return all(self._room.fits(plan, STAGES) for plan in self._plans)
+
+    @property
+    def _sliced_rows(self) -> int:
+        return min(self._room.rows_at_once(plan, STAGES) for plan in self._plans)
 
     @property
     def takes_device_order(self) -> bool:
         """Whether `pack`, `enqueue` and `unpack` work: not for slices, nor in ``mixed``."""
+        if self._share is not None:
+            return all(solver.takes_device_order for solver in self._share.solvers)
         return self._resident is not None
 
     @property
@@ -189,6 +303,8 @@ class Solver:
 
         Of ``serial``, which has none, a comment that says so.
         """
+        if self._share is not None:
+            return "\n".join(dict.fromkeys(solver.source for solver in self._share.solvers))
         if any(part.on_host for part in self.plan.parts):
             return "// no kernel: clhines.reference on the host\n"
         specs = [part.spec for part in self.plan.parts]
@@ -197,39 +313,11 @@ class Solver:
 
     # -- planning ------------------------------------------------------------------------------
 
-    def _fits(self, plan: Plan) -> bool:
-        one = plan.packed_size * self.dtype.itemsize
-        return one <= self._largest and self._needed(plan) <= self._memory
-
-    def _needed(self, plan: Plan) -> int:
-        return plan.bytes_needed(self.dtype.itemsize, _ARRAYS)
-
     def _make_plans(self, method: str, options: dict[str, Any]) -> tuple[list[Plan], np.ndarray]:
-        """Plan the whole batch, or as few slices of whole cells as fit, evenly filled."""
-        forest = self.forest
-        least = forest.num_nodes * self.dtype.itemsize
-        count = max(-(-least // self._largest), -(-least * _ARRAYS // self._memory), 1)
-        count = max(count, -(-forest.num_nodes // MAX_PLACES))
-        targets = forest.num_nodes * np.arange(1, count) / count
-        cuts = np.searchsorted(forest.cell_offsets, targets)
-        edges = np.unique(np.concatenate(([0], cuts, [forest.num_cells]))).tolist()
-        waiting = list(zip(edges[:-1], edges[1:], strict=True))[::-1]
-        plans, bounds = [], [0]
-        while waiting:
-            lo, hi = waiting.pop()
-            part = forest if hi - lo == forest.num_cells else forest.take(np.arange(lo, hi))
-            plan = make_plan(part, method, self.dtype, self._limits, **options)
-            if self._fits(plan):
-                plans.append(plan)
-                bounds.append(hi)
-            elif hi - lo == 1:
-                self._raise_memory(lo, plan)
-            else:  # padding and tables take more than the estimate: halve this slice
-                middle = forest.cell_offsets[[lo, hi]].mean()
-                cut = int(np.searchsorted(forest.cell_offsets, middle))
-                cut = min(max(cut, lo + 1), hi - 1)
-                waiting += [(cut, hi), (lo, cut)]
-        return plans, np.array(bounds)
+        def make(part: Forest) -> Plan:
+            return make_plan(part, method, self.dtype, self._limits, **options)
+
+        return self._room.plan(self.forest, make)
 
     def _tune(self, mode: str, options: dict[str, Any]) -> None:
         """Plan again with the winner, stored or measured now, where it is another row."""
@@ -264,10 +352,10 @@ class Solver:
         if self.num_slices > 1:
             forest = forest.take(np.arange(self._bounds[1]))
         plans = list(candidate_plans(forest, self.dtype, self._limits, **options))
-        most = max(self._needed(plan) for _, plan in plans)
-        sets = 2 if 2 * most <= self._memory else 1
+        most = max(self._room.needed(plan) for _, plan in plans)
+        sets = 2 if 2 * most <= self._room.memory else 1
         systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
-        keep = sets * most * len(plans) <= self._memory // 4
+        keep = sets * most * len(plans) <= self._room.memory // 4
         return measure(self.queue, plans, lambda plan: self._ready_to_time(plan, systems), keep)
 
     @_memory_errors
@@ -275,8 +363,10 @@ class Solver:
         self, plan: Plan, systems: list[list[np.ndarray]]
     ) -> Callable[[int], list[cl.Event]]:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
-        if not self._fits(plan):
-            raise DeviceMemoryError(f"{plan.method} needs {self._needed(plan) / 2**20:.1f} MiB")
+        if not self._room.fits(plan):
+            raise DeviceMemoryError(
+                f"{plan.method} needs {self._room.needed(plan) / 2**20:.1f} MiB"
+            )
         resident = Resident(plan, self.queue, self.dtype)
         names = ("d", "u", "b")
         sets = [
@@ -290,15 +380,6 @@ class Solver:
 
         return launch
 
-    def _raise_memory(self, cell: int, plan: Plan) -> None:
-        mib = 1 / (1 << 20)
-        raise DeviceMemoryError(
-            f"cell {cell} with {plan.forest.num_nodes} nodes needs {self._needed(plan) * mib:.1f} "
-            f"MiB, in arrays of {plan.packed_size * self.dtype.itemsize * mib:.1f} MiB; "
-            f"{self.device.name.strip()} offers {self._memory * mib:.1f} MiB, in arrays of at "
-            f"most {self._largest * mib:.1f} MiB"
-        )
-
     def _whole(self, what: str) -> Resident:
         if self._mixed is not None:
             raise InputError(
@@ -306,16 +387,18 @@ class Solver:
                 "or factor().solve()"
             )
         if self._resident is None:
-            need = sum(self._needed(p) for p in self._plans)
+            need = sum(self._room.needed(p) for p in self._plans)
+            have = self._room.memory
             raise DeviceMemoryError(
                 f"{what} needs the whole batch on the device: {need / 2**20:.1f} MiB of "
-                f"{self._memory / 2**20:.1f} MiB; use solve() with NumPy arrays, which works in "
+                f"{have / 2**20:.1f} MiB; use solve() with NumPy arrays, which works in "
                 f"{self.num_slices} slices"
             )
         return self._resident
 
     # -- device order --------------------------------------------------------------------------
 
+    @_on_each_device
     @_memory_errors
     def pack(
         self,
@@ -379,6 +462,7 @@ class Solver:
             packed[name] = self._packed(resident, source, turned)
         return packed
 
+    @_on_each_device
     @_memory_errors
     def unpack(self, a: cla.Array, out: cla.Array | None = None) -> cla.Array:
         """Bring (packed size,) or (k, packed size) values at nodes back into natural order.
@@ -398,6 +482,7 @@ class Solver:
             raise InputError(f"out has shape {target.shape}; expected a whole array of {shape}")
         return resident.permute(source, target, False)
 
+    @_on_each_device
     @_memory_errors
     def enqueue(
         self,
@@ -445,6 +530,8 @@ class Solver:
     @property
     def kernel_events(self) -> list[cl.Event]:
         """Events of the kernels of the last solve, in order: what device timing goes by."""
+        if self._share is not None:
+            return [event for solver in self._share.solvers for event in solver.kernel_events]
         return self._events if self._mixed is None else self._mixed.events
 
     def _check_out(self, out: Any, b: cla.Array, overwrite: bool) -> None:
@@ -501,6 +588,11 @@ class Solver:
         ------
         InputError, PivotError, DeviceMemoryError
         """
+        if self._share is not None and (is_list(b) or isinstance(b, cla.Array)):
+            x = self._share.solve(d, u, b, l, out, overwrite)
+            if check:
+                self._raise_bad_pivot(self._bad_pivots())
+            return x
         arrays = self._natural({"d": d, "u": u, "l": l, "b": b})
         if self._mixed is not None:
             del arrays["b"]
@@ -520,6 +612,7 @@ class Solver:
                 self._check_finite("x", target)
         return target
 
+    @_on_each_device
     @_memory_errors
     def factor(
         self,
@@ -527,7 +620,7 @@ class Solver:
         u: Any,
         l: Any = None,  # noqa: E741
         check: bool = True,
-    ) -> Factors | MixedFactors:
+    ) -> Factors | MixedFactors | SharedFactors:
         """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
 
         Parameters
@@ -540,7 +633,7 @@ class Solver:
 
         Returns
         -------
-        Factors, or MixedFactors for dtype ``mixed``
+        Factors, MixedFactors for dtype ``mixed``, or SharedFactors of several devices
             With `solve` and (`Factors`) `enqueue` of their own. They save arithmetic, not memory
             traffic, where the plan consists of plain launches of `contraction`; the others
             factor anew in every solve.
@@ -601,7 +694,7 @@ class Solver:
             -1 where all pivots were positive and finite, else the natural index of the first
             node of the elimination whose pivot was not.
         """
-        return _first_nodes(self.forest, self._bad_pivots())
+        return first_nodes(self.forest, self._bad_pivots())
 
     def _solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         resident = self._whole("solve() with device arrays")
@@ -619,9 +712,18 @@ class Solver:
         resident.permute(x, target, False)
 
     def _solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
+        if self._share is not None:
+            self._share.solve_numpy(arrays, target)
+            return
         arrays = {**arrays, "b": _unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
+        elif self._several_fit:
+            if self._pipeline is None:
+                rows = self._sliced_rows
+                given = self.forest, self._plans, self._bounds, self.queue, self.dtype
+                self._pipeline = Pipeline(*given, rows)
+            found = [self._pipeline.solve(arrays, target)]
         else:
             bar = tqdm(self._plans, "slices", disable=None, leave=False)
             found = [
@@ -664,7 +766,7 @@ class Solver:
 
         `matrix` is in natural order where the plan takes that, factors always in device order.
         """
-        step = self._rows_at_once(resident.plan)
+        step = self._room.rows_at_once(resident.plan)
         natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
             some = np.ascontiguousarray(rows[r : r + step])
@@ -676,7 +778,7 @@ class Solver:
             only_event(x, run[-1])
             if not natural:
                 x = resident.permute(x, cla.empty(self.queue, some.shape, self.dtype), False)
-            shown[r : r + step] = x.get(self.queue)
+            self._to_host(x, shown[r : r + step])
             del b, x  # before the next rows take as much
             yield
 
@@ -722,14 +824,6 @@ class Solver:
             self._check_finite("x", target)
         return target
 
-    def _rows_at_once(self, plan: Plan) -> int:
-        """Right-hand sides that fit beside the batch: b and x, in both orders, for each."""
-        most = max(part.max_rhs for part in plan.parts)
-        one = plan.packed_size * self.dtype.itemsize
-        more = one * (most - 1)
-        fits = self._needed(plan) + 4 * more <= self._memory and one * most <= self._largest
-        return most if fits else 1
-
     # -- arguments -----------------------------------------------------------------------------
 
     def _checked(self, name: str, a: Any, size: int, on_device: bool = False) -> Any:
@@ -766,7 +860,29 @@ class Solver:
         return np.ascontiguousarray(array, self.dtype)
 
     def _to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
-        return a if isinstance(a, cla.Array) else cla.to_device(self.queue, a)
+        if isinstance(a, cla.Array):
+            return a
+        if not self._staged(a.nbytes):
+            return cla.to_device(self.queue, a)
+        target = cla.empty(self.queue, a.shape, a.dtype)
+        only_event(target, self._copies.send(list(np.atleast_2d(a)), target.base_data)[-1])
+        return target
+
+    def _to_host(self, a: cla.Array, rows: np.ndarray) -> None:
+        """Copy (r, n) values, or (n,) where r is 1, and wait."""
+        if self._staged(a.nbytes):
+            self._copies.fetch(a.base_data, list(rows), list(a.events))
+        elif rows.flags.c_contiguous:
+            a.get(self.queue, rows.reshape(a.shape))
+        else:
+            rows[...] = a.get(self.queue)
+
+    def _staged(self, size: int) -> bool:
+        return size >= staging.LEAST_BYTES and staging.helps(self.device)
+
+    @functools.cached_property
+    def _copies(self) -> staging.Pinned:
+        return staging.Pinned(self.queue)
 
     def _target(self, given: Any, b: Any, out: Any, overwrite: bool) -> Any:
         """Return the array that the solution goes to."""
@@ -795,6 +911,8 @@ class Solver:
             )
 
     def _bad_pivots(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._share is not None:
+            return self._share.bad_pivots()
         if not self._solved:
             raise InputError("status() was asked for before anything was solved")
         if self._bad is None:
@@ -812,87 +930,6 @@ def _check_tune(tune: Any, method: Any) -> None:
         raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":
         raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
-
-
-@dataclass(frozen=True, eq=False)
-class Factors:
-    """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
-
-    Attributes
-    ----------
-    solver : Solver
-    pivots : (packed size,) pyopencl array
-        In device order: inverse pivots where the plan can use them, else the diagonal.
-    u, l : (packed size,) pyopencl arrays
-        In device order; `l` is None where the system is symmetric.
-    bad : (num_cells,) int32 pyopencl array
-        Keys of bad pivots; see `status`.
-    """
-
-    solver: Solver
-    pivots: cla.Array
-    u: cla.Array
-    l: cla.Array | None  # noqa: E741
-    bad: cla.Array
-
-    @property
-    def _matrix(self) -> list[cla.Array]:
-        return [self.pivots, self.u, *([] if self.l is None else [self.l])]
-
-    def solve(self, b: Any, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
-        """Solve for right-hand sides in *natural* order.
-
-        Parameters
-        ----------
-        b, out, overwrite
-            As in `Solver.solve`.
-        check : bool
-            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only).
-
-        Returns
-        -------
-        x : like b
-
-        Raises
-        ------
-        InputError, DeviceMemoryError
-        """
-        return self.solver._solve_factored(self, b, out, overwrite, check)
-
-    def enqueue(
-        self,
-        b: cla.Array,
-        out: cla.Array,
-        wait_for: Sequence[cl.Event] | None = None,
-        overwrite: bool = False,
-    ) -> cl.Event:
-        """Enqueue a solve of right-hand sides in *device* order, without waiting.
-
-        Parameters
-        ----------
-        b, out, wait_for
-            As in `Solver.enqueue`.
-        overwrite : bool
-            Allow `out` to be `b`.
-
-        Returns
-        -------
-        pyopencl.Event
-            Of the last kernel.
-        """
-        return self.solver._enqueue_factored(self, b, out, wait_for, overwrite)
-
-    def status(self) -> np.ndarray:
-        """Return the first bad node of every cell as `Solver.status` does; waits."""
-        solver = self.solver
-        return _first_nodes(solver.forest, solver._whole("status()").first_bad(self.bad))
-
-
-def _first_nodes(forest: Forest, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """(num_cells,) int64: the bad node of each cell, -1 for none."""
-    status = np.full(forest.num_cells, -1)
-    status[found[0]] = found[1]
-    return status
 
 
 def _unshared(b: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from clhines.network import Model
 from clhines.parts import real_name
 from clhines.spikes import Connections
 
-MAX_EPOCH = 64  # steps between two deliveries of spikes at most
+MAX_EPOCH = 256  # steps between two deliveries of spikes at most
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
 

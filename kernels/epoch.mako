@@ -6,8 +6,9 @@
     solves = not factor
     in_warp = spec.ptx and U == 32
     kinds = spec.kinds if solves else ()
-    held = ["c", "k", "f1", "inverse"] if solves and constant else (
-        ["c", "k", "d", "tie"] if solves else ["d", "tie"])
+    held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
+    held += ["k"] if spec.inflow and solves else []
+    rest = "(K(place{}) - less_b)" if spec.inflow else "-less_b"
     half = spec.secondorder
     I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
     rounds = spec.rounds if factor or not dense else spec.before
@@ -20,7 +21,8 @@
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor))
-    step_of_active = spec.extra or spec.work_group
+    apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
+    step_of_active = apart or spec.work_group
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
         return kind.takes_events and kind.most <= step_of_active
     split = constant and solves and bool(kinds) and spec.ptx   # mechanisms in a loop of their own
@@ -43,7 +45,7 @@
 // f1, f2 and 1 / d are constants of the run; only b moves, and the root's pivot.
 % endif
 % if kinds:
-// Lanes from ${K * U if spec.extra else 0} on advance the states of mechanisms, and leave conductance and current in slots;
+// Lanes from ${K * U if apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
 // those of a node lie side by side and are added up in that order.
 % endif
 % if spec.real == "double":
@@ -188,12 +190,12 @@ void advance(const int first_step, const int num_steps, const int num_units,
     __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
 % endif
     for (int k = lane; present && k < ${2 * M}; k += LANES) row[k] = rows[mine.s4 + k];
-    for (int k = lane; present && k < ${"CAPACITY" if solves and constant else "mine.s1"}; k += LANES) {
+    for (int k = lane; present && k < ${"CAPACITY" if solves else "mine.s1"}; k += LANES) {
 % for name in held:
-        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves and constant else ""}all_${name}[mine.s0 + k];
+        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves else ""}all_${name}[mine.s0 + k];
 % endfor
 % if solves and not constant:
-        V(k) = all_v[mine.s0 + k];
+        V(k) = k >= mine.s1 ? 0 : all_v[mine.s0 + k];
 % endif
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -204,9 +206,20 @@ void advance(const int first_step, const int num_steps, const int num_units,
     real a${j} = 0${f", v{j} = 0" if solves and constant and half else ""}${f", e{j} = 0" if solves and constant else ""}${f", w{j} = 0, e{j} = 0" if solves and not constant else ""};
 % endfor
 % if kinds and not constant:
+    bool has_more = false;   // than one slot at a node
 % for j in range(M):
-    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : 0;   // first slot | number << 16
+    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : ${spec.slots};   // first slot | number << 16
+    has_more |= s${j} >> 16 > 1;
 % endfor
+% endif
+% if solves:
+    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
+% for j in range(M):
+    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
+% endfor
+% endif
+% if solves and not constant:
+    const int num_eliminated = is_leaf ? length : length - 1;
 % endif
 % if solves and constant:
     real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
@@ -215,9 +228,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
         tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];
         tree_inverse = tree_factors[3 * (mine.s7 + lane) + 2];
     }
-    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
 % for j in range(M):
-    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
     a${j} = length > ${j} ? all_v[mine.s0 + place${j}] : 0;
     e${j} = length > ${j} ? all_f2[mine.s0 + place${j}] : -1;
 % endfor
@@ -237,8 +248,10 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kinds:
 
     // states of the group's instances
-    const int active = lid${f" - {K * U}" if spec.extra else ""}, step_of_active = ${step_of_active};
-    __local real slot_g[${spec.slots}], slot_h[${spec.slots}];   // conductance; conductance * v - current
+    const int active = lid${f" - {K * U}" if apart else ""}, step_of_active = ${step_of_active};
+    // conductance; conductance * v - current; the last of all is 0
+    __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];
+    if (lid == 0) slot_g[${spec.slots}] = slot_h[${spec.slots}] = 0;
 % for kind in kinds:
     const int ${kind.name}__first = ${kind.name}__start[get_group_id(0)];
     const int ${kind.name}__here = ${kind.name}__start[get_group_id(0) + 1] - ${kind.name}__first;
@@ -366,47 +379,66 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if half:
         v${j} = a${j};
 % endif
-        a${j} = C(place${j}) * a${j} + (K(place${j}) - less_b);
+        a${j} = C(place${j}) * a${j} + ${rest.format(j)};
         my_b = length > ${j} ? a${j} : my_b;
         sum_b += F1(place${j}) * a${j};
         less_b = e${j} * a${j};
+% endfor
+% elif solves:
+        // what the nodes have before the elimination
+% for j in range(M):
+        w${j} = D(place${j});
+        a${j} = C(place${j}) * V(place${j})${f" + K(place{j})" if spec.inflow else ""};
+% if kinds:
+        w${j} += slot_g[s${j} & 0xffff];
+        a${j} += slot_h[s${j} & 0xffff];
+% endif
+% endfor
+% if kinds:
+        if (has_more) {
+% for j in range(M):
+            for (int q = (s${j} & 0xffff) + 1, end = q - 1 + (s${j} >> 16); q < end; ++q) {
+                w${j} += slot_g[q];
+                a${j} += slot_h[q];
+            }
+% endfor
+        }
+% endif
+        old_root = V(place0);
+% for j in range(M):
+        {   // past the last that is eliminated nothing changes but x, which is handed on
+            const bool goes = ${j} < num_eliminated;
+            const real d = w${j} - less_d, b = a${j} - less_b, tie = TIE(place${j});
+            my_d = length > ${j} ? d : my_d;
+            my_b = length > ${j} ? b : my_b;
+            my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
+            const real up = goes ? my_up : (real)0, inverse = goes ? reciprocal(d) : (real)0;
+            const real f1 = up * inverse, f2 = tie * inverse;
+            sum_d += up * f1;
+            sum_b += f1 * b;
+            less_d = tie * f2;
+            less_b = f2 * b;
+            my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
+            a${j} = b * inverse;
+            w${j} = f1;
+            e${j} = goes ? f2 : (real)-1;
+        }
 % endfor
 % else:
 % for j in range(M):
         if (length > ${j}) {
             const int place = column + row[${j}];
             my_d = D(place) - less_d;
-% if solves:
-            my_b = C(place) * V(place) + (K(place) - less_b);
-% if j == 0:
-            old_root = V(place);
-% endif
-% if kinds:
-            for (int q = s${j} & 0xffff, end = q + (s${j} >> 16); q < end; ++q) {
-                my_d += slot_g[q];
-                my_b += slot_h[q];
-            }
-% endif
-% endif
             if (is_leaf && length == ${j + 1}) my_up = my_tie;
             if (is_leaf || length > ${j + 1}) {
                 const real tie = TIE(place), inverse = reciprocal(my_d);
                 const real f1 = my_up * inverse, f2 = tie * inverse;
                 sum_d += my_up * f1;
                 less_d = tie * f2;
-                my_up *= -f2;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
-% if solves:
-                const real g = my_b * inverse;
-                sum_b += f1 * my_b;
-                less_b = f2 * my_b;
-                a${j} = g;
-                w${j} = f1;
-                e${j} = f2;
-% else:
+                my_up *= -f2;
                 all_f1[mine.s0 + place] = f1;
                 all_f2[mine.s0 + place] = f2;
                 all_inverse[mine.s0 + place] = inverse;
-% endif
             }
         }
 % endfor
@@ -606,11 +638,8 @@ void advance(const int first_step, const int num_steps, const int num_units,
         x = a${j} * INVERSE(place${j}) - F1(place${j}) * top - e${j} * x;
         a${j} = ${f"2 * x - v{j}" if half else "x"};
 % else:
-        if (length > ${j}) {
-            const int place = column + row[${j}];
-            if (is_leaf || length > ${j + 1}) x = a${j} - w${j} * top - e${j} * x;
-            V(place) = ${"2 * x - V(place)" if half else "x"};
-        }
+        x = a${j} - w${j} * top - e${j} * x;
+        if (length > ${j}) V(place${j}) = ${f"2 * x - V(place{j})" if half else "x"};
 % endif
 % endfor
         for (int q = first_record; q < end_record; ++q) {   // lane | node << 16, column

@@ -20,6 +20,7 @@ from clhines import morphology
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
 import bench_accuracy
+import bench_devices
 import bench_methods
 import bench_plan
 import bench_reach
@@ -265,6 +266,34 @@ def test_spikes(fast_queue, monkeypatch, tmp_path, capsys):
         assert path.with_suffix(".svg").stat().st_size > 10_000
     monkeypatch.setattr(bench_spikes, "same_bits", lambda *_: False)
     assert bench_spikes.main() == 1
+
+
+def test_devices_and_slices(fast_queue, monkeypatch, tmp_path, capsys):
+    """Two devices of one kind; here they are the same."""
+    monkeypatch.setattr(bench_devices, "find_queues", lambda _: [fast_queue, fast_queue])
+    arguments = (
+        "--cells 64 128 --nodes 32 --branches 4 --dtype float32 --times 0.4 --copy-bytes 4e6 --out"
+    )
+    monkeypatch.setattr(sys, "argv", ["bench_devices.py", *arguments.split(), str(tmp_path)])
+    bench_devices.main()
+    (path,) = tmp_path.glob("devices-*.json")
+    result = json.loads(path.read_text("utf-8"))
+    rows = [(r["cells"], r["devices"], r["shares"]) for r in result["rows"]]
+    assert rows == [(c, k, [1 / k] * k) for c in (64, 128) for k in (1, 2)]
+    for row in result["rows"]:
+        assert max(row["packed_error"], row["numpy_error"]) < 1e-5
+        assert len(row["device_seconds"]) == row["devices"]
+        assert min(row["single_seconds"], row["stream_seconds"], row["numpy_seconds"]) > 0
+    assert {row["pinned"] for row in result["slices"]} == {False, True}
+    for row in result["slices"]:
+        assert row["slices"] > 3
+        assert row["error"] < 1e-5
+        larger = max(row["copy_seconds"], row["compute_seconds"])
+        assert row["ratio"] == pytest.approx(row["seconds"] / larger)
+    assert min(result["gb_per_s"].values()) > 0
+    text = path.with_suffix(".txt").read_text("utf-8")
+    assert "64 cells, 2 devices:\n  on the devices 50.0%, 50.0% in " in text
+    assert max(map(len, text.splitlines())) <= 100
 
 
 def test_bad_shapes_are_refused(capsys, monkeypatch):

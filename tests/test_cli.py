@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import clhines
-from clhines import METHODS, Forest, device, program, reference, tune
+from clhines import METHODS, Forest, device, program, rates, reference, tune
 from clhines.cable import discretise
 from clhines.choice import CANDIDATES, Candidate
 from clhines.cli import main
@@ -179,6 +179,46 @@ def test_solve_on_every_device(cli, queue, swc):
     result = cli("solve", swc(), "--steps", 2, "--cells", 3, *where)
     assert (result.code, result.err) == (0, "")
     assert result.table()["check"] == "good"
+
+
+def test_solve_on_two_devices(cli, monkeypatch, tmp_path):
+    """Half of the cells on each, and the same voltages as on one."""
+    found = [(index, device.is_simulator(d)) for index, d in device.all_devices()]
+    if len({simulator for _, simulator in found}) < 2:
+        pytest.skip("needs a simulator and another device")
+    indices = [next(i for i, s in found if s is kind) for kind in (False, True)]
+    monkeypatch.setattr(rates, "measure", lambda *_: [rates.Rate(0.0, 1.0)] * 2)
+    where = [word for index in indices for word in ("--device", index)]
+    common = ["solve", "--steps", 2, "--cells", 12, "--dtype", "float32", "--method", "flat"]
+    both = cli(*common, *where, "--out", tmp_path / "two.npz")
+    assert both.code == 0
+    table = both.table()
+    assert table["check"] == "good"
+    first, second = (float(text.rstrip("%")) for text in table["shares"].split(", "))
+    assert first + second == pytest.approx(100, abs=0.1)
+    assert 40 < first < 60
+    lines = both.err.splitlines()
+    assert len(lines) == 2
+    assert all(re.match(r"clhines: \d+\.\d+ MiB on the device: ", line) for line in lines)
+    cli(*common, *where[:2], "--out", tmp_path / "one.npz")
+    one, two = (np.load(tmp_path / f"{name}.npz")["v"] for name in ("one", "two"))
+    assert np.abs(one - two).max() < 1e-3
+    report = cli(*common, *where, "--json").report()
+    assert (report["devices"], report["check"]) == (2, "good")
+    assert sum(report["shares"]) == pytest.approx(1)
+
+
+def test_solve_in_slices_states_its_memory_first(cli, fast_queue):
+    where = ["--device", index_of(fast_queue), "--dtype", "float32"]
+    result = cli("solve", "--steps", 2, "--cells", 60, "--max-memory", 0.5, *where)
+    assert result.code == 0
+    said = re.fullmatch(r"clhines: 0\.(\d) MiB on the device.*, in (\d+) slices: .*\n", result.err)
+    assert 1 <= int(said[1]) <= 5
+    assert int(said[2]) > 2
+    table = result.table()
+    assert table["slices"] == said[2]
+    assert table["memory"].startswith(f"0.{said[1]} MiB at most")
+    assert table["check"] == "good"
 
 
 def test_json(cli):

@@ -10,20 +10,27 @@ from test_network_run import DT, mixed_network, simple_network, truth
 from clhines import InputError, Network, Simulation, SimulationError, program
 from clhines.cable import discretise
 from clhines.device import limits
-from clhines.epochs import BlockEpochs, constant_factors
+from clhines.epochs import BlockEpochs
 from clhines.morphology import ring_cell
+from clhines.plan_epochs import constant_factors
 from clhines.render import render
+from clhines.ring import ring_cables, ring_network
 from clhines.simulation import _DeviceRun
 
 
-def simulation(build, queue, dtype="float64", secondorder=False, chunk=150, **options):
+def simulation(
+    build, queue, dtype="float64", secondorder=False, chunk=150, compute_units=None, **options
+):
     """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
     net, syn = build()
     sim = Simulation(
         net, DT, dtype, queue=queue, path="steps", seed=7, chunk=chunk, secondorder=secondorder
     )
     state = sim._run.state
-    sim._run = _DeviceRun(state, BlockEpochs(state.model, state, limits(queue.device), **options))
+    room = limits(queue.device)
+    if compute_units:
+        room = replace(room, compute_units=compute_units)
+    sim._run = _DeviceRun(state, BlockEpochs(state.model, state, room, **options))
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
     return sim
@@ -81,11 +88,35 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     found = []
     for units in (1, 3):
         sim = simulation(build, fast_queue, segment=segment, units=units)
-        assert sim._run.executor.spec.units == units
+        assert sim._run.executor.launches[0].spec.units == units
         sim.run(3.0)
         found.append(sim.voltages())
     assert np.array_equal(*found)
     np.testing.assert_allclose(found[0], v, atol=1e-7)
+
+
+@pytest.mark.parametrize("hh", ["soma", "all"])
+def test_cells_by_size(fast_queue, needs, hh):
+    """Cells of few and of many lanes in launches of their own, where the device is small."""
+    needs(fast_queue, "float64")
+
+    def build():
+        cables = [*ring_cables(6, levels=5), *ring_cables(6, levels=3)]
+        net = ring_network(cables, 16, hh, delay=0.5)
+        return net, net.groups[-1]
+
+    expected, v = truth(build, duration=3.0)
+    assert len(expected.spike_cell) >= 1
+    sim = simulation(build, fast_queue, compute_units=1)
+    launches = sim._run.executor.launches
+    assert len(launches) > 1
+    assert sorted(np.concatenate([each.plan.cells for each in launches])) == list(range(16))
+    assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
 
 
 @pytest.mark.parametrize("build", [mixed_network, noisy_network])
@@ -170,7 +201,7 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, path):
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
 def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
     needs(fast_queue, dtype)
-    spec = simulation(build, fast_queue, dtype)._run.executor.spec
+    spec = simulation(build, fast_queue, dtype)._run.executor.launches[0].spec
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
         kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
@@ -178,13 +209,13 @@ def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
 
 
 def test_float32_takes_no_float64(fast_queue):
-    spec = simulation(noisy_network, fast_queue, "float32")._run.executor.spec
+    spec = simulation(noisy_network, fast_queue, "float32")._run.executor.launches[0].spec
     assert "double" not in render(spec)
     assert "double" not in render(spec.of_factors)
 
 
 def test_numbers_have_bits_enough(fast_queue):
-    spec = simulation(simple_network, fast_queue, "float32")._run.executor.spec
+    spec = simulation(simple_network, fast_queue, "float32")._run.executor.launches[0].spec
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     assert spec.fits(wide)
     assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)

@@ -669,9 +669,10 @@ def test_bytes_needed_by_hand():
 
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
     choice draw parts plan_cells plan_fine plan_levels plan_serial plan_reduction plan_contraction
-    plan_dhs plan figures device render pocl program tune mixed resident solver tridiagonal
-    vectors equations emit channels spikes plasticity network kinds state reference_run steps
-    cell_epochs epochs ring ranks simulation cli""".split()
+    plan_dhs plan figures device render pocl program tune mixed resident factors staging
+    slices pipeline rates share solver tridiagonal vectors equations emit channels spikes
+    plasticity network kinds state reference_run steps cell_epochs plan_epochs epochs ring ranks
+    simulation cli""".split()
 FOLDER = Path(clhines.__file__).parent
 
 

@@ -1,0 +1,198 @@
+"""Staging: copies between NumPy arrays and a device by several threads, through pinned memory.
+
+A driver copies from ordinary host memory by way of a small pinned buffer of its own, on one thread:
+a fraction of what the bus carries. Here each of a few threads has two pinned pieces; while the
+bus carries one, the thread fills or empties the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.device import is_cpu, is_simulator
+
+PIECE_BYTES = 16 << 20  # of a pinned piece
+LEAST_BYTES = 1 << 23  # of an array for which that is worth it
+PIECES = 2  # of a thread
+MOST_THREADS = 8
+_FEWER = 4  # threads are the host's cores by this: both directions, and room for others
+
+
+def threads() -> int:
+    """Threads that copy in one direction."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return min(max(cores // _FEWER, 1), MOST_THREADS)
+
+
+def helps(device: cl.Device) -> bool:
+    """Whether pinned memory does: not where the device works in the host's memory."""
+    return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
+
+
+class Direct:
+    """Copies by the runtime itself; `send` and `fetch` as those of `Pinned`."""
+
+    pinned_bytes = 0
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue = queue
+
+    def send(
+        self, rows: Sequence[np.ndarray], to: cl.Buffer, wait_for: list[cl.Event] | None = None
+    ) -> list[cl.Event]:
+        """Copy rows one after another to the device."""
+        done, place = [], 0
+        for row in rows:
+            given = np.ascontiguousarray(row)
+            options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
+            done.append(cl.enqueue_copy(self.queue, to, given, **options))
+            place += given.nbytes
+        return done
+
+    def fetch(
+        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
+    ) -> None:
+        """Copy from the device to rows one after another, and wait."""
+        place = 0
+        for row in rows:
+            whole = row if row.flags.c_contiguous else np.empty(row.shape, row.dtype)
+            options = {"src_offset": place, "is_blocking": True, "wait_for": wait_for}
+            cl.enqueue_copy(self.queue, whole, source, **options)
+            if whole is not row:
+                row[...] = whole
+            place += row.nbytes
+
+
+class Pinned:
+    """Copies in one direction through pinned pieces.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        In order; of these copies only.
+    num_threads : int, optional
+    """
+
+    def __init__(self, queue: cl.CommandQueue, num_threads: int | None = None) -> None:
+        self.queue = queue
+        self._count = num_threads or threads()
+        self._pool = ThreadPoolExecutor(self._count, "clhines-copy")
+        self._buffers: list[cl.Buffer] = []
+        self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]
+        self._busy: list[list[cl.Event | None]] = [[None] * PIECES for _ in range(self._count)]
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of pinned host memory."""
+        return pinned_bytes(self._count)
+
+    def _pin(self) -> np.ndarray:
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        buffer = cl.Buffer(self.queue.context, flags, PIECE_BYTES)
+        self._buffers.append(buffer)  # the mapping lasts as long as that
+        both = cl.map_flags.READ | cl.map_flags.WRITE
+        piece, _ = cl.enqueue_map_buffer(self.queue, buffer, both, 0, (PIECE_BYTES,), np.uint8)
+        return piece
+
+    def send(
+        self, rows: Sequence[np.ndarray], to: cl.Buffer, wait_for: list[cl.Event] | None = None
+    ) -> list[cl.Event]:
+        """Copy rows one after another to the device; the rows are free on return.
+
+        Parameters
+        ----------
+        rows : sequence of (n,) arrays
+        to : pyopencl.Buffer
+        wait_for : list of pyopencl.Event, optional
+            Before `to` is written.
+
+        Returns
+        -------
+        list of pyopencl.Event
+            After which `to` has them.
+        """
+
+        def copy(t: int, chunks: Iterator[tuple[np.ndarray, int]]) -> None:
+            busy = self._busy[t]
+            for k, (values, place) in enumerate(chunks):
+                which = k % PIECES
+                before = busy[which]
+                if before is not None:
+                    before.wait()
+                piece = self._pieces[t][which][: values.nbytes].view(values.dtype)
+                np.copyto(piece, values)
+                options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
+                busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
+                self.queue.flush()
+
+        self._share(rows, copy)
+        return [cl.enqueue_marker(self.queue)]
+
+    def fetch(
+        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
+    ) -> None:
+        """Copy from the device to rows one after another, and wait."""
+
+        def copy(t: int, chunks: Iterator[tuple[np.ndarray, int]]) -> None:
+            under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
+            for k, (values, place) in enumerate(chunks):
+                piece = self._pieces[t][k % PIECES][: values.nbytes].view(values.dtype)
+                if len(under_way) == PIECES:
+                    _empty(*under_way.pop(0))
+                options = {"src_offset": place, "is_blocking": False, "wait_for": wait_for}
+                event = cl.enqueue_copy(self.queue, piece, source, **options)
+                self.queue.flush()
+                under_way.append((event, piece, values))
+            for one in under_way:
+                _empty(*one)
+
+        self._share(rows, copy)
+
+    def _share(
+        self,
+        rows: Sequence[np.ndarray],
+        copy: Callable[[int, Iterator[tuple[np.ndarray, int]]], None],
+    ) -> None:
+        """Give every thread each so many-th chunk of all rows, and wait for the threads."""
+        whole = sum(row.nbytes for row in rows)
+        chunks = list(_chunks(rows, min(PIECE_BYTES, -(-whole // self._count))))
+        work = [
+            self._pool.submit(copy, t, iter(chunks[t :: self._count]))
+            for t in range(min(self._count, len(chunks)))
+        ]
+        errors = [one.exception() for one in work]
+        for error in errors:
+            if error is not None:
+                raise error
+
+
+def pinned_bytes(num_threads: int | None = None) -> int:
+    """Pinned host memory of a `Pinned`, in bytes."""
+    return (num_threads or threads()) * PIECES * PIECE_BYTES
+
+
+def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
+    event.wait()
+    np.copyto(values, piece)
+
+
+def _chunks(rows: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield chunks of at most `size` bytes, each with its place in the buffer in bytes."""
+    place = 0
+    for row in rows:
+        step = max(1, size // row.itemsize)
+        for first in range(0, len(row), step):
+            yield row[first : first + step], place + first * row.itemsize
+        place += row.nbytes
+
+
+def make_staging(queue: cl.CommandQueue, pinned: bool) -> Any:
+    """Return `Pinned` or `Direct` on the queue."""
+    return Pinned(queue) if pinned else Direct(queue)
