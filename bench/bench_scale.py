@@ -40,6 +40,7 @@ import pyopencl.array as cla
 from clhines import Simulation, ranks, ring, simulation
 from clhines import device as devices
 from clhines.errors import ClhinesError
+from clhines.state import MAX_EPOCH
 
 RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
 PIECES = 5
@@ -237,7 +238,7 @@ def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
     lines += [
         "",
         "threads: one process on all cores, without MPI; else a rank has a core, or a GPU.",
-        "delay: of all connections, ms; an exchange in it, two on GPUs, one in 64 steps at least.",
+        "delay: of all connections, ms; an exchange in each, on GPUs two.",
         "step us: median of the pieces, each as long as its slowest rank took.",
         "faster, effic.: than the row of fewest ranks.",
         "exch.: share of the time that a rank is in exchanges, waiting for slower ranks included.",
@@ -268,7 +269,7 @@ def extended(rows: list[dict[str, Any]]) -> str:
     each = on_host(1) - own
     on_device, step = one["device_bytes"] / more, one["seconds"] / more
     describe = one["described_s"] / more
-    steps, decode = min(64, max(1, round(delay / 0.025))), decode_seconds()
+    steps, decode = min(MAX_EPOCH, max(1, round(delay / 0.025))), decode_seconds()
     head = f"{'cells':>13} {'ranks':>6} " + " ".join(f"{name:>12}" for name in EXTENDED)
     lines = [
         f"a cell: {on_device / 1e3:.1f} kB on its device, {own / 1e3:.1f} kB on its rank's host",

@@ -33,6 +33,7 @@ _COMPLETE = cl.command_execution_status.COMPLETE
 _FAILED = 0xFFFFFFFF  # in place of a number of spikes
 _ROOM = 15  # spikes of a rank that a message has room for, at first and at most
 _MOST_ROOM = 4095
+_READ, _LIST = 256, 1024  # spikes that a CPU's look reads, that a list to deliver holds, at first
 _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
 # what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
@@ -433,19 +434,20 @@ class Received:
     def __init__(self, state: State) -> None:
         self.state, self.queue = state, state.queue
         self._count = cla.zeros(self.queue, 1, np.int32)
-        self._begin, self._width = 0, 256
+        self._begin, self._width = 0, _READ
         self._sent: deque[cl.Event] = deque()
-        # A GPU can be read while it is at the next epoch. A CPU's cores are busy with that: there
-        # as many spikes as usual are read between two epochs.
+        # A GPU's memory is read and written beside the queue, so that nothing waits for the epoch
+        # that is under way. A CPU's cores are busy with that: there as many spikes as usual are
+        # read between two epochs.
         self._side = None
         if not devices.is_cpu(state.queue.device):
             self._side = cl.CommandQueue(state.queue.context, state.queue.device)
         self._noted = cla.zeros(self.queue, 1, np.int32)
-        self._make_room(1024)
+        self._make_room(_LIST)
 
     def _make_room(self, capacity: int) -> None:
         self.capacity = capacity
-        self._lists = [cla.zeros(self.queue, capacity, np.int32) for _ in range(2)]
+        self._lists = [cla.empty(self.queue, capacity, np.int32) for _ in range(2)]
 
     def begin(self) -> None:
         """Empty the list of spikes found here."""
@@ -498,9 +500,12 @@ class Received:
         if len(source) > self.capacity:
             self._make_room(1 << len(source).bit_length())
             delivery.capacity = self.capacity
-        delivery.reset(self._count)
+        delivery.reset(self._count if self._side is None else self._noted)
         given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
         for values, array in zip(given, (*self._lists, self._count), strict=True):
+            if self._side is not None:  # the last delivery is done: `noted` has waited for it
+                cl.enqueue_copy(self._side, array.data, values)
+                continue
             self._keep(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
         return self._lists[0], self._lists[1], self._count
 

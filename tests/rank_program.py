@@ -128,7 +128,8 @@ def main():
     scenario, folder = sys.argv[1], Path(sys.argv[2])
     comm = ranks.world()
     if scenario == "cases":
-        simulation_module.OVERLAP = True if comm.size == 3 else None
+        if comm.size == 3:  # both ways of exchange, lists that grow
+            simulation_module.OVERLAP, ranks._READ, ranks._LIST = True, 2, 2
         found = run_cases(folder, int(sys.argv[3]), comm)
         if comm.size == 2:
             found["not finite"] = not_finite(comm)

@@ -798,13 +798,13 @@ def test_other_spikes_end_the_run():
 
 
 def test_the_model_extended_by_hand():
-    """3 kB of a cell on every host, 2 kB on its own; 10 Hz, 64 steps of 0.025 ms, 4 B a spike."""
+    """3 kB of a cell on every host, 2 kB on its own; 10 Hz, 200 steps of 0.025 ms, 4 B a spike."""
     rows = [scale_row("strong", k, n, n * 1e-6) for n in (1000, 2000) for k in (1, 2)]
     text = bench_scale.extended(rows)
     assert "1.0 kB on its device, 2.0 kB on its rank's host\nand 3.0 kB on that of every" in text
     assert max(map(len, text.splitlines())) <= 100
     one, eight = (line for line in text.splitlines() if line.strip().startswith("1,000,000 "))
-    assert one.split()[:8] == "1,000,000 1 1 GB 5 GB 64 s".split()
-    assert eight.split()[:8] == "1,000,000 8 0.125 GB 3.25 GB 8 s".split()
-    assert "0.064 MB" in one
+    assert one.split()[:8] == "1,000,000 1 1 GB 5 GB 200 s".split()
+    assert eight.split()[:8] == "1,000,000 8 0.125 GB 3.25 GB 25 s".split()
+    assert "0.2 MB" in one
     assert "needs rows" in bench_scale.extended(rows[:3])
