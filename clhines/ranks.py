@@ -109,6 +109,23 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
     return np.minimum(bounds, cells - size + number)
 
 
+def ranks_of(comm: Any) -> Ranks | None:
+    """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`.
+
+    Raises
+    ------
+    InputError
+        Not a communicator.
+    """
+    if comm is None:
+        return None
+    if not hasattr(comm, "Iallgather"):
+        raise InputError(
+            f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
+        )
+    return Ranks(comm) if comm.size > 1 else None
+
+
 class Share:
     """Where the numbers of each rank are among those of the whole network.
 
@@ -220,10 +237,6 @@ class Ranks:
     """
 
     def __init__(self, comm: Any) -> None:
-        if not hasattr(comm, "Iallgather"):
-            raise InputError(
-                f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
-            )
         self.comm = _own(comm)
         self.rank, self.size = comm.rank, comm.size
         machines = comm.allgather(platform.node())

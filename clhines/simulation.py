@@ -36,7 +36,7 @@ from clhines.network import (
 )
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
-from clhines.ranks import Ranks, Received, Share, SplitRun, cell_costs, own_queue, split
+from clhines.ranks import Received, Share, SplitRun, cell_costs, own_queue, ranks_of, split
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
@@ -345,8 +345,7 @@ class Simulation:
         comm: Any = None,
         **options: Any,
     ) -> None:
-        ranks = None if comm is None else Ranks(comm)
-        self.ranks = ranks if ranks is not None and ranks.size > 1 else None
+        self.ranks = ranks_of(comm)
         if not isinstance(network, Network):
             raise InputError(f"network is {type(network).__name__}; expected a Network")
         if path not in PATHS:
