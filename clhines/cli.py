@@ -484,7 +484,7 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
     """Return the communicator of several processes, or None; and whether this one writes."""
     from clhines import ranks
 
-    if not arguments.mpi and ranks.launched() == 1:
+    if not arguments.mpi and not ranks.launched():
         return None, True
     comm = ranks.world()
     if comm.size == 1:

@@ -110,6 +110,8 @@ class Model:
     whole : Model or None
         The network's model that this one is a part of, see `part`: what no split may change is
         taken from it.
+    overlap : bool
+        Of a part: the spikes of an epoch are exchanged while the next one runs.
     """
 
     forest: Forest
@@ -131,6 +133,7 @@ class Model:
     seed: int
     first_cell: int = 0
     whole: Model | None = None
+    overlap: bool = False
 
     @property
     def all(self) -> Model:
@@ -148,8 +151,8 @@ class Model:
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
         return np.searchsorted(self.forest.cell_offsets, node, side="right") - 1 + self.first_cell
 
-    def part(self, first: int, end: int) -> Model:
-        """Return the model of cells `first` to `end` alone.
+    def part(self, first: int, end: int, overlap: bool = False) -> Model:
+        """Return the model of cells `first` to `end` alone; `overlap` as in `Model`.
 
         Nodes, instances and targets are numbered anew; sources of connections are not, and noise
         is drawn by the instances' numbers in the whole network. `instances` is left empty.
@@ -193,6 +196,7 @@ class Model:
             threshold=self.threshold[cells],
             first_cell=first,
             whole=self,
+            overlap=overlap,
         )
 
     def initial_states(self) -> list[dict[str, np.ndarray]]:

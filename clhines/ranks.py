@@ -1,8 +1,8 @@
 """One network in several processes: MPI, through mpi4py.
 
 Every rank has the same description of the network and simulates some of its cells, neighbours in
-natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective
-while the devices are at the next epoch; each rank delivers those that its targets listen to.
+natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective,
+on GPUs while they are at the next epoch; each rank delivers those that its targets listen to.
 """
 
 from __future__ import annotations
@@ -11,32 +11,39 @@ import os
 import platform
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines.errors import InputError, RankError
 from clhines.network import Model
-from clhines.state import Chunk, Record, values_now
+from clhines.spikes import Delivery
+from clhines.state import Chunk, Record, State, values_now
 
 INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
-_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
+# what launchers tell the processes that they start: MPICH's and Intel's, Open MPI's, Slurm's
+_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+_COMPLETE = cl.command_execution_status.COMPLETE
 _FAILED = 0xFFFFFFFF  # in place of a number of spikes
 _ROOM = 15  # spikes of a rank that a message has room for, at first and at most
 _MOST_ROOM = 4095
+_READ, _LIST = 256, 1024  # spikes that a CPU's look reads, that a list to deliver holds, at first
 _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
 # what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
 _INSTANCE, _STATE = 1.0, 5.0
 
 
-def launched() -> int:
-    """Return how many processes an MPI launcher has started beside this one, it included."""
-    return max((int(os.environ.get(name, "1")) for name in _LAUNCHERS), default=1)
+def launched() -> bool:
+    """Whether a launcher of MPI has started this process together with others."""
+    sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
+    return any(size.isdigit() and int(size) > 1 for size in sizes)
 
 
 def world() -> Any:
@@ -100,6 +107,23 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
     number = np.arange(size + 1)
     bounds = np.maximum.accumulate(bounds - number) + number  # one cell each at least
     return np.minimum(bounds, cells - size + number)
+
+
+def ranks_of(comm: Any) -> Ranks | None:
+    """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`.
+
+    Raises
+    ------
+    InputError
+        Not a communicator.
+    """
+    if comm is None:
+        return None
+    if not hasattr(comm, "Iallgather"):
+        raise InputError(
+            f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
+        )
+    return Ranks(comm) if comm.size > 1 else None
 
 
 class Share:
@@ -213,18 +237,13 @@ class Ranks:
     """
 
     def __init__(self, comm: Any) -> None:
-        if not hasattr(comm, "Iallgather"):
-            raise InputError(
-                f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
-            )
-        self.comm = comm.Dup()
+        self.comm = _own(comm)
         self.rank, self.size = comm.rank, comm.size
         machines = comm.allgather(platform.node())
         here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         self.seconds, self.received, self.exchanges = 0.0, 0, 0
         self.spin, self._room = _SPIN, _ROOM
-        _stop_all_on_errors(self.comm)
 
     def agree(self, error: BaseException | None) -> None:
         """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
@@ -300,20 +319,44 @@ class Ranks:
         return np.split(found, starts[1:])
 
 
+def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
+    """(k,) uint32: one number for the cell and the step of each spike of `count` steps."""
+    return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
+
+
+def decoded(
+    codes: Sequence[np.ndarray], bounds: np.ndarray, first: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cells, by their numbers in the network, and steps of the spikes of all ranks."""
+    found = np.concatenate(codes).astype(np.int64)
+    begin = np.repeat(bounds[: len(codes)], [len(some) for some in codes])
+    source, late = np.divmod(found, count)
+    return source + begin, late + first
+
+
 def one_line(error: BaseException) -> str:
     """Return what an error says, on one line."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
-_stopping: list[Any] = []
+_known: list[tuple[Any, Any]] = []  # communicators, and our own of the same ranks
+
+
+def _own(comm: Any) -> Any:
+    """Return a communicator of the same ranks that nobody else uses."""
+    for given, own in _known:
+        if given == comm and own.size == comm.size:
+            return own
+    own = comm.Dup()
+    if not _known:
+        _stop_all_on_errors(own)
+    _known.append((comm, own))
+    return own
 
 
 def _stop_all_on_errors(comm: Any) -> None:
     """See to it that an error that nobody catches ends all ranks, not this one alone."""
-    _stopping.append(comm)
-    if len(_stopping) > 1:
-        return
     usual = sys.excepthook
 
     def stop(kind: Any, value: Any, trace: Any) -> None:
@@ -392,6 +435,100 @@ def own_queue(ranks: Ranks, spec: Any, dtype: Any) -> cl.CommandQueue:
 # -------------------------------------------------------------------------------- executors
 
 
+class Received:
+    """Spikes between a device and other ranks: those found here, and those of all to deliver.
+
+    Attributes
+    ----------
+    capacity : int
+        Spikes that the list to deliver has room for.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state, self.queue = state, state.queue
+        self._count = cla.zeros(self.queue, 1, np.int32)
+        self._begin, self._width = 0, _READ
+        self._sent: deque[cl.Event] = deque()
+        # A GPU's memory is read and written beside the queue, so that nothing waits for the epoch
+        # that is under way. A CPU's cores are busy with that: there as many spikes as usual are
+        # read between two epochs.
+        self._side = None
+        if not devices.is_cpu(state.queue.device):
+            self._side = cl.CommandQueue(state.queue.context, state.queue.device)
+        self._noted = cla.zeros(self.queue, 1, np.int32)
+        self._make_room(_LIST)
+
+    def _make_room(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lists = [cla.empty(self.queue, capacity, np.int32) for _ in range(2)]
+
+    def begin(self) -> None:
+        """Empty the list of spikes found here."""
+        self.state.spike_count.fill(0)
+        self._begin = 0
+
+    def note(self) -> tuple[cl.Event, np.ndarray, np.ndarray]:
+        """Enqueue a look at the spikes; what `noted` takes. One look at most may be open."""
+        count, source = np.zeros(1, np.int32), self.state.spike_count
+        if self._side is not None:
+            size = source.nbytes
+            event = cl.enqueue_copy(self.queue, self._noted.data, source.data, byte_count=size)
+            return event, count, np.zeros((2, 0), np.int32)
+        early = np.zeros((2, min(self._width, self.state.max_spikes - self._begin)), np.int32)
+        for row, a in zip(early, self._found) if early.size else ():
+            offset = 4 * self._begin
+            self._keep(
+                cl.enqueue_copy(self.queue, row, a.data, src_offset=offset, is_blocking=False)
+            )
+        event = cl.enqueue_copy(self.queue, count, source.data, is_blocking=False)
+        return event, count, early
+
+    @property
+    def _found(self) -> tuple[cla.Array, cla.Array]:
+        return self.state.spike_source, self.state.spike_step
+
+    def noted(
+        self, ticket: tuple[cl.Event, np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Wait for a look, and return cells and steps of the spikes since the last one."""
+        event, count, early = ticket
+        self.queue.flush()
+        event.wait()
+        if self._side is not None:
+            cl.enqueue_copy(self._side, count, self._noted.data)
+        begin, end = self._begin, min(int(count[0]), self.state.max_spikes)  # `end` tells of more
+        self._begin = end
+        if end - begin <= early.shape[1]:
+            return early[0, : end - begin], early[1, : end - begin]
+        self._width = max(self._width, 1 << (end - begin).bit_length())
+        found = np.zeros((2, end - begin), np.int32)
+        for row, a in zip(found, self._found):
+            cl.enqueue_copy(self._side or self.queue, row, a.data, src_offset=4 * begin)
+        return found[0], found[1]
+
+    def put(
+        self, source: np.ndarray, step: np.ndarray, delivery: Delivery
+    ) -> tuple[cla.Array, cla.Array, cla.Array]:
+        """Enqueue that a list is there for `delivery`, and return it; nothing waits."""
+        if len(source) > self.capacity:
+            self._make_room(1 << len(source).bit_length())
+            delivery.capacity = self.capacity
+        delivery.reset(self._count if self._side is None else self._noted)
+        given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
+        for values, array in zip(given, (*self._lists, self._count), strict=True):
+            if self._side is not None:  # the last delivery is done: `noted` has waited for it
+                cl.enqueue_copy(self._side, array.data, values)
+                continue
+            self._keep(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
+        return self._lists[0], self._lists[1], self._count
+
+    def _keep(self, event: cl.Event) -> None:
+        """Keep what the event of a copy keeps alive: dropped too early, it waits for the device."""
+        while self._sent and self._sent[0].command_execution_status == _COMPLETE:
+            self._sent.popleft()
+        self._sent.append(event)
+
+
 class SplitRun:
     """What advances a rank's cells, with the exchange of spikes; it looks like that of one process.
 
@@ -406,7 +543,7 @@ class SplitRun:
     def __init__(self, ranks: Ranks, share: Share, run: Any) -> None:
         self.ranks, self.share, self.run = ranks, share, run
         self.max_steps = run.max_steps
-        self.first_cell = int(share.bounds[ranks.rank])
+        self.first_cell, self._overlap = int(share.bounds[ranks.rank]), run.model.overlap
         self._records: list[tuple[Record, Record, np.ndarray]] = []
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         self._waiting: tuple[Any, int, int] | None = None
@@ -444,28 +581,27 @@ class SplitRun:
         return [own for _, own, _ in self._records]
 
     def advance(self, first: int, count: int, row: int) -> None:
-        """Enqueue steps; `deliver` then exchanges the spikes of those before them."""
+        """Enqueue steps, and exchange the spikes of those before them if that has waited."""
         self._try(self.run.advance, first, count, row)
-        ticket = self._try(self.run.note_spikes)
-        before, self._waiting = self._waiting, (ticket, first, count)
-        if before is not None:
-            self._exchange(*before)
+        if self._waiting is not None:
+            self._exchange()
+        self._waiting = self._try(self.run.note_spikes), first, count
 
     def deliver(self, first: int, count: int) -> None:
-        """Do nothing: spikes are delivered once the next steps are on their way."""
+        """Exchange the spikes of the last steps, unless that can wait for the next ones."""
+        if not self._overlap:
+            self._exchange()
 
-    def _exchange(self, ticket: Any, first: int, count: int) -> None:
+    def _exchange(self) -> None:
+        assert self._waiting is not None
+        ticket, first, count = self._waiting
+        self._waiting = None
         found = self._try(self.run.noted_spikes, ticket)
         cell, step = found if found is not None else (np.zeros(0, int), np.zeros(0, int))
-        code = cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
+        code = encoded(cell, step, first, count)
         error, self._error = self._error, None
         codes = self.ranks.exchange(code, error)
-        sources, steps = [], []
-        for begin, some in zip(self.share.bounds.tolist(), codes):
-            source, late = np.divmod(some.astype(np.int64), count)
-            sources.append(source + begin)
-            steps.append(late + first)
-        source, step = np.concatenate(sources), np.concatenate(steps)
+        source, step = decoded(codes, self.share.bounds, first, count)
         if len(source):
             self._spikes.append((step, source))
             self._try(self.run.send, source, step, first, count)
@@ -482,7 +618,7 @@ class SplitRun:
     def end(self) -> Chunk:
         """Return what was found since `begin` on all ranks."""
         if self._waiting is not None:
-            self._exchange(*self._waiting)
+            self._exchange()
         chunk = self._try(self.run.end)
         here = np.zeros(0, int) if chunk is None else chunk.failed
         first = int(min(here[here > 0], default=0))

@@ -6,7 +6,6 @@ import hashlib
 import os
 import time
 import zipfile
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -37,12 +36,13 @@ from clhines.network import (
 )
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
-from clhines.ranks import Ranks, Share, SplitRun, cell_costs, own_queue, split
+from clhines.ranks import Received, Share, SplitRun, cell_costs, own_queue, ranks_of, split
 from clhines.reference_run import ReferenceRun
 from clhines.render import PassiveSpec
 from clhines.solver import Solver
 from clhines.spikes import Delivery
 from clhines.state import (
+    MAX_EPOCH,
     Chunk,
     Record,
     State,
@@ -53,12 +53,13 @@ from clhines.state import (
 )
 from clhines.steps import Steps
 
-_COMPLETE = cl.command_execution_status.COMPLETE
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
     cl.status_code.INVALID_BUFFER_SIZE,
 )
+# Whether spikes are exchanged during the next epoch, or between epochs; None: see `_share`.
+OVERLAP: bool | None = None
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
@@ -344,15 +345,19 @@ class Simulation:
         comm: Any = None,
         **options: Any,
     ) -> None:
-        ranks = None if comm is None else Ranks(comm)
-        self.ranks = ranks if ranks is not None and ranks.size > 1 else None
+        self.ranks = ranks_of(comm)
         if not isinstance(network, Network):
             raise InputError(f"network is {type(network).__name__}; expected a Network")
         if path not in PATHS:
             raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
         self.network, self.step, self._broken = network, 0, ""
         self.model = network.compile(dt, v_init, secondorder, seed)
-        share, own = self._share()
+        on_host = path == "reference"
+        with self._agreed():
+            if not on_host:
+                queue = self._queue(queue, device, dtype)
+                on_host = is_cpu(queue.device)
+        share, own = self._share(on_host)
         epoch = epoch_steps(own)
         chunk = as_whole_number("chunk", chunk, 1)
         self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
@@ -365,9 +370,6 @@ class Simulation:
                 self.path = path
                 self._run: Any = ReferenceRun(own)
             else:
-                queue = self._queue(queue, device, dtype)
-                if self.ranks is not None and is_cpu(queue.device):
-                    self.ranks.spin = 0.0  # its cores are the host's
                 with self._memory_told():
                     state = State(own, queue, np.dtype(dtype), self.chunk, max_spikes)
                     self.path, executor = _executor(state, path, method, options)
@@ -380,13 +382,24 @@ class Simulation:
                         self.path, self._run = "steps", _DeviceRun(state, Steps(state, method))
             self._run = SplitRun(self.ranks, share, self._run)
 
-    def _share(self) -> tuple[Share | None, Model]:
-        """Return how the ranks share the cells, and the model of those of this one."""
-        if self.ranks is None:
+    def _share(self, on_host: bool) -> tuple[Share | None, Model]:
+        """Return how the ranks share the cells, and the model of those of this one.
+
+        Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
+        where the cores that advance cells also do the exchange, they would only cost.
+        """
+        ranks = self.ranks
+        if ranks is None:
             return None, self.model
-        share = Share(self.model, split(cell_costs(self.model), self.ranks.size))
-        first, end = share.bounds[[self.ranks.rank, self.ranks.rank + 1]].tolist()
-        return share, self.model.part(first, end)
+        if on_host:
+            ranks.spin = 0.0  # a rank that waits leaves the core to others
+        half = (self.model.connections.min_delay + 1) // 2
+        overlap = OVERLAP
+        if overlap is None:
+            overlap = half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
+        share = Share(self.model, split(cell_costs(self.model), ranks.size))
+        first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
+        return share, self.model.part(first, end, overlap)
 
     def _queue(self, queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
         if queue is None and self.ranks is not None:
@@ -744,7 +757,7 @@ class _DeviceRun:
     """An executor on a device, the state it works on, and the delivery of spikes."""
 
     def __init__(self, state: State, executor: Any) -> None:
-        self.state, self.executor = state, executor
+        self.state, self.executor, self.model = state, executor, state.model
         self.max_steps = executor.max_steps
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
@@ -752,7 +765,7 @@ class _DeviceRun:
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
         part = state.model.whole is not None
-        self._received = _Received(state) if part else None
+        self._received = Received(state) if part else None
         largest = largest_weights(state.model, state.connections)
         if not largest.any():
             return
@@ -856,75 +869,6 @@ class _DeviceRun:
             self.plasticity.restore({k: saved[f"plastic_{k}"] for k in names})
         self.executor.set_voltages(saved["v"])
         self.state.load(saved)
-
-
-class _Received:
-    """Spikes between a device and other ranks: those found here, and those of all to deliver.
-
-    Attributes
-    ----------
-    capacity : int
-        Spikes that the list to deliver has room for.
-    """
-
-    def __init__(self, state: State) -> None:
-        self.state, self.queue = state, state.queue
-        # reads what an epoch has found while the next one is at work
-        self._side = cl.CommandQueue(state.queue.context, state.queue.device)
-        self._noted = [cla.zeros(self.queue, 1, np.int32) for _ in range(2)]
-        self._count = cla.zeros(self.queue, 1, np.int32)
-        self._turn, self._begin = 0, 0
-        self._sent: deque[cl.Event] = deque()
-        self._make_room(1024)
-
-    def _make_room(self, capacity: int) -> None:
-        self.capacity = capacity
-        self._lists = [cla.zeros(self.queue, capacity, np.int32) for _ in range(2)]
-
-    def begin(self) -> None:
-        """Empty the list of spikes found here."""
-        self.state.spike_count.fill(0)
-        self._begin = 0
-
-    def note(self) -> tuple[cl.Event, cla.Array]:
-        """Enqueue that the number of spikes is noted; two notes at most may be open."""
-        self._turn = 1 - self._turn
-        noted = self._noted[self._turn]
-        source = self.state.spike_count
-        event = cl.enqueue_copy(self.queue, noted.data, source.data, byte_count=source.nbytes)
-        self.queue.flush()
-        return event, noted
-
-    def noted(self, ticket: tuple[cl.Event, cla.Array]) -> tuple[np.ndarray, np.ndarray]:
-        """Wait for a note, and return cells and steps of the spikes since the last one."""
-        event, noted = ticket
-        event.wait()
-        count = np.zeros(1, np.int32)
-        cl.enqueue_copy(self._side, count, noted.data)
-        begin, end = self._begin, min(int(count[0]), self.state.max_spikes)  # `end` tells of more
-        self._begin = end
-        found = np.zeros((2, end - begin), np.int32)
-        if end > begin:
-            for row, a in zip(found, (self.state.spike_source, self.state.spike_step)):
-                cl.enqueue_copy(self._side, row, a.data, src_offset=4 * begin)
-        return found[0], found[1]
-
-    def put(
-        self, source: np.ndarray, step: np.ndarray, delivery: Delivery
-    ) -> tuple[cla.Array, cla.Array, cla.Array]:
-        """Enqueue that a list is there for `delivery`, and return it; nothing waits."""
-        if len(source) > self.capacity:
-            self._make_room(1 << len(source).bit_length())
-            delivery.capacity = self.capacity
-        delivery.reset(self._count)
-        given = source.astype(np.int32), step.astype(np.int32), np.array([len(source)], np.int32)
-        arrays = *self._lists, self._count
-        while self._sent and self._sent[0].command_execution_status == _COMPLETE:
-            self._sent.popleft()
-        for values, array in zip(given, arrays, strict=True):
-            # the event keeps the values, and would wait for the device if it were dropped now
-            self._sent.append(cl.enqueue_copy(self.queue, array.data, values, is_blocking=False))
-        return self._lists[0], self._lists[1], self._count
 
 
 def _bar(duration: float, show: bool) -> Any:

@@ -77,11 +77,11 @@ class Chunk:
 def epoch_steps(model: Model) -> int:
     """Count the steps whose events are known before the first: the smallest delay, or less.
 
-    In a part of a network half of that: the spikes of an epoch are exchanged during the next, and
-    act in the one after it at the earliest.
+    Half of that where the spikes of an epoch are exchanged during the next one: they act in the one
+    after it at the earliest.
     """
     delay = model.all.connections.min_delay
-    return min(delay if model.whole is None else (delay + 1) // 2, MAX_EPOCH)
+    return min((delay + 1) // 2 if model.overlap else delay, MAX_EPOCH)
 
 
 def ring_slots(model: Model) -> int:

@@ -168,9 +168,14 @@ def test_refusals(fast_queue):
         Simulation(simple_network()[0], DT, comm=3, queue=fast_queue)
 
 
-def test_without_mpi4py(monkeypatch, capsys):
+@pytest.mark.parametrize("asked", ["--mpi", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_without_mpi4py(monkeypatch, capsys, asked):
+    """Under a launcher too: four processes that each simulate the whole would help nobody."""
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    assert cli.main(["simulate", "ring", "--cells", "2", "--mpi"]) == 2
+    more = [asked] if asked == "--mpi" else []
+    if not more:
+        monkeypatch.setenv(asked, "4")
+    assert cli.main(["simulate", "ring", "--cells", "2", *more]) == 2
     assert re.search(r"MPI needs mpi4py.*pip install clhines\[mpi\]", capsys.readouterr().err)
 
 
