@@ -121,7 +121,7 @@ class Share:
         """Return a line for each device, for reading: share, cells, nodes, method, slices."""
         lines = []
         for k, (queue, share) in enumerate(zip(self._queues, self.shares, strict=True)):
-            what = "left out: too slow for a share"
+            what = "left out: its share is less than a cell"
             if k in self._place:
                 s = self._place.index(k)
                 solver = self.solvers[s]

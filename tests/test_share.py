@@ -121,6 +121,16 @@ def test_devices_that_were_timed_end_together(monkeypatch, fixed, node):
     assert ends.max() <= 1.1 * ends.min()
 
 
+def test_a_device_that_saves_nothing_is_left_out(monkeypatch):
+    forest = Forest.repeated([chain(50)], 1000)
+    monkeypatch.setattr(rates, "_work", Sleeper.work)
+    nodes = 1e-6, 9e-5  # of which it would have one in ninety
+    found = rates.measure(
+        forest, [0, 1], np.float32, "device", lambda part, k: Sleeper(part, 0.0, nodes[k])
+    )
+    assert cut(forest, found).tolist() == [0, 1000, 1000]
+
+
 def test_shares_as_asked_for(unequal):
     forest = Forest.from_cells([chain(10)] * 40)
     solver = Solver(forest, "flat", np.float32, devices=unequal, shares=[3, 1])
