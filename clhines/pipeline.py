@@ -219,18 +219,19 @@ class _Run:
         for k in range(len(self.plans)):
             resident, nodes = pipeline.resident_of(k, len(self.arrays)), pipeline.nodes(k)
             slot = self._get(self.free)
-            events = []
-            for name, a in self.arrays.items():
-                if name != "b":
-                    events += pipeline.sending.send([a[0, nodes]], slot.buffers[name].base_data)
+            given = [
+                ([a[0, nodes]], slot.buffers[name].base_data)
+                for name, a in self.arrays.items()
+                if name != "b"
+            ]
             for first in range(0, len(b), self.step):
                 rows = slice(first, min(first + self.step, len(b)))
                 before = [self._get(slot.solved)] if first else None  # with the rows before these
-                some = [row[nodes] for row in b[rows]]
-                events += pipeline.sending.send(some, slot.buffers["b"].base_data, before)
+                some = [row[nodes] for row in b[rows]], slot.buffers["b"].base_data
+                events = pipeline.sending.send([*given, some], before)
                 pipeline.in_queue.flush()
                 self.ready.put(_Job(k, rows, slot, resident, rows.stop == len(b), events))
-                events = []
+                given = []  # stays where it is
 
     def _solve(self) -> None:
         """Enqueue the solves of all slices."""

@@ -866,7 +866,8 @@ class Solver:
         if not self._staged(a.nbytes):
             return cla.to_device(self.queue, a)
         target = cla.empty(self.queue, a.shape, a.dtype)
-        only_event(target, self._copies.send(list(np.atleast_2d(a)), target.base_data)[-1])
+        rows = list(np.atleast_2d(a))
+        only_event(target, self._copies.send([(rows, target.base_data)])[-1])
         return target
 
     def _to_host(self, a: cla.Array, rows: np.ndarray) -> None:

@@ -17,10 +17,13 @@ import pyopencl as cl
 
 from clhines.device import is_cpu, is_simulator
 
-PIECE_BYTES = 16 << 20  # of a pinned piece
+PIECE_BYTES = 32 << 20  # of a pinned piece: each costs the threads a few turns at Python's lock
+LEAST_PIECE = 4 << 20  # copied at once, for the same reason
 LEAST_BYTES = 1 << 23  # of an array for which that is worth it
 PIECES = 2  # of a thread
 MOST_THREADS = 8
+Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
+Chunk = tuple[np.ndarray, cl.Buffer, int]  # of a row; the buffer; bytes before it there
 _FEWER = 4  # threads are the host's cores by this: both directions, and room for others
 
 
@@ -45,15 +48,17 @@ class Direct:
         self.queue = queue
 
     def send(
-        self, rows: Sequence[np.ndarray], to: cl.Buffer, wait_for: list[cl.Event] | None = None
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
     ) -> list[cl.Event]:
         """Copy rows one after another to the device."""
-        done, place = [], 0
-        for row in rows:
-            given = np.ascontiguousarray(row)
-            options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
-            done.append(cl.enqueue_copy(self.queue, to, given, **options))
-            place += given.nbytes
+        done = []
+        for rows, to in arrays:
+            place = 0
+            for row in rows:
+                given = np.ascontiguousarray(row)
+                options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
+                done.append(cl.enqueue_copy(self.queue, to, given, **options))
+                place += given.nbytes
         return done
 
     def fetch(
@@ -102,26 +107,26 @@ class Pinned:
         return piece
 
     def send(
-        self, rows: Sequence[np.ndarray], to: cl.Buffer, wait_for: list[cl.Event] | None = None
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
     ) -> list[cl.Event]:
         """Copy rows one after another to the device; the rows are free on return.
 
         Parameters
         ----------
-        rows : sequence of (n,) arrays
-        to : pyopencl.Buffer
+        arrays : sequence of (sequence of (n,) arrays, pyopencl.Buffer)
+            Rows, and where they go; all buffers at once, which takes less than one by one.
         wait_for : list of pyopencl.Event, optional
-            Before `to` is written.
+            Before a buffer is written.
 
         Returns
         -------
         list of pyopencl.Event
-            After which `to` has them.
+            After which the buffers have them.
         """
 
-        def copy(t: int, chunks: Iterator[tuple[np.ndarray, int]]) -> None:
+        def copy(t: int, chunks: Sequence[Chunk]) -> None:
             busy = self._busy[t]
-            for k, (values, place) in enumerate(chunks):
+            for k, (values, to, place) in enumerate(chunks):
                 which = k % PIECES
                 before = busy[which]
                 if before is not None:
@@ -130,41 +135,40 @@ class Pinned:
                 np.copyto(piece, values)
                 options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
                 busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
-                self.queue.flush()
 
-        self._share(rows, copy)
-        return [cl.enqueue_marker(self.queue)]
+        self._share(arrays, copy)
+        done = [cl.enqueue_marker(self.queue)]
+        self.queue.flush()
+        return done
 
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
     ) -> None:
         """Copy from the device to rows one after another, and wait."""
 
-        def copy(t: int, chunks: Iterator[tuple[np.ndarray, int]]) -> None:
+        def copy(t: int, chunks: Sequence[Chunk]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
-            for k, (values, place) in enumerate(chunks):
+            for k, (values, source, place) in enumerate(chunks):
                 piece = self._pieces[t][k % PIECES][: values.nbytes].view(values.dtype)
                 if len(under_way) == PIECES:
                     _empty(*under_way.pop(0))
                 options = {"src_offset": place, "is_blocking": False, "wait_for": wait_for}
                 event = cl.enqueue_copy(self.queue, piece, source, **options)
-                self.queue.flush()
                 under_way.append((event, piece, values))
             for one in under_way:
                 _empty(*one)
 
-        self._share(rows, copy)
+        self._share([(rows, source)], copy)
 
     def _share(
-        self,
-        rows: Sequence[np.ndarray],
-        copy: Callable[[int, Iterator[tuple[np.ndarray, int]]], None],
+        self, arrays: Sequence[Target], copy: Callable[[int, Sequence[Chunk]], None]
     ) -> None:
         """Give every thread each so many-th chunk of all rows, and wait for the threads."""
-        whole = sum(row.nbytes for row in rows)
-        chunks = list(_chunks(rows, min(PIECE_BYTES, -(-whole // self._count))))
+        whole = sum(row.nbytes for rows, _ in arrays for row in rows)
+        size = min(PIECE_BYTES, max(LEAST_PIECE, -(-whole // self._count)))
+        chunks = list(_chunks(arrays, size))
         work = [
-            self._pool.submit(copy, t, iter(chunks[t :: self._count]))
+            self._pool.submit(copy, t, chunks[t :: self._count])
             for t in range(min(self._count, len(chunks)))
         ]
         errors = [one.exception() for one in work]
@@ -183,14 +187,15 @@ def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
     np.copyto(values, piece)
 
 
-def _chunks(rows: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield chunks of at most `size` bytes, each with its place in the buffer in bytes."""
-    place = 0
-    for row in rows:
-        step = max(1, size // row.itemsize)
-        for first in range(0, len(row), step):
-            yield row[first : first + step], place + first * row.itemsize
-        place += row.nbytes
+def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
+    """Yield chunks of at most `size` bytes, each with its buffer and its place there in bytes."""
+    for rows, buffer in arrays:
+        place = 0
+        for row in rows:
+            step = max(1, size // row.itemsize)
+            for first in range(0, len(row), step):
+                yield row[first : first + step], buffer, place + first * row.itemsize
+            place += row.nbytes
 
 
 def make_staging(queue: cl.CommandQueue, pinned: bool) -> Any:

@@ -150,15 +150,18 @@ def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
 @pytest.mark.parametrize("sizes", [(1,), (64, 64), (65, 1, 1000)])
 def test_copies_there_and_back(fast_queue, monkeypatch, kind, sizes):
     monkeypatch.setattr(staging, "PIECE_BYTES", 512)
+    monkeypatch.setattr(staging, "threads", lambda: 3)
     rng = np.random.default_rng(1)
     rows = [rng.random(2 * n)[::2] for n in sizes]
     copies = kind(fast_queue)
     buffer = cla.empty(fast_queue, sum(sizes), np.float64)
+    first = cla.empty(fast_queue, sizes[0], np.float64)
     for _ in range(2):
         rows[0][:] += 1
-        sent = copies.send(rows, buffer.base_data)
+        sent = copies.send([(rows[:1], first.base_data), (rows, buffer.base_data)])
         cl.wait_for_events(sent)
         assert np.array_equal(buffer.get(), np.concatenate(rows))
+        assert np.array_equal(first.get(), rows[0])
         back = [np.zeros(2 * n)[::2] for n in sizes]
         copies.fetch(buffer.base_data, back)
         assert all(np.array_equal(a, b) for a, b in zip(rows, back, strict=True))
