@@ -215,7 +215,7 @@ def bus_seconds(queue: cl.CommandQueue, size: int) -> dict[str, float]:
         queue.finish()
 
     def sent(way: Any) -> None:
-        way.send([([host], buffer.base_data)])
+        way.start([([host], buffer.base_data)])()
         queue.finish()
 
     whole = size // len(piece) * len(piece)

@@ -867,7 +867,7 @@ class Solver:
             return cla.to_device(self.queue, a)
         target = cla.empty(self.queue, a.shape, a.dtype)
         rows = list(np.atleast_2d(a))
-        only_event(target, self._copies.send([(rows, target.base_data)])[-1])
+        only_event(target, self._copies.start([(rows, target.base_data)])()[-1])
         return target
 
     def _to_host(self, a: cla.Array, rows: np.ndarray) -> None:

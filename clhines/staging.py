@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyopencl as cl
 
 from clhines.device import is_cpu, is_simulator
 
-PIECE_BYTES = 32 << 20  # of a pinned piece: each costs the threads a few turns at Python's lock
+PIECE_BYTES = 16 << 20  # of a pinned piece: each costs the threads a few turns at Python's lock
 LEAST_PIECE = 4 << 20  # copied at once, for the same reason
 LEAST_BYTES = 1 << 23  # of an array for which that is worth it
 PIECES = 2  # of a thread
@@ -40,18 +40,18 @@ def helps(device: cl.Device) -> bool:
 
 
 class Direct:
-    """Copies by the runtime itself; `send` and `fetch` as those of `Pinned`."""
+    """Copies by the runtime itself; `start` and `fetch` as those of `Pinned`."""
 
     pinned_bytes = 0
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
 
-    def send(
+    def start(
         self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
-    ) -> list[cl.Event]:
+    ) -> Callable[[], list[cl.Event]]:
         """Copy rows one after another to the device."""
-        done = []
+        done: list[cl.Event] = []
         for rows, to in arrays:
             place = 0
             for row in rows:
@@ -59,7 +59,10 @@ class Direct:
                 options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
                 done.append(cl.enqueue_copy(self.queue, to, given, **options))
                 place += given.nbytes
-        return done
+        return lambda: done
+
+    def drain(self) -> None:
+        """Nothing: copies have ended when `start` returns."""
 
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
@@ -88,7 +91,8 @@ class Pinned:
     def __init__(self, queue: cl.CommandQueue, num_threads: int | None = None) -> None:
         self.queue = queue
         self._count = num_threads or threads()
-        self._pool = ThreadPoolExecutor(self._count, "clhines-copy")
+        # each its own, as the pieces are those of one thread, whoever else is late
+        self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
         self._buffers: list[cl.Buffer] = []
         self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]
         self._busy: list[list[cl.Event | None]] = [[None] * PIECES for _ in range(self._count)]
@@ -106,10 +110,10 @@ class Pinned:
         piece, _ = cl.enqueue_map_buffer(self.queue, buffer, both, 0, (PIECE_BYTES,), np.uint8)
         return piece
 
-    def send(
+    def start(
         self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
-    ) -> list[cl.Event]:
-        """Copy rows one after another to the device; the rows are free on return.
+    ) -> Callable[[], list[cl.Event]]:
+        """Begin to copy rows one after another to the device.
 
         Parameters
         ----------
@@ -120,8 +124,9 @@ class Pinned:
 
         Returns
         -------
-        list of pyopencl.Event
-            After which the buffers have them.
+        callable
+            Waits until the rows are free and all is enqueued; returns the events after which the
+            buffers have them. More can be started before.
         """
 
         def copy(t: int, chunks: Sequence[Chunk]) -> None:
@@ -136,10 +141,20 @@ class Pinned:
                 options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
                 busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
 
-        self._share(arrays, copy)
-        done = [cl.enqueue_marker(self.queue)]
-        self.queue.flush()
-        return done
+        work = self._share(arrays, copy)
+
+        def finish() -> list[cl.Event]:
+            _results(work)
+            done = [cl.enqueue_marker(self.queue)]
+            self.queue.flush()
+            return done
+
+        return finish
+
+    def drain(self) -> None:
+        """Wait until no thread copies any more."""
+        for pool in self._pools:
+            pool.submit(int).result()
 
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
@@ -158,28 +173,31 @@ class Pinned:
             for one in under_way:
                 _empty(*one)
 
-        self._share([(rows, source)], copy)
+        _results(self._share([(rows, source)], copy))
 
     def _share(
         self, arrays: Sequence[Target], copy: Callable[[int, Sequence[Chunk]], None]
-    ) -> None:
-        """Give every thread each so many-th chunk of all rows, and wait for the threads."""
+    ) -> list[Future[None]]:
+        """Give every thread each so many-th chunk of all rows."""
         whole = sum(row.nbytes for rows, _ in arrays for row in rows)
         size = min(PIECE_BYTES, max(LEAST_PIECE, -(-whole // self._count)))
         chunks = list(_chunks(arrays, size))
-        work = [
-            self._pool.submit(copy, t, chunks[t :: self._count])
+        return [
+            self._pools[t].submit(copy, t, chunks[t :: self._count])
             for t in range(min(self._count, len(chunks)))
         ]
-        errors = [one.exception() for one in work]
-        for error in errors:
-            if error is not None:
-                raise error
 
 
 def pinned_bytes(num_threads: int | None = None) -> int:
     """Pinned host memory of a `Pinned`, in bytes."""
     return (num_threads or threads()) * PIECES * PIECE_BYTES
+
+
+def _results(work: Sequence[Future[None]]) -> None:
+    """Wait for all, then raise what one of them has met."""
+    for error in [one.exception() for one in work]:
+        if error is not None:
+            raise error
 
 
 def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:

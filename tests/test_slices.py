@@ -158,8 +158,12 @@ def test_copies_there_and_back(fast_queue, monkeypatch, kind, sizes):
     first = cla.empty(fast_queue, sizes[0], np.float64)
     for _ in range(2):
         rows[0][:] += 1
-        sent = copies.send([(rows[:1], first.base_data), (rows, buffer.base_data)])
-        cl.wait_for_events(sent)
+        sent = [
+            copies.start([(rows[:1], first.base_data)]),
+            copies.start([(rows, buffer.base_data)]),
+        ]
+        cl.wait_for_events([event for done in sent for event in done()])
+        copies.drain()
         assert np.array_equal(buffer.get(), np.concatenate(rows))
         assert np.array_equal(first.get(), rows[0])
         back = [np.zeros(2 * n)[::2] for n in sizes]
