@@ -396,6 +396,8 @@ def _queues(given: Any, dtype: np.dtype) -> list[cl.CommandQueue]:
     places: dict[cl.Device, int] = {}
     for k, one in enumerate(given):
         if isinstance(one, cl.CommandQueue):
+            if one in queues:
+                raise InputError(f"devices[{queues.index(one)}] and devices[{k}] are one queue")
             queues.append(devices.given_queue(one, None, dtype))
             continue
         found = devices.choose(one, dtype)

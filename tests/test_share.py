@@ -306,6 +306,7 @@ def test_wrong_arguments(halves):
         r"devices=\[\]; expected a list": {"devices": []},
         "expected a list of one or more": {"devices": device},
         r"devices\[0\] and devices\[1\] are both": {"devices": [device, device]},
+        r"devices\[0\] and devices\[1\] are one queue": {"devices": halves[:1] * 2},
         "together with device or queue": {"devices": halves, "queue": halves[0]},
         "works on one device": {"devices": halves, "dtype": "mixed"},
         "shares='half' is not valid": {"devices": halves, "shares": "half"},
