@@ -215,7 +215,7 @@ def bus_seconds(queue: cl.CommandQueue, size: int) -> dict[str, float]:
         queue.finish()
 
     def sent(way: Any) -> None:
-        way.send([host], buffer.base_data)
+        way.start([([host], buffer.base_data)])()
         queue.finish()
 
     whole = size // len(piece) * len(piece)
@@ -242,10 +242,14 @@ def main() -> None:
     add("--times", type=float, default=3.0, help="of the memory allowed, for slices")
     add("--copy-bytes", type=float, default=1e9, help="of the copies whose rate is measured")
     add("--threads", type=int, help="that copy in one direction")
+    add("--piece-mib", type=float, help="of pinned memory that a thread fills at a time")
     add("--out", default=str(common.RESULTS))
     args = parser.parse_args()
     if args.threads:
         staging.threads = lambda: args.threads
+    if args.piece_mib:
+        staging.PIECE_BYTES = int(args.piece_mib * 2**20) // 8 * 8
+        staging.LEAST_PIECE = min(staging.LEAST_PIECE, staging.PIECE_BYTES)
     queues = find_queues(args.device)
     rows, sliced = [], []
     for cells in args.cells:
@@ -262,6 +266,7 @@ def main() -> None:
         "record": common.record(queues[0], common.command_line()),
         "devices": [devices.label(queue.device) for queue in queues],
         "copy_threads": staging.threads(),
+        "piece_bytes": staging.PIECE_BYTES,
         "rows": rows,
         "slices": sliced,
         "gb_per_s": bus_seconds(queues[0], size),

@@ -44,7 +44,8 @@ class _Job:
     slot: _Slot
     resident: Resident
     last: bool  # of the slice's rows
-    events: list[cl.Event]
+    sent: Callable[[], list[cl.Event]]  # waits until all that it needs is on its way
+    events: list[cl.Event] = field(default_factory=list)
 
 
 class _StoppedError(Exception):
@@ -186,6 +187,7 @@ class _Run:
             except BaseException as error:
                 errors.append(error)
             errors += [stage.exception() for stage in others]
+        self.pipeline.sending.drain()
         for queue in (self.pipeline.in_queue, self.queue, self.pipeline.out_queue):
             try:
                 queue.finish()
@@ -219,23 +221,24 @@ class _Run:
         for k in range(len(self.plans)):
             resident, nodes = pipeline.resident_of(k, len(self.arrays)), pipeline.nodes(k)
             slot = self._get(self.free)
-            events = []
-            for name, a in self.arrays.items():
-                if name != "b":
-                    events += pipeline.sending.send([a[0, nodes]], slot.buffers[name].base_data)
+            given = [
+                ([a[0, nodes]], slot.buffers[name].base_data)
+                for name, a in self.arrays.items()
+                if name != "b"
+            ]
             for first in range(0, len(b), self.step):
                 rows = slice(first, min(first + self.step, len(b)))
                 before = [self._get(slot.solved)] if first else None  # with the rows before these
-                some = [row[nodes] for row in b[rows]]
-                events += pipeline.sending.send(some, slot.buffers["b"].base_data, before)
-                pipeline.in_queue.flush()
-                self.ready.put(_Job(k, rows, slot, resident, rows.stop == len(b), events))
-                events = []
+                some = [row[nodes] for row in b[rows]], slot.buffers["b"].base_data
+                sent = pipeline.sending.start([*given, some], before)
+                self.ready.put(_Job(k, rows, slot, resident, rows.stop == len(b), sent))
+                given = []  # stays where it is
 
     def _solve(self) -> None:
         """Enqueue the solves of all slices."""
         for _ in range(self.num_jobs):
             job = self._get(self.ready)
+            job.events = job.sent()
             if job.rows.start:
                 self._get(job.slot.drained)  # of the rows before these
             if self.pipeline.compute:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 import warnings
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from clhines.pocl import name_processor
 from clhines.render import render
 
 _BUILT: WeakKeyDictionary[cl.Context, dict[Any, cl.Program]] = WeakKeyDictionary()
+_LOCK = threading.Lock()
 _SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
@@ -42,10 +44,11 @@ def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Progr
     """
     if source is not None:
         return _compile(context, source, spec)
-    built = _BUILT.setdefault(context, {})
-    if spec not in built:
-        built[spec] = _compile(context, render(spec), spec)
-    return built[spec]
+    with _LOCK:  # several devices may ask from threads of their own
+        built = _BUILT.setdefault(context, {})
+        if spec not in built:
+            built[spec] = _compile(context, render(spec), spec)
+        return built[spec]
 
 
 def typed_kernel(built: cl.Program, name: str, types: str) -> cl.Kernel:

@@ -22,10 +22,12 @@ _FIRST_NODES = 256  # of the first sample that is timed: a simulator takes a sec
 _GROWTH = 8  # of a sample, until it takes
 _SAMPLE_SECONDS = 5e-3
 _ALONE_NODES = 1 << 20  # of such a sample at most
-_TOGETHER_NODES = 1 << 18, 1 << 23  # of the samples that all devices solve at the same time
+_TOGETHER_NODES = 1 << 18, 1 << 24  # of the samples that all devices solve at the same time
 _TOGETHER_SOLVE = 0.1  # s, that such a solve should take within these bounds
-_TOGETHER_SECONDS = 0.05
+_TOGETHER_SECONDS = 0.05  # of solves at the same time, and of each at least
+_LEAST_DONE = 3
 _ROUNDS = 3  # of correcting the rates by what was seen then
+_WORTH = 0.02  # share below which a device saves less than it may cost by a wrong estimate
 _BALANCED = 0.03  # difference of the times at which the rates are left as they are
 
 
@@ -89,6 +91,11 @@ def measure(
     ----------
     how : "numpy" or "device"
         With NumPy arrays, copies to and from the device included, or with arrays on it.
+
+    Returns
+    -------
+    list of Rate
+        With infinite `fixed` where a device is too slow to be worth its part.
     """
     rates = [_alone(forest, queue, dtype, how, make) for queue in queues]
     for _ in range(_ROUNDS):
@@ -109,7 +116,11 @@ def measure(
             rates[k] = Rate(rates[k].fixed * factor, rates[k].node * factor)
         if max(taken) <= (1 + _BALANCED) * min(taken):
             break
-    return rates
+    share = np.diff(forest.cell_offsets[cut(forest, rates)]) / forest.num_nodes
+    return [
+        rate if s >= _WORTH else Rate(np.inf, rate.node)
+        for rate, s in zip(rates, share, strict=True)
+    ]
 
 
 def _sample(forest: Forest, nodes: int) -> Forest:
@@ -191,11 +202,14 @@ def _together(works: Sequence[Callable[[], None]]) -> list[float]:
     def run(k: int) -> float:
         taken: list[float] = []
         once.wait()
-        while True:
-            taken.append(wall_seconds(works[k]))
-            done[k] += 1
-            if (time.perf_counter() > end and len(taken) >= 3) and min(done) >= 2:
-                return float(np.median(taken))
+        try:
+            while time.perf_counter() < end or min(done) < _LEAST_DONE:
+                taken.append(wall_seconds(works[k]))
+                done[k] += 1
+        except BaseException:
+            done[k] = _LEAST_DONE  # the others need not wait for it
+            raise
+        return float(np.median(taken))
 
     with ThreadPoolExecutor(len(works)) as pool:
         return list(pool.map(run, range(len(works))))

@@ -121,7 +121,7 @@ class Share:
         """Return a line for each device, for reading: share, cells, nodes, method, slices."""
         lines = []
         for k, (queue, share) in enumerate(zip(self._queues, self.shares, strict=True)):
-            what = "left out: too slow for a share"
+            what = "left out: its share is less than a cell"
             if k in self._place:
                 s = self._place.index(k)
                 solver = self.solvers[s]
@@ -396,6 +396,8 @@ def _queues(given: Any, dtype: np.dtype) -> list[cl.CommandQueue]:
     places: dict[cl.Device, int] = {}
     for k, one in enumerate(given):
         if isinstance(one, cl.CommandQueue):
+            if one in queues:
+                raise InputError(f"devices[{queues.index(one)}] and devices[{k}] are one queue")
             queues.append(devices.given_queue(one, None, dtype))
             continue
         found = devices.choose(one, dtype)

@@ -107,7 +107,8 @@ class Solver:
     Attributes
     ----------
     plan : Plan
-        Of the whole batch, or of the first slice where it is solved in slices.
+        Of the whole batch, or of the first slice where it is solved in slices; of several
+        devices that of the first.
     num_slices : int
     tuning : clhines.tune.Tuning or None
         What ``tune="measure"`` found.
@@ -117,7 +118,7 @@ class Solver:
     queues : list of pyopencl.CommandQueue
         One a device that has cells; `queue` is the first.
     shares : list of float
-        Of the nodes, one a device of ``devices``; 0 for one that is too slow to have any.
+        Of the nodes, one a device of ``devices``; 0 for one that is too slow for a cell.
 
     Raises
     ------
@@ -865,7 +866,8 @@ class Solver:
         if not self._staged(a.nbytes):
             return cla.to_device(self.queue, a)
         target = cla.empty(self.queue, a.shape, a.dtype)
-        only_event(target, self._copies.send(list(np.atleast_2d(a)), target.base_data)[-1])
+        rows = list(np.atleast_2d(a))
+        only_event(target, self._copies.start([(rows, target.base_data)])()[-1])
         return target
 
     def _to_host(self, a: cla.Array, rows: np.ndarray) -> None:

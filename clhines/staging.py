@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ import pyopencl as cl
 
 from clhines.device import is_cpu, is_simulator
 
-PIECE_BYTES = 16 << 20  # of a pinned piece
+PIECE_BYTES = 16 << 20  # of a pinned piece: each costs the threads a few turns at Python's lock
+LEAST_PIECE = 4 << 20  # copied at once, for the same reason
 LEAST_BYTES = 1 << 23  # of an array for which that is worth it
 PIECES = 2  # of a thread
 MOST_THREADS = 8
+Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
+Chunk = tuple[np.ndarray, cl.Buffer, int]  # of a row; the buffer; bytes before it there
 _FEWER = 4  # threads are the host's cores by this: both directions, and room for others
 
 
@@ -37,24 +40,29 @@ def helps(device: cl.Device) -> bool:
 
 
 class Direct:
-    """Copies by the runtime itself; `send` and `fetch` as those of `Pinned`."""
+    """Copies by the runtime itself; `start` and `fetch` as those of `Pinned`."""
 
     pinned_bytes = 0
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
 
-    def send(
-        self, rows: Sequence[np.ndarray], to: cl.Buffer, wait_for: list[cl.Event] | None = None
-    ) -> list[cl.Event]:
+    def start(
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
+    ) -> Callable[[], list[cl.Event]]:
         """Copy rows one after another to the device."""
-        done, place = [], 0
-        for row in rows:
-            given = np.ascontiguousarray(row)
-            options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
-            done.append(cl.enqueue_copy(self.queue, to, given, **options))
-            place += given.nbytes
-        return done
+        done: list[cl.Event] = []
+        for rows, to in arrays:
+            place = 0
+            for row in rows:
+                given = np.ascontiguousarray(row)
+                options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
+                done.append(cl.enqueue_copy(self.queue, to, given, **options))
+                place += given.nbytes
+        return lambda: done
+
+    def drain(self) -> None:
+        """Nothing: copies have ended when `start` returns."""
 
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
@@ -83,7 +91,8 @@ class Pinned:
     def __init__(self, queue: cl.CommandQueue, num_threads: int | None = None) -> None:
         self.queue = queue
         self._count = num_threads or threads()
-        self._pool = ThreadPoolExecutor(self._count, "clhines-copy")
+        # each its own, as the pieces are those of one thread, whoever else is late
+        self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
         self._buffers: list[cl.Buffer] = []
         self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]
         self._busy: list[list[cl.Event | None]] = [[None] * PIECES for _ in range(self._count)]
@@ -101,27 +110,28 @@ class Pinned:
         piece, _ = cl.enqueue_map_buffer(self.queue, buffer, both, 0, (PIECE_BYTES,), np.uint8)
         return piece
 
-    def send(
-        self, rows: Sequence[np.ndarray], to: cl.Buffer, wait_for: list[cl.Event] | None = None
-    ) -> list[cl.Event]:
-        """Copy rows one after another to the device; the rows are free on return.
+    def start(
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
+    ) -> Callable[[], list[cl.Event]]:
+        """Begin to copy rows one after another to the device.
 
         Parameters
         ----------
-        rows : sequence of (n,) arrays
-        to : pyopencl.Buffer
+        arrays : sequence of (sequence of (n,) arrays, pyopencl.Buffer)
+            Rows, and where they go; all buffers at once, which takes less than one by one.
         wait_for : list of pyopencl.Event, optional
-            Before `to` is written.
+            Before a buffer is written.
 
         Returns
         -------
-        list of pyopencl.Event
-            After which `to` has them.
+        callable
+            Waits until the rows are free and all is enqueued; returns the events after which the
+            buffers have them. More can be started before.
         """
 
-        def copy(t: int, chunks: Iterator[tuple[np.ndarray, int]]) -> None:
+        def copy(t: int, chunks: Sequence[Chunk]) -> None:
             busy = self._busy[t]
-            for k, (values, place) in enumerate(chunks):
+            for k, (values, to, place) in enumerate(chunks):
                 which = k % PIECES
                 before = busy[which]
                 if before is not None:
@@ -130,47 +140,52 @@ class Pinned:
                 np.copyto(piece, values)
                 options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
                 busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
-                self.queue.flush()
 
-        self._share(rows, copy)
-        return [cl.enqueue_marker(self.queue)]
+        work = self._share(arrays, copy)
+
+        def finish() -> list[cl.Event]:
+            _results(work)
+            done = [cl.enqueue_marker(self.queue)]
+            self.queue.flush()
+            return done
+
+        return finish
+
+    def drain(self) -> None:
+        """Wait until no thread copies any more."""
+        for pool in self._pools:
+            pool.submit(int).result()
 
     def fetch(
         self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
     ) -> None:
         """Copy from the device to rows one after another, and wait."""
 
-        def copy(t: int, chunks: Iterator[tuple[np.ndarray, int]]) -> None:
+        def copy(t: int, chunks: Sequence[Chunk]) -> None:
             under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
-            for k, (values, place) in enumerate(chunks):
+            for k, (values, source, place) in enumerate(chunks):
                 piece = self._pieces[t][k % PIECES][: values.nbytes].view(values.dtype)
                 if len(under_way) == PIECES:
                     _empty(*under_way.pop(0))
                 options = {"src_offset": place, "is_blocking": False, "wait_for": wait_for}
                 event = cl.enqueue_copy(self.queue, piece, source, **options)
-                self.queue.flush()
                 under_way.append((event, piece, values))
             for one in under_way:
                 _empty(*one)
 
-        self._share(rows, copy)
+        _results(self._share([(rows, source)], copy))
 
     def _share(
-        self,
-        rows: Sequence[np.ndarray],
-        copy: Callable[[int, Iterator[tuple[np.ndarray, int]]], None],
-    ) -> None:
-        """Give every thread each so many-th chunk of all rows, and wait for the threads."""
-        whole = sum(row.nbytes for row in rows)
-        chunks = list(_chunks(rows, min(PIECE_BYTES, -(-whole // self._count))))
-        work = [
-            self._pool.submit(copy, t, iter(chunks[t :: self._count]))
+        self, arrays: Sequence[Target], copy: Callable[[int, Sequence[Chunk]], None]
+    ) -> list[Future[None]]:
+        """Give every thread each so many-th chunk of all rows."""
+        whole = sum(row.nbytes for rows, _ in arrays for row in rows)
+        size = min(PIECE_BYTES, max(LEAST_PIECE, -(-whole // self._count)))
+        chunks = list(_chunks(arrays, size))
+        return [
+            self._pools[t].submit(copy, t, chunks[t :: self._count])
             for t in range(min(self._count, len(chunks)))
         ]
-        errors = [one.exception() for one in work]
-        for error in errors:
-            if error is not None:
-                raise error
 
 
 def pinned_bytes(num_threads: int | None = None) -> int:
@@ -178,19 +193,27 @@ def pinned_bytes(num_threads: int | None = None) -> int:
     return (num_threads or threads()) * PIECES * PIECE_BYTES
 
 
+def _results(work: Sequence[Future[None]]) -> None:
+    """Wait for all, then raise what one of them has met."""
+    for error in [one.exception() for one in work]:
+        if error is not None:
+            raise error
+
+
 def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
     event.wait()
     np.copyto(values, piece)
 
 
-def _chunks(rows: Sequence[np.ndarray], size: int) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield chunks of at most `size` bytes, each with its place in the buffer in bytes."""
-    place = 0
-    for row in rows:
-        step = max(1, size // row.itemsize)
-        for first in range(0, len(row), step):
-            yield row[first : first + step], place + first * row.itemsize
-        place += row.nbytes
+def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
+    """Yield chunks of at most `size` bytes, each with its buffer and its place there in bytes."""
+    for rows, buffer in arrays:
+        place = 0
+        for row in rows:
+            step = max(1, size // row.itemsize)
+            for first in range(0, len(row), step):
+                yield row[first : first + step], buffer, place + first * row.itemsize
+            place += row.nbytes
 
 
 def make_staging(queue: cl.CommandQueue, pinned: bool) -> Any:

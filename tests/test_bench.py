@@ -270,7 +270,8 @@ def test_spikes(fast_queue, monkeypatch, tmp_path, capsys):
 
 def test_devices_and_slices(fast_queue, monkeypatch, tmp_path, capsys):
     """Two devices of one kind; here they are the same."""
-    monkeypatch.setattr(bench_devices, "find_queues", lambda _: [fast_queue, fast_queue])
+    queues = [fast_queue, devices.make_queue(fast_queue.device)]
+    monkeypatch.setattr(bench_devices, "find_queues", lambda _: queues)
     arguments = (
         "--cells 64 128 --nodes 32 --branches 4 --dtype float32 --times 0.4 --copy-bytes 4e6 --out"
     )

@@ -121,6 +121,16 @@ def test_devices_that_were_timed_end_together(monkeypatch, fixed, node):
     assert ends.max() <= 1.1 * ends.min()
 
 
+def test_a_device_that_saves_nothing_is_left_out(monkeypatch):
+    forest = Forest.repeated([chain(50)], 1000)
+    monkeypatch.setattr(rates, "_work", Sleeper.work)
+    nodes = 1e-6, 9e-5  # of which it would have one in ninety
+    found = rates.measure(
+        forest, [0, 1], np.float32, "device", lambda part, k: Sleeper(part, 0.0, nodes[k])
+    )
+    assert cut(forest, found).tolist() == [0, 1000, 1000]
+
+
 def test_shares_as_asked_for(unequal):
     forest = Forest.from_cells([chain(10)] * 40)
     solver = Solver(forest, "flat", np.float32, devices=unequal, shares=[3, 1])
@@ -296,6 +306,7 @@ def test_wrong_arguments(halves):
         r"devices=\[\]; expected a list": {"devices": []},
         "expected a list of one or more": {"devices": device},
         r"devices\[0\] and devices\[1\] are both": {"devices": [device, device]},
+        r"devices\[0\] and devices\[1\] are one queue": {"devices": halves[:1] * 2},
         "together with device or queue": {"devices": halves, "queue": halves[0]},
         "works on one device": {"devices": halves, "dtype": "mixed"},
         "shares='half' is not valid": {"devices": halves, "shares": "half"},
