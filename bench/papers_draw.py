@@ -166,7 +166,7 @@ def bars(
         shift = (k - (len(names) - 1) / 2) * width
         heights = [found[groups[g]] for g in at]
         drawn = axes.bar(np.array(at) + shift, heights, width, label=name, **bar_look(name))
-        if len(names) * len(groups) <= 24:
+        if len(names) * len(groups) <= 32:
             texts = [f"{h:.2g}" if h < 10 else f"{h:.0f}" for h in heights]
             axes.bar_label(drawn, texts, fontsize=6.5, padding=1)
     labels = [f"{g:,}" if isinstance(g, int) else str(g) for g in groups]

@@ -22,7 +22,7 @@ from papers_run import SEQUENTIAL_ENTRY, Entry, Run, timed
 
 import clhines
 from clhines import device as devices
-from clhines.morphology import ring_cell
+from clhines.morphology import random_binary_tree, ring_cell
 from clhines.parts import Limits
 from clhines.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
 
@@ -336,15 +336,16 @@ def measure_options(run: Run) -> dict[str, Any]:
     result["setup"]["all"] = "balanced, split by blocks, sorted packing, levels shifted"
     names = ["none", "split, mean", "all"] if run.quick else list(OPTIONS)
     asked = [papers_run.method(n, "fine", work_group=lanes(run), **OPTIONS[n]) for n in names]
+    kinds = {f"{name} branching": trees(run, p) for name, p in BRANCHINGS.items()}
+    kinds["random trees"] = [random_binary_tree(512, 50, k) for k in range(shapes(run))]
+    result["setup"]["random trees"] = "512 nodes, 50 branches, not balanced as ring cells are"
     count = 16_384 if not run.is_host else 8192
-    for name, probability in BRANCHINGS.items():
-        cells = trees(run, probability)
+    for panel, cells in kinds.items():
         nodes = float(np.mean([len(t) for t in cells]))
         (number,) = run.counts((count,), nodes, result["scaled"])
-        papers_run.say(f"  {name} branching: {number:,} cells")
-        case = papers_run.batch(run, cells, number, "ring cells")
-        labels = {"panel": f"{name} branching"}
-        rows = timed(run, case, asked, result["missing"], **labels)
+        papers_run.say(f"  {panel}: {number:,} cells")
+        case = papers_run.batch(run, cells, number, panel)
+        rows = timed(run, case, asked, result["missing"], panel=panel)
         none = next(r["seconds"] for r in rows if r["name"] == "none")
         for r in rows:
             if r["name"] != peers.FLOOR:
@@ -362,7 +363,7 @@ def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
 
 
 def draw_options(figure: Any, result: dict[str, Any]) -> None:
-    """Gain in time above, idle lanes below, a group of bars for each branching."""
+    """Gain in time above, idle lanes below, a group of bars for each kind of cells."""
     axes = papers_draw.panels(figure, 2, 1)
     figure.set_size_inches(10.5, 7)
     names = papers_draw.names_of(result["rows"])

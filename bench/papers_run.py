@@ -23,7 +23,7 @@ from clhines.errors import ClhinesError
 SEQUENTIAL = "C, one thread"  # what every speed-up is over
 PERIOD = 1024  # cells, at least, after which the random values of a batch repeat
 BYTES = 200  # of device memory a node: d, u, b, x in two sets, factors and tables
-MOST_NODES = {True: 8.4e6, False: 1.68e7}  # a batch at most: on a CPU, which keeps all solvers
+MOST_NODES = {True: 4.2e6, False: 1.68e7}  # a batch at most: on a CPU, which keeps all solvers
 # of a case at once, and on other devices, where it is only for the time that a run takes
 QUICK_NODES = 4096
 

@@ -43,7 +43,7 @@ LINES = {
     "batch-13": {"padding skipped", "padding computed", "all of 32 nodes", "all of 64 nodes"},
     "batch-14": {"levels", "full-interleaved", "C/OpenMP, cell by cell"},
 }  # of figures whose rows are times; the panels of some have to be several
-PANELS = {"report-7.2": 3, "report-options": 3, "batch-5": 2, "batch-6": 4, "batch-14": 2}
+PANELS = {"report-7.2": 3, "report-options": 4, "batch-5": 2, "batch-6": 4, "batch-14": 2}
 WITHOUT_C = {"report-options", "batch-9", "batch-13"}
 
 
