@@ -21,6 +21,7 @@ from clhines.errors import (
     InputError,
     MorphologyError,
     PivotError,
+    RankError,
     RefinementWarning,
     ShareError,
     SimulationError,
@@ -61,6 +62,7 @@ __all__ = [
     "Network",
     "PivotError",
     "Plan",
+    "RankError",
     "RefinementWarning",
     "ShareError",
     "Simulation",
@@ -90,7 +92,12 @@ _LATER = {
 }
 
 
+_MODULES = ("choice", "device", "mixed", "ranks", "ring", "simulation", "tune")  # that help names
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(import_module(f"clhines.{_LATER[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"clhines.{name}")
     raise AttributeError(f"module 'clhines' has no attribute {name!r}")

@@ -487,6 +487,11 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
     if not arguments.mpi and not ranks.launched():
         return None, True
     comm = ranks.world()
+    if comm.size == 1 and ranks.launched():
+        raise InputError(
+            "started as one of several processes, but MPI knows of this one alone; expected the "
+            "mpiexec of the MPI library that mpi4py has"
+        )
     if comm.size == 1:
         return None, True
     arguments.told = comm.Dup()

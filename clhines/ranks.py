@@ -123,7 +123,13 @@ def ranks_of(comm: Any) -> Ranks | None:
         raise InputError(
             f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
         )
-    return Ranks(comm) if comm.size > 1 else None
+    try:
+        size = comm.size
+    except Exception as error:  # of mpi4py
+        raise InputError(
+            f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
+        ) from error
+    return Ranks(comm) if size > 1 else None
 
 
 class Share:
@@ -261,6 +267,29 @@ class Ranks:
             error = caught
         self.agree(error)
 
+    def same(self, given: dict[str, Any]) -> None:
+        """Refuse, on all ranks, what is not the same on all.
+
+        Parameters
+        ----------
+        given : dict of name -> value
+            With the same names on all ranks.
+
+        Raises
+        ------
+        InputError
+            Names the first that differs, and a rank.
+        """
+        found = self.comm.allgather(given)
+        for name in given:
+            values = [each[name] for each in found]
+            other = next((r for r, value in enumerate(values) if value != values[0]), 0)
+            if other:
+                raise InputError(
+                    f"{name} is {values[other]} on rank {other} and {values[0]} on rank 0; "
+                    "expected the same on all ranks"
+                )
+
     def _raise(self, error: BaseException | None) -> None:
         lines = self.comm.allgather("" if error is None else one_line(error))
         if error is not None:
@@ -361,7 +390,8 @@ def _stop_all_on_errors(comm: Any) -> None:
 
     def stop(kind: Any, value: Any, trace: Any) -> None:
         if isinstance(value, RankError):
-            time.sleep(1.0)  # the rank that has the error says so first
+            time.sleep(1.0)  # the rank that has the error says so first, if it does
+            print(f"clhines: {value}", file=sys.stderr)
         else:
             usual(kind, value, trace)
             print(f"clhines: rank {comm.rank} of {comm.size} stops all", file=sys.stderr)

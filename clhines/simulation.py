@@ -28,7 +28,6 @@ from clhines.forest import Forest, repeat
 from clhines.network import (
     LAST_STEP,
     Group,
-    Model,
     Network,
     as_array,
     as_indices,
@@ -346,26 +345,33 @@ class Simulation:
         **options: Any,
     ) -> None:
         self.ranks = ranks_of(comm)
-        if not isinstance(network, Network):
-            raise InputError(f"network is {type(network).__name__}; expected a Network")
-        if path not in PATHS:
-            raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
-        self.network, self.step, self._broken = network, 0, ""
-        self.model = network.compile(dt, v_init, secondorder, seed)
-        on_host = path == "reference"
         with self._agreed():
+            if not isinstance(network, Network):
+                raise InputError(f"network is {type(network).__name__}; expected a Network")
+            if path not in PATHS:
+                raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
+            self.network, self.step, self._broken = network, 0, ""
+            self._records: list[Record] = []
+            self.model = network.compile(dt, v_init, secondorder, seed)
+            chunk = as_whole_number("chunk", chunk, 1)
+            if max_spikes is not None:
+                max_spikes = as_whole_number("max_spikes", max_spikes, 1)
+            real_name(dtype)
+            on_host = path == "reference"
             if not on_host:
                 queue = self._queue(queue, device, dtype)
                 on_host = is_cpu(queue.device)
-        share, own = self._share(on_host)
-        epoch = epoch_steps(own)
-        chunk = as_whole_number("chunk", chunk, 1)
-        self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
-        if max_spikes is not None:
-            max_spikes = as_whole_number("max_spikes", max_spikes, 1)
-        self._records: list[Record] = []
-        real_name(dtype)
+        self._same(dtype=dtype, path=path, chunk=chunk, max_spikes=max_spikes, method=method)
+        overlap = self._overlap(on_host)
+        share: Share | None = None
         with self._agreed():
+            own = self.model
+            if self.ranks is not None:
+                share = Share(self.model, split(cell_costs(self.model), self.ranks.size))
+                first, end = share.bounds[[self.ranks.rank, self.ranks.rank + 1]].tolist()
+                own = self.model.part(first, end, overlap)
+            epoch = epoch_steps(own)
+            self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
             if path == "reference":
                 self.path = path
                 self._run: Any = ReferenceRun(own)
@@ -376,30 +382,37 @@ class Simulation:
                     self._run = _DeviceRun(state, executor)
         if share is not None and self.ranks is not None:
             steps = self.ranks.gather_numbers([self.path == "steps"])[:, 0]
-            if steps.any() and not steps.all():  # on other ranks a cell is too large for epochs
-                with self._agreed():
-                    if self.path == "epochs":
-                        self.path, self._run = "steps", _DeviceRun(state, Steps(state, method))
-            self._run = SplitRun(self.ranks, share, self._run)
+            with self._agreed():
+                # on other ranks a cell may be too large for epochs
+                if steps.any() and self.path == "epochs":
+                    self.path, self._run = "steps", _DeviceRun(state, Steps(state, method))
+                self._run = SplitRun(self.ranks, share, self._run)
 
-    def _share(self, on_host: bool) -> tuple[Share | None, Model]:
-        """Return how the ranks share the cells, and the model of those of this one.
+    def _same(self, **given: Any) -> None:
+        """Refuse ranks of which one simulates something else than the others."""
+        if self.ranks is None:
+            return
+        v = hashlib.sha256(self.model.v_init.tobytes()).hexdigest()
+        given = {name: str(value) for name, value in given.items()}
+        sizes = {"number of cells": self.model.forest.num_cells, "dt": self.model.dt}
+        digests = {"digest of the network": self._signature[:8], "digest of v_init": v[:8]}
+        self.ranks.same(sizes | digests | given)
+
+    def _overlap(self, on_host: bool) -> bool:
+        """Whether ranks exchange the spikes of an epoch during the next one.
 
         Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
         where the cores that advance cells also do the exchange, they would only cost.
         """
         ranks = self.ranks
         if ranks is None:
-            return None, self.model
+            return False
         if on_host:
             ranks.spin = 0.0  # a rank that waits leaves the core to others
+        if OVERLAP is not None:
+            return OVERLAP
         half = (self.model.connections.min_delay + 1) // 2
-        overlap = OVERLAP
-        if overlap is None:
-            overlap = half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
-        share = Share(self.model, split(cell_costs(self.model), ranks.size))
-        first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
-        return share, self.model.part(first, end, overlap)
+        return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
 
     def _queue(self, queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
         if queue is None and self.ranks is not None:
@@ -494,9 +507,14 @@ class Simulation:
         DeviceMemoryError
             There is no room on the device for what is recorded in a chunk.
         """
-        steps = self._whole_steps(duration)
-        if self._broken:
-            raise InputError(f"{self._broken}; restore() an earlier state to go on")
+        with self._agreed():
+            steps = self._whole_steps(duration)
+            if self._broken:
+                raise InputError(f"{self._broken}; restore() an earlier state to go on")
+        if self.ranks is not None:
+            records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
+            known = hashlib.sha256(repr(records).encode()).hexdigest()[:8]
+            self.ranks.same({"duration": duration, "digest of what is recorded": known})
         begin, end = self.step, self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = [self._start()] if begin == 0 else []

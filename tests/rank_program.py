@@ -14,7 +14,7 @@ from test_network_run import CABLES, DT, mixed_network
 
 from clhines import Network, Simulation, SimulationError, ranks
 from clhines import simulation as simulation_module
-from clhines.errors import RankError, SpikeOverflowError
+from clhines.errors import InputError, RankError, SpikeOverflowError
 from clhines.plasticity import STDP
 
 
@@ -107,6 +107,37 @@ def overflow(comm):
     return None
 
 
+def differing(comm):
+    """What is not the same on all ranks is refused by all, and so is what one is given wrong."""
+
+    def network():
+        net, syn = mixed_network()
+        net.event(syn, 0, 1.0, 0.01 * (comm.rank + 1))
+        Simulation(net, DT, comm=comm, path="reference")
+
+    sim = simulation(mixed_network, comm, path="reference")
+
+    def recorded():
+        other = simulation(mixed_network, comm, path="reference")
+        other.record("v", [comm.rank])
+        other.run(0.5)
+
+    texts = []
+    for do in (
+        network,
+        lambda: simulation(mixed_network, comm, dtype=("float64", "float32")[comm.rank]),
+        lambda: sim.run(0.5 + comm.rank),
+        lambda: sim.run("x" if comm.rank else 1.0),
+        recorded,
+    ):
+        try:
+            do()
+            texts.append("nothing")
+        except (InputError, RankError) as error:
+            texts.append(f"{type(error).__name__}: {error}")
+    return texts
+
+
 def break_rank(sim, rank, do):
     """Do something in the third epoch of a rank."""
     advance, calls = sim._run.run.advance, []
@@ -137,6 +168,7 @@ def main():
         assert all(other == found for other in every)
         if comm.size == 2:
             found["overflow"] = comm.allgather(overflow(comm))
+            found["differing"] = comm.allgather(differing(comm))
         if comm.rank == 0:
             (folder / f"found{comm.size}.json").write_text(json.dumps(found))
         return

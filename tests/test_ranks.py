@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rank_program import CASES, busy_network, not_finite, run_cases
+from rank_program import busy_network, not_finite, run_cases
 from test_epochs import dendrites_network, noisy_network
 from test_network_run import CABLES, DT, mixed_network, simple_network
 
@@ -200,6 +200,21 @@ def one_process(tmp_path_factory):
     return folder, run_cases(folder, 0)
 
 
+def check_differing(texts):
+    """Of two ranks: what differs is named by both, an error of one alone by its number."""
+    first, second = texts
+    expected = ["digest of the network", "dtype", "duration", None, "digest of what is recorded"]
+    assert len(first) == len(second) == len(expected)
+    for name, one, other in zip(expected, first, second):
+        if name is None:
+            assert one.startswith("RankError: rank 1: duration is 'x' ms")
+            assert other.startswith("InputError: duration is 'x' ms")
+        else:
+            assert one == other
+            assert one.startswith(f"InputError: {name} is ")
+            assert one.endswith("on rank 0; expected the same on all ranks")
+
+
 @needs_mpi
 @pytest.mark.parametrize(("count", "before"), [(2, 1), (3, 2), (4, 3)])
 def test_the_same_bits_on_any_number_of_ranks(one_process, count, before):
@@ -218,6 +233,7 @@ def test_the_same_bits_on_any_number_of_ranks(one_process, count, before):
     if count == 2:
         assert found["not finite"] == not_finite(None)
         check_overflow(found["overflow"])
+        check_differing(found["differing"])
     assert not list(folder.glob("*.part"))
 
 
@@ -281,11 +297,3 @@ def test_errors_are_told_once(more, expected):
     assert done.stderr.count(expected) == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert not done.stdout
-
-
-def test_cases_cover_both_kinds_of_path():
-    assert {options.get("path", "auto") for *_, options in CASES} >= {
-        "auto",
-        "steps",
-        "reference",
-    }
