@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from clhines.cell_epochs import CellEpochs
 from clhines.device import limits
 from clhines.epochs import BlockEpochs
 from clhines.network import Model
+from clhines.ring import ring_cables, ring_network
 from clhines.state import State
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
@@ -122,9 +124,16 @@ def uneven_network():
     return net, None
 
 
+def sized_network():
+    """Small and large cells, which `BlockEpochs` plans apart on a small device."""
+    cables = [*ring_cables(3, levels=5), *ring_cables(3, levels=3)]
+    return ring_network([cables[k] for k in (0, 3, 1, 4, 2, 5)], 12, delay=0.5), None
+
+
 @pytest.mark.parametrize(
     ("executor", "build", "dtype"),
     [
+        ("sizes", sized_network, "float64"),
         ("cells", uneven_network, "float64"),
         ("cells", uneven_network, "float32"),
         ("cells", noisy_network, "float64"),
@@ -153,8 +162,11 @@ def voltages(model: Model, queue, dtype, executor):
     from clhines.steps import Steps
 
     state = State(model, queue, np.dtype(dtype), 60)
-    if executor == "blocks":
-        run = BlockEpochs(model, state, limits(queue.device))
+    if executor in ("blocks", "sizes"):
+        room = limits(queue.device)
+        apart = executor == "sizes"
+        run = BlockEpochs(model, state, replace(room, compute_units=1) if apart else room)
+        assert not apart or len(run.launches) > 1
     else:
         run = {"cells": CellEpochs, "steps": Steps}[executor](state)
     for first in range(0, 60, 20):
