@@ -110,7 +110,8 @@ class _Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def error(self, message: str) -> NoReturn:
-        if os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")) != "0":
+        numbers = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"
+        if any(os.environ.get(name, "0") != "0" for name in numbers):
             self.exit(2)  # all ranks have the same arguments; the first one says it
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 

@@ -453,7 +453,8 @@ def own_queue(ranks: Ranks, spec: Any, dtype: Any) -> cl.CommandQueue:
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
     alike = [chosen]
-    if not isinstance(spec, cl.Device) and not (isinstance(spec, str) and ":" in spec):
+    told = spec or os.environ.get("PYOPENCL_CTX")
+    if not isinstance(told, cl.Device) and not (isinstance(told, str) and ":" in told):
         alike = devices.alike(chosen, dtype)
     device = alike[ranks.local_rank % len(alike)]
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))

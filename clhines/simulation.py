@@ -674,11 +674,16 @@ class Simulation:
                         f"{path}: of another network or another dt; expected one saved by this "
                         "simulation"
                     )
+        self._broken = f"{path} was not restored"
         try:
             self._run.load(saved)
         except KeyError as error:
             raise InputError(
                 f"{path}: has no {error}, which path {self.path!r} needs; expected one saved by it"
+            ) from error
+        except (ValueError, IndexError) as error:
+            raise InputError(
+                f"{path}: its arrays do not fit this network ({error}); expected a whole file"
             ) from error
         step = int(saved.get("step", 0))
         if self.ranks is not None:

@@ -208,7 +208,7 @@ class State:
         if room > most:
             raise DeviceMemoryError(
                 f"events on their way to {model.num_targets} targets, the latest "
-                f"{model.connections.max_delay} steps after its spike, take {room / 2**20:.0f} "
+                f"{model.all.connections.max_delay} steps after its spike, take {room / 2**20:.0f} "
                 f"MiB; the device allows {most / 2**20:.0f} MiB; expected shorter delays"
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
