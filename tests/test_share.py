@@ -30,7 +30,9 @@ def halves():
             except cl.Error:
                 continue
             if len(parts) > 1:
-                return [devices.make_queue(part) for part in parts[:2]]
+                queues = [devices.make_queue(part) for part in parts[:2]]
+                assert [queue.device.max_compute_units for queue in queues] == [1, 1]
+                return queues
     pytest.skip("no CPU device with sub-devices")
     return None
 
