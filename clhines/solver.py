@@ -24,7 +24,17 @@ from clhines.pipeline import Pipeline
 from clhines.plan import candidate_plans, make_plan
 from clhines.render import render
 from clhines.resident import Resident, make_resident, only_event
-from clhines.share import Share, SharedFactors, is_list
+from clhines.share import (
+    Share,
+    SharedFactors,
+    check_finite,
+    events_of,
+    is_list,
+    target_of,
+    to_numpy,
+    unshared,
+    writable,
+)
 from clhines.slices import STAGES, Memory, Room
 from clhines.slices import bytes_needed as slice_bytes
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
@@ -479,7 +489,7 @@ class Solver:
         self._checked("out", target, shape[-1], on_device=True)
         if target.base_data == source.base_data:
             raise InputError("out is a; expected another array")
-        if target.shape != shape or not _writable(target):
+        if target.shape != shape or not writable(target):
             raise InputError(f"out has shape {target.shape}; expected a whole array of {shape}")
         return resident.permute(source, target, False)
 
@@ -491,7 +501,7 @@ class Solver:
         u: cla.Array,
         b: cla.Array,
         out: cla.Array,
-        wait_for: Sequence[cl.Event] | None = None,
+        wait_for: cl.Event | Sequence[cl.Event] | None = None,
         l: cla.Array | None = None,  # noqa: E741
         overwrite: bool = False,
     ) -> cl.Event:
@@ -501,8 +511,9 @@ class Solver:
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype
         b, out : (packed size,) or (k, packed size)
-        wait_for : sequence of pyopencl.Event, optional
-            In addition to the events of the arrays.
+        wait_for : pyopencl.Event or list of them, optional
+            In addition to the events of the arrays. For several devices a list with such an item
+            for each: also the list that another `enqueue` returned.
         overwrite : bool
             Allow `d` to be destroyed, and `out` to be `b`.
 
@@ -514,6 +525,7 @@ class Solver:
             values, and for `wait_for`, to solve on the host in float64.
         """
         resident = self._whole("enqueue()")
+        waits = events_of("wait_for", wait_for, self.queue)
         size = self.plan.packed_size
         given = [("d", d), ("u", u), *([] if l is None else [("l", l)]), ("b", b)]
         operands = [self._checked(name, a, size, on_device=True) for name, a in given]
@@ -522,7 +534,7 @@ class Solver:
             raise InputError("d, u and l have one row; only b and out may have several")
         if any(out.base_data == a.base_data for a in operands[:-1]):
             raise InputError("out is d, u or l; expected another array")
-        events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
+        events = [e for a in (*operands, out) for e in a.events] + waits
         self._events = resident.solve(operands, out, events, overwrite)
         only_event(out, self._events[-1])
         self._bad, self._solved = None, True
@@ -673,7 +685,7 @@ class Solver:
     def _refine(self, factors: MixedFactors, b: Any, target: Any) -> Refinement:
         assert self._mixed is not None
         if isinstance(b, np.ndarray):
-            b = _unshared(b, target)
+            b = unshared(b, target)
         return self._mixed.solve(factors, b, target)
 
     def _natural(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -716,7 +728,7 @@ class Solver:
         if self._share is not None:
             self._share.solve_numpy(arrays, target)
             return
-        arrays = {**arrays, "b": _unshared(arrays["b"], target)}
+        arrays = {**arrays, "b": unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
         elif self._several_fit:
@@ -791,16 +803,17 @@ class Solver:
         factors: Factors,
         b: cla.Array,
         out: cla.Array,
-        wait_for: Sequence[cl.Event] | None,
+        wait_for: cl.Event | Sequence[cl.Event] | None,
         overwrite: bool,
     ) -> cl.Event:
         resident = self._whole("enqueue()")
+        waits = events_of("wait_for", wait_for, self.queue)
         b = self._checked("b", b, self.plan.packed_size, on_device=True)
         self._check_out(out, b, overwrite)
         matrix = factors._matrix
         if any(out.base_data == a.base_data for a in matrix):
             raise InputError("out is one of the factors; expected another array")
-        events = [e for a in (*matrix, b, out) for e in a.events] + list(wait_for or ())
+        events = [e for a in (*matrix, b, out) for e in a.events] + waits
         self._events = resident.solve([*matrix, b], out, events, factored=factors.bad)
         only_event(out, self._events[-1])
         return self._events[-1]
@@ -818,7 +831,7 @@ class Solver:
             return resident.permute(packed, target, False)
         if check:
             self._check_finite("b", rows)
-        two = np.atleast_2d(_unshared(rows, target)), np.atleast_2d(target)
+        two = np.atleast_2d(unshared(rows, target)), np.atleast_2d(target)
         for _ in self._solve_rows(resident, factors._matrix, *two, factors.bad):
             pass
         if check:
@@ -843,22 +856,13 @@ class Solver:
         elif on_device:
             raise InputError(f"{name} is {type(a).__name__}; expected a pyopencl array (see pack)")
         else:
-            a = self._to_numpy(name, a)
+            a = to_numpy(name, a, self.dtype)
         if a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape:
             order = "device" if on_device else "natural"
             raise InputError(
                 f"{name} has shape {a.shape}; expected ({size},) or (k, {size}) in {order} order"
             )
         return a
-
-    def _to_numpy(self, name: str, a: Any) -> np.ndarray:
-        try:
-            array = np.asarray(a)
-        except ValueError as error:
-            raise InputError(f"{name} is not an array: {error}") from error
-        if array.dtype.kind not in "fiub":
-            raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
-        return np.ascontiguousarray(array, self.dtype)
 
     def _to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
         if isinstance(a, cla.Array):
@@ -888,29 +892,10 @@ class Solver:
 
     def _target(self, given: Any, b: Any, out: Any, overwrite: bool) -> Any:
         """Return the array that the solution goes to."""
-        if out is None:
-            if overwrite and getattr(given, "dtype", None) == self.dtype and _writable(given):
-                return given
-            return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
-        if type(out) is not type(b) or out.dtype != self.dtype or out.shape != b.shape:
-            raise InputError(
-                f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "
-                f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {self.dtype} with "
-                f"shape {b.shape}"
-            )
-        if not _writable(out):
-            raise InputError("out is read-only or a strided view; expected a whole array")
-        return out
+        return target_of(given, b, out, overwrite, self.dtype)
 
     def _check_finite(self, name: str, b: np.ndarray) -> None:
-        good = np.isfinite(b)
-        if not good.all():
-            where = np.argwhere(~good)[0]
-            node = int(where[-1])
-            cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
-            raise InputError(
-                f"cell {cell}, node {node}: {name} is {b[tuple(where)]}; expected finite"
-            )
+        check_finite(self.forest, name, b)
 
     def _bad_pivots(self) -> tuple[np.ndarray, np.ndarray]:
         if self._share is not None:
@@ -932,15 +917,3 @@ def _check_tune(tune: Any, method: Any) -> None:
         raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":
         raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
-
-
-def _unshared(b: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """`b`, or a copy where `target` overlaps it: rows are written before all are read."""
-    overlaps = target is not b and np.may_share_memory(target, b)
-    return b.copy() if overlaps else b
-
-
-def _writable(a: Any) -> bool:
-    if isinstance(a, cla.Array):
-        return a.offset == 0 and a.flags.c_contiguous
-    return isinstance(a, np.ndarray) and a.flags.writeable

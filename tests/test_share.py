@@ -211,13 +211,17 @@ def test_lists_of_arrays(halves, method):
     events = solver.enqueue(packed["d"], packed["u"], packed["b"], x, l=packed["l"])
     assert len(events) == 2
     assert np.array_equal(joined(solver.unpack(x)), truth)
+    first, second = events
+    for waits in (events, tuple(events), [[first], [second]], [first, None], [[], [second] * 2]):
+        assert len(solver.enqueue(packed["d"], packed["u"], packed["b"], x, waits)) == 2
+    solver.enqueue(packed["d"], packed["u"], packed["b"], x, events, packed["l"])
     assert (solver.status() == -1).all()
     assert len(solver.kernel_events) >= 2
 
     factors = solver.factor(system.d, system.u, system.l)
     assert_close(forest, factors.solve(system.b), system.truth(), np.float64)
     assert_close(forest, joined(factors.solve(natural["b"])), system.truth(), np.float64)
-    factors.enqueue(packed["b"], x)
+    factors.enqueue(packed["b"], x, factors.enqueue(packed["b"], x))
     assert_close(forest, joined(solver.unpack(x)), system.truth(), np.float64)
     assert (factors.status() == -1).all()
 
@@ -278,6 +282,53 @@ def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
     assert np.array_equal(caught.value.result[0].get(), truth[:first])
 
 
+def test_factors_keep_what_the_others_solved(halves, monkeypatch):
+    forest = Forest.from_cells(dissimilar(40, least=5))
+    system = make_system(forest, rows=2)
+    solver = Solver(forest, "flat", devices=halves)
+    factors = solver.factor(system.d, system.u)
+    truth, out = factors.solve(system.b), np.zeros_like(system.b)
+    first = solver._share.solvers[0].forest.num_nodes
+
+    def broken(*_, **__):
+        raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(solver._share.solvers[1]._resident, "solve", broken)
+    for given in (out, None):
+        with pytest.raises(ShareError, match=r"devices\[1\]") as caught:
+            factors.solve(system.b, out=given)
+        assert given is None or caught.value.result is given
+        assert np.array_equal(caught.value.result[:, :first], truth[:, :first])
+        assert np.isnan(caught.value.result[:, first:]).all()
+
+
+def test_factors_check_the_numbers_of_the_whole_batch(halves):
+    forest = Forest.from_cells([chain(3)] * 10)
+    system = make_system(forest, np.float32)
+    factors = Solver(forest, "flat", np.float32, devices=halves).factor(system.d, system.u)
+    system.b[22] = np.nan
+    with pytest.raises(InputError, match="^cell 7, node 22: b is nan; expected finite"):
+        factors.solve(system.b)
+    assert np.isnan(factors.solve(system.b, check=False)[22])
+    system.b[22] = 3e38
+    system.d[22] = 1e-3
+    factors = Solver(forest, "flat", np.float32, devices=halves).factor(system.d, 0 * system.u)
+    with pytest.raises(InputError, match="^cell 7, node 21: x is .*; expected finite"):
+        factors.solve(system.b)
+    kept = system.b.copy()
+    kept.flags.writeable = False
+    assert factors.solve(kept, overwrite=True, check=False) is not kept
+    for words, call in {
+        "out is list of": lambda: factors.solve(system.b, out=[1.0]),
+        "out is read-only": lambda: factors.solve(system.b, out=kept),
+        "b has dtype": lambda: factors.solve("text"),
+        r"b has shape \(3,\)": lambda: factors.solve([1, 2, 3]),
+        "a is not an array": lambda: factors.share.pack([[1.0], [1.0, 2.0]]),
+    }.items():
+        with pytest.raises(InputError, match=words):
+            call()
+
+
 def test_a_device_out_of_memory(halves, monkeypatch):
     forest = Forest.from_cells([chain(30)] * 20)
     system = make_system(forest)
@@ -329,3 +380,17 @@ def test_wrong_arguments(halves):
         solver.solve(system.d, parts["u"], parts["b"])
     with pytest.raises(InputError, match=r"devices\[0\].*d has shape"):
         solver.enqueue(parts["d"], parts["u"], parts["b"], parts["d"])
+    packed = [solver.pack(getattr(system, name)) for name in "dubb"]
+    factors = solver.factor(system.d, system.u)
+    event = solver.enqueue(*packed)[0]
+    for waits, words in {
+        event: "wait_for is Event; expected a list of 2",
+        (event,): "wait_for is 1 items; expected a list of 2",
+        ("now", event): r"wait_for\[0\] is str; expected an event or a list",
+        (event, (1, event)): r"wait_for\[1\] is tuple of Event, int; expected an event or a list",
+        (None, event): r"wait_for\[1\] has an event of another OpenCL context",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            solver.enqueue(*packed, waits)
+        with pytest.raises(InputError, match=words):
+            factors.enqueue(*packed[2:], waits)

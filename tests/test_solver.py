@@ -442,6 +442,26 @@ def test_enqueue_in_device_order(queue, config):
         assert_solved(config, system, expected)
 
 
+def test_events_to_wait_for(fast_queue):
+    forest = Forest(chain(9))
+    system = make_system(forest, np.float32)
+    solver = make_solver(fast_queue, forest, dtype=np.float32)
+    d, u, b, out = (solver.pack(a) for a in (system.d, system.u, system.b, system.b))
+    factors = solver.factor(system.d, system.u)
+    event = solver.enqueue(d, u, b, out)
+    for good in (event, [event], (event, event), []):
+        solver.enqueue(d, u, b, out, good)
+        system.assert_solved(solver.unpack(out).get())
+        factors.enqueue(b, out, good)
+    for bad, got in ((1, "int"), (["now", event], "list of Event, str"), ([[event]], "list")):
+        for call in (
+            lambda e: solver.enqueue(d, u, b, out, e),
+            lambda e: factors.enqueue(b, out, e),
+        ):
+            with pytest.raises(InputError, match=f"wait_for is {got}.*; expected an event or"):
+                call(bad)
+
+
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_pack_and_unpack(queue, config):
     forest = forest_of(config, dissimilar(6))
