@@ -195,9 +195,12 @@ def pinned_bytes(num_threads: int | None = None) -> int:
 
 def _results(work: Sequence[Future[None]]) -> None:
     """Wait for all, then raise what one of them has met."""
-    for error in [one.exception() for one in work]:
-        if error is not None:
-            raise error
+    errors = [error for one in work if (error := one.exception()) is not None]
+    try:
+        if errors:
+            raise errors[0]
+    finally:  # an error holds this frame, which would hold the error
+        del errors, work
 
 
 def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
