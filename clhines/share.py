@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import rates, reference
-from clhines.errors import BuildError, DeviceError, InputError, ShareError
+from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Share:
         See `Solver`.
     make : callable
         ``make(part, queue)`` is the solver of some cells on one device.
+    time : callable
+        As `make`, of a solver that is timed only.
 
     Attributes
     ----------
@@ -57,6 +60,7 @@ class Share:
         dtype: np.dtype,
         shares: Any,
         make: Callable[[Forest, cl.CommandQueue], Solver],
+        time: Callable[[Forest, cl.CommandQueue], Solver],
     ) -> None:
         self.forest, self.dtype = forest, dtype
         self._queues = _queues(given, dtype)
@@ -64,7 +68,7 @@ class Share:
         self._threads: ThreadPoolExecutor | None = None
         self.rates: list[rates.Rate] | None = None
         self.seconds: list[float] = []
-        edges = self._edges(shares)
+        edges = self._edges(shares, time)
         nodes = np.diff(forest.cell_offsets[edges])
         self.shares = (nodes / forest.num_nodes).tolist()
         used = np.flatnonzero(nodes)
@@ -75,7 +79,7 @@ class Share:
 
     # -- shares --------------------------------------------------------------------------------
 
-    def _edges(self, shares: Any) -> np.ndarray:
+    def _edges(self, shares: Any, time: Callable[[Forest, cl.CommandQueue], Solver]) -> np.ndarray:
         """First cell of each device given, and the end."""
         count = len(self._queues)
         if isinstance(shares, str):
@@ -86,17 +90,18 @@ class Share:
                 )
             kinds = [_kind(queue.device) for queue in self._queues]
             if len(set(kinds)) > 1:
-                self.rates = rates.measure(
-                    self.forest, self._queues, self.dtype, shares, self._make
-                )
+                self.rates = rates.measure(self.forest, self._queues, self.dtype, shares, time)
             return rates.cut(self.forest, self.rates or [rates.Rate(0.0, 1.0)] * count)
         try:
-            numbers = np.asarray(shares, np.float64)
+            numbers = np.array(shares, np.float64)
         except (TypeError, ValueError):
             numbers = np.array(np.nan)
         good = numbers.shape == (count,) and np.isfinite(numbers).all() and (numbers >= 0).all()
         if not good or not numbers.any():
-            raise InputError(f"shares={shares!r}; expected {count} numbers, one for each device")
+            raise InputError(
+                f"shares={shares!r}; expected {count} finite numbers, 0 or more and not all 0"
+            )
+        numbers /= numbers.max()  # so that no sum of them overflows
         slow = rates.Rate(np.inf, 1.0)
         return rates.cut(
             self.forest, [rates.Rate(0.0, 1 / s) if s else slow for s in numbers.tolist()]
@@ -109,7 +114,17 @@ class Share:
         try:
             return self._make(part, self._queues[self._place[k]])
         except (DeviceError, BuildError) as error:
-            raise type(error)(f"{self._name(k)}: {error}") from error
+            text = self._of_the_batch(str(error), first)
+            raise type(error)(f"{self._name(k)}: {text}") from error
+        except InputError as error:
+            raise InputError(self._of_the_batch(str(error), first)) from error
+
+    def _of_the_batch(self, text: str, first: int) -> str:
+        """Replace numbers of cells and nodes of a part by those of the batch."""
+        offsets = {"cell": first, "node": int(self.forest.cell_offsets[first])}
+        return re.sub(
+            r"\b(cell|node) (\d+)\b", lambda m: f"{m[1]} {int(m[2]) + offsets[m[1]]}", text
+        )
 
     def _name(self, k: int) -> str:
         """Say which device this is, and of which cells."""
@@ -135,13 +150,17 @@ class Share:
 
     # -- all devices at once -------------------------------------------------------------------
 
-    def _each(self, work: Callable[[int], Any], threads: bool = False) -> list[Any]:
+    def _each(
+        self, work: Callable[[int], Any], threads: bool = False, solves: bool = False
+    ) -> list[Any]:
         """Do ``work(k)`` for every solver, whatever the others meet; `ShareError` at the end.
 
         Parameters
         ----------
         threads : bool
             All at the same time, for work that waits.
+        solves : bool
+            What is done is a solve.
         """
 
         def caught(k: int) -> Any:
@@ -158,24 +177,30 @@ class Share:
             done = [caught(k) for k in range(len(self.solvers))]
         failed = {k: one.error for k, one in enumerate(done) if isinstance(one, _Failed)}
         if failed:
-            self._raise(failed, done)
+            self._raise(failed, done, solves)
         return done
 
-    def _raise(self, failed: dict[int, Exception], done: list[Any]) -> None:
+    def _raise(self, failed: dict[int, Exception], done: list[Any], solves: bool) -> None:
         if all(isinstance(error, InputError) for error in failed.values()):
             k, error = next(iter(failed.items()))
             raise InputError(f"{self._name(k)}: {error}") from error
+        if len(failed) == len(done):
+            k, error = next(iter(failed.items()))
+            if all(isinstance(error, DeviceMemoryError) for error in failed.values()):
+                raise DeviceMemoryError(f"{self._name(k)}: {error}") from error
         solved = np.ones(self.forest.num_cells, bool)
         for k in failed:
             solved[slice(*self.cells[k : k + 2])] = False
-        texts = [f"{self._name(k)}: {_one_line(error)}" for k, error in failed.items()]
+        text = "; ".join(f"{self._name(k)}: {_one_line(error)}" for k, error in failed.items())
         left = int(solved.sum())
+        if solves and left:
+            text += f"; the other {left} cells of {len(solved)} are solved: see .result and .solved"
+            text += " of this error"
         raise ShareError(
-            f"{'; '.join(texts)}; the other {left} cells of {len(solved)} are solved: see .result "
-            "and .solved of this error",
+            text,
             {self._place[k]: error for k, error in failed.items()},
             [None if k in failed else one for k, one in enumerate(done)],
-            solved,
+            solved & solves,
         ) from next(iter(failed.values()))
 
     def _of(self, k: int, a: np.ndarray) -> np.ndarray:
@@ -201,7 +226,7 @@ class Share:
     def _all_numpy(self, work: Callable[[int], Any], target: np.ndarray) -> list[Any]:
         """Do all that ends in a NumPy array, which gets NaN where it is not solved."""
         try:
-            return self._each(work, threads=True)
+            return self._each(work, threads=True, solves=True)
         except ShareError as error:
             target[..., np.repeat(~error.solved, self.forest.sizes)] = np.nan
             error.result = target
@@ -235,7 +260,7 @@ class Share:
             solver.queue.flush()
             return x
 
-        return self._each(work)
+        return self._each(work, solves=True)
 
     # -- device order --------------------------------------------------------------------------
 
@@ -273,7 +298,7 @@ class Share:
             solver.queue.flush()  # this device begins while the next is told
             return event
 
-        return self._each(work)
+        return self._each(work, solves=True)
 
     def factor(self, d: Any, u: Any, l: Any = None, check: bool = True) -> SharedFactors:  # noqa: E741
         """As `Solver.factor`, of NumPy arrays or lists of arrays."""
@@ -351,7 +376,9 @@ class SharedFactors:
         if is_list(b) or isinstance(b, cla.Array):
             parts = share._list("b", b)
             outs = [None] * len(parts) if out is None else share._list("out", out)
-            return share._each(lambda k: self.factors[k].solve(parts[k], outs[k], overwrite, check))
+            return share._each(
+                lambda k: self.factors[k].solve(parts[k], outs[k], overwrite, check), solves=True
+            )
         share._split("b", b)  # refuses what is no right-hand side
         rows = to_numpy("b", b, share.dtype)
         target = target_of(b, rows, out, overwrite, share.dtype)
@@ -382,7 +409,7 @@ class SharedFactors:
             share.solvers[k].queue.flush()
             return event
 
-        return share._each(work)
+        return share._each(work, solves=True)
 
     def status(self) -> np.ndarray:
         """(num_cells,) int64: as `Factors.status`, of all cells."""

@@ -51,11 +51,13 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args, **kwargs)
         except cl.MemoryError as error:
-            need = max(self._room.needed(plan) for plan in self._plans) / 2**20
-            have = self.device.global_mem_size / 2**20
+            need = max(memory.device for memory in self.memory)
+            what = "the batch needs"
+            if self.num_slices > 1:
+                what = f"the batch in {self.num_slices} slices needs"
             raise DeviceMemoryError(
-                f"{self.device.name.strip()} has no memory left: the batch needs {need:.1f} of its "
-                f"{have:.1f} MiB; a smaller max_memory makes smaller slices"
+                f"{self.device.name.strip()} has no memory left: {what} {_size(need)} of its "
+                f"{_size(self.device.global_mem_size)}; a smaller max_memory makes smaller slices"
             ) from error
 
     return wrapped
@@ -104,7 +106,7 @@ class Solver:
         range of cells and solves it by itself, at the same time as the others. NumPy arrays are
         those of the whole batch; where one device takes or returns a pyopencl array, several
         take and return a list of them, one on each of `queues`.
-    shares : "numpy", "device" or sequence of float
+    shares : "numpy" (the default), "device" or sequence of float
         Of the cells, where there are several devices. Equal devices get equal numbers of nodes.
         Different ones are timed on a sample of the batch, with NumPy arrays (``numpy``: copies
         to and from the device count) or with arrays on the device, so that all end together;
@@ -159,7 +161,7 @@ class Solver:
         max_memory: int | None = None,
         tune: str = "heuristic",
         devices: Sequence[Any] | None = None,
-        shares: Any = "numpy",
+        shares: Any = None,
         **options: Any,
     ) -> None:
         _check_tune(tune, method)
@@ -175,20 +177,20 @@ class Solver:
             max_memory = int(max_memory)
         self.forest, self.dtype = forest, np.dtype(dtype)
         self._share: Share | None = None
+        if devices is None and shares is not None:
+            raise InputError(f"got shares={shares!r} without devices; expected both")
         if devices is not None:
             if device is not None or queue is not None:
                 raise InputError("got devices together with device or queue; expected one of them")
             if mixed:
                 raise InputError("dtype 'mixed' works on one device; got devices")
-            self._share = Share(
-                forest,
-                devices,
-                self.dtype,
-                shares,
-                lambda part, queue: Solver(
-                    part, method, dtype, None, queue, max_memory, tune, **options
-                ),
-            )
+            shares = "numpy" if shares is None else shares
+
+            def make(part: Forest, queue: cl.CommandQueue, tune: str = tune) -> Solver:
+                return Solver(part, method, dtype, None, queue, max_memory, tune, **options)
+
+            timed = functools.partial(make, tune="heuristic")  # samples are not worth storing
+            self._share = Share(forest, devices, self.dtype, shares, make, timed)
             queue = self._share.solvers[0].queue
         self.queue: cl.CommandQueue = device_module.given_queue(queue, device, dtype)
         self.device = self.queue.device
@@ -287,8 +289,10 @@ class Solver:
         if self.num_slices > 1 and self._several_fit:
             taken = slice_bytes(self._plans, self.dtype.itemsize, self._sliced_rows)
             return [Memory(taken, 2 * pinned, self.num_slices)]
-        staged = pinned if self._staged(self.plan.forest.num_nodes * self.dtype.itemsize) else 0
-        rows = max(self._room.rows_at_once(plan) for plan in self._plans)
+        most = [self._room.rows_at_once(plan) for plan in self._plans]
+        sizes = [r * plan.forest.num_nodes for r, plan in zip(most, self._plans, strict=True)]
+        staged = pinned if self._staged(max(sizes) * self.dtype.itemsize) else 0
+        rows = max(most)
         more = 4 * (rows - 1) * max(plan.packed_size for plan in self._plans) * self.dtype.itemsize
         return [Memory(max(map(self._room.needed, self._plans)) + more, staged, self.num_slices)]
 
@@ -375,9 +379,7 @@ class Solver:
     ) -> Callable[[int], list[cl.Event]]:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
         if not self._room.fits(plan):
-            raise DeviceMemoryError(
-                f"{plan.method} needs {self._room.needed(plan) / 2**20:.1f} MiB"
-            )
+            raise DeviceMemoryError(f"{plan.method} needs {_size(self._room.needed(plan))}")
         resident = Resident(plan, self.queue, self.dtype)
         names = ("d", "u", "b")
         sets = [
@@ -401,8 +403,8 @@ class Solver:
             need = sum(self._room.needed(p) for p in self._plans)
             have = self._room.memory
             raise DeviceMemoryError(
-                f"{what} needs the whole batch on the device: {need / 2**20:.1f} MiB of "
-                f"{have / 2**20:.1f} MiB; use solve() with NumPy arrays, which works in "
+                f"{what} needs the whole batch on the device: {_size(need)}, where "
+                f"{_size(have)} may be taken; use solve() with NumPy arrays, which works in "
                 f"{self.num_slices} slices"
             )
         return self._resident
@@ -910,6 +912,11 @@ class Solver:
         cells, nodes = found
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes for reading."""
+    return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
 
 
 def _check_tune(tune: Any, method: Any) -> None:

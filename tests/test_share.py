@@ -9,7 +9,7 @@ import pytest
 from systems import dissimilar, make_system
 from tolerances import assert_close
 
-from clhines import Forest, InputError, PivotError, ShareError, Solver, rates
+from clhines import DeviceMemoryError, Forest, InputError, PivotError, ShareError, Solver, rates
 from clhines import device as devices
 from clhines.morphology import chain, random_binary_tree
 from clhines.rates import Rate, cut
@@ -143,6 +143,56 @@ def test_shares_as_asked_for(unequal):
     x = solver.solve(**system.arrays)
     system.assert_solved(x)
     assert np.array_equal(x, again.solve(**system.arrays))
+
+
+@pytest.mark.parametrize("size", [1e308, 1e-308, 5e-324])
+def test_shares_of_any_size(halves, size):
+    forest = Forest.from_cells([chain(10)] * 40)
+    solver = Solver(forest, "flat", np.float32, devices=halves, shares=[size, size])
+    assert solver.shares == [0.5, 0.5]
+    solver = Solver(forest, "flat", np.float32, devices=halves, shares=[5e-324, 1e308])
+    assert solver.shares == [0, 1]
+
+
+def test_samples_of_cells_of_all_sizes():
+    """A sample of more cells that has fewer nodes says nothing of the rate."""
+    sizes = np.full(64, 1)
+    sizes[0] = 4000
+    forest = Forest.from_cells([chain(n) for n in sizes])
+    timed = []
+
+    def make(part, _):
+        timed.append(part.num_nodes)
+        return Solver(part, "serial", np.float64)
+
+    rate = rates._alone(forest, None, np.dtype(np.float64), "numpy", make)
+    assert timed == sorted(set(timed))
+    assert rate.fixed >= 0
+    assert rate.node > 0
+
+
+def test_samples_are_neither_tuned_nor_stored(unequal, monkeypatch):
+    modes = []
+    monkeypatch.setattr(Solver, "_tune", lambda self, *_: modes.append(self.forest.num_cells))
+    forest = Forest.repeated([chain(8)], 400)
+    solver = Solver(forest, dtype=np.float32, devices=unequal, tune="measure")
+    assert modes == [s.forest.num_cells for s in solver._share.solvers]
+
+
+def test_errors_of_timing_name_the_device(unequal, monkeypatch):
+    forest = Forest.repeated([chain(8)], 400)
+
+    def broken(*_, **__):
+        raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
+
+    words = r"^devices\[0\], .*: a sample of the batch could not be timed: .*OUT_OF_RESOURCES"
+    for where in ("solve", "_settle"):
+        with monkeypatch.context() as patch, pytest.raises(devices.DeviceError, match=words):
+            patch.setattr(Solver, where, broken)
+            Solver(forest, dtype=np.float32, devices=unequal)
+    patched = rates._named(1, cl.CommandQueue(cl.Context([unequal[1]])))(broken)
+    with pytest.raises(devices.DeviceError, match=r"^devices\[1\], "):
+        rates._together([patched, lambda: None])
 
 
 def test_a_device_without_cells(halves):
@@ -346,9 +396,53 @@ def test_a_device_out_of_memory(halves, monkeypatch):
     assert np.isfinite(caught.value.result[300:]).all()
 
 
+def test_only_solves_say_what_is_solved(halves, monkeypatch):
+    forest = Forest.from_cells([chain(30)] * 20)
+    system = make_system(forest)
+    solver = Solver(forest, "flat", devices=halves)
+    packed = solver.pack(system.b)
+
+    def broken(*_, **__):
+        raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(solver._share.solvers[1]._resident, "permute", broken)
+    for call in (
+        lambda: solver.pack(system.b),
+        lambda: solver.unpack(packed),
+        lambda: solver.factor(system.d, system.u),
+    ):
+        with pytest.raises(ShareError, match="OUT_OF_RESOURCES$") as caught:
+            call()
+        assert caught.value.result[0] is not None
+        assert not caught.value.solved.any()
+    monkeypatch.setattr(solver._share.solvers[0]._resident, "permute", broken)
+    with pytest.raises(ShareError, match="OUT_OF_RESOURCES$"):
+        solver.solve(**system.arrays)
+
+
+def test_more_than_the_memory_of_each_device(halves):
+    forest = Forest.from_cells(dissimilar(80, least=5))
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, "fine", np.float32, devices=halves, max_memory=40_000)
+    for call in (lambda: solver.factor(system.d, system.u), lambda: solver.pack(system.b)):
+        with pytest.raises(DeviceMemoryError, match=r"^devices\[0\].*whole batch") as caught:
+            call()
+        assert not isinstance(caught.value, ShareError)
+
+
+def test_numbers_in_errors_of_a_part_are_of_the_batch(halves):
+    cells = [chain(10)] * 15 + [random_binary_tree(10, 4, 1)]
+    words = "^cell 15 branches: node 15[0-9] "
+    for more in ({"queue": halves[0]}, {"devices": halves}):
+        with pytest.raises(InputError, match=words):
+            Solver(Forest.from_cells(cells), "cr", **more)
+
+
 def test_a_cell_too_large_for_its_device(halves):
     forest = Forest.from_cells([chain(3)] * 1000 + [chain(3000)])
-    with pytest.raises(devices.DeviceError, match=r"devices\[1\], .* cells 1000 to 1000: cell 0"):
+    with pytest.raises(
+        devices.DeviceError, match=r"devices\[1\], .* cells 1000 to 1000: cell 1000 with"
+    ):
         Solver(forest, "flat", np.float32, devices=halves, max_memory=60_000)
 
 
@@ -363,7 +457,13 @@ def test_wrong_arguments(halves):
         "together with device or queue": {"devices": halves, "queue": halves[0]},
         "works on one device": {"devices": halves, "dtype": "mixed"},
         "shares='half' is not valid": {"devices": halves, "shares": "half"},
-        "expected 2 numbers": {"devices": halves, "shares": [1, 2, 3]},
+        "expected 2 finite numbers, 0 or more and not all 0": {
+            "devices": halves,
+            "shares": [1, 2, 3],
+        },
+        r"shares=\[inf, 1\]; expected 2 finite": {"devices": halves, "shares": [np.inf, 1]},
+        "got shares='device' without devices": {"shares": "device"},
+        r"got shares=\[1, 2\] without devices": {"queue": halves[0], "shares": [1, 2]},
         r"shares=\[0, 0\]": {"devices": halves, "shares": [0, 0]},
         r"shares=\[1, -1\]": {"devices": halves, "shares": [1, -1]},
     }.items():
