@@ -113,7 +113,9 @@ class Share:
         part = self.forest if whole else self.forest.take(np.arange(first, end))
         try:
             return self._make(part, self._queues[self._place[k]])
-        except (DeviceError, BuildError) as error:
+        except BuildError as error:  # its source has numbers of its own
+            raise BuildError(f"{self._name(k)}: {error}") from error
+        except DeviceError as error:
             text = self._of_the_batch(str(error), first)
             raise type(error)(f"{self._name(k)}: {text}") from error
         except InputError as error:
