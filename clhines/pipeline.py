@@ -194,9 +194,12 @@ class _Run:
             except cl.Error as error:  # mostly what a stage has met already
                 errors.append(error)
         real = [e for e in errors if e is not None and not isinstance(e, _StoppedError)]
-        if real:
-            raise real[0]
-        return found
+        try:
+            if real:
+                raise real[0]
+            return found
+        finally:  # an error holds this frame, which would hold the error, and device memory
+            del errors, others, real
 
     def _guarded(self, stage: Callable[..., None], *arguments: Any) -> None:
         try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.device import label
+from clhines.errors import BuildError, DeviceError
 from clhines.forest import Forest
 
 if TYPE_CHECKING:
@@ -97,7 +100,10 @@ def measure(
     list of Rate
         With infinite `fixed` where a device is too slow to be worth its part.
     """
-    rates = [_alone(forest, queue, dtype, how, make) for queue in queues]
+    rates = []
+    for k, queue in enumerate(queues):
+        with _named(k, queue):
+            rates.append(_alone(forest, queue, dtype, how, make))
     for _ in range(_ROUNDS):
         speed = sum(1 / rate.node for rate in rates)
         sample = _sample(forest, int(np.clip(_TOGETHER_SOLVE * speed, *_TOGETHER_NODES)))
@@ -106,9 +112,11 @@ def measure(
         if len(used) < 2:
             break
         parts = [sample.take(np.arange(*edges[k : k + 2])) for k in used]
-        works = [
-            _work(make(part, queues[k]), dtype, how) for k, part in zip(used, parts, strict=True)
-        ]
+        works = []
+        for k, part in zip(used, parts, strict=True):
+            with _named(k, queues[k]):
+                work = _work(make(part, queues[k]), dtype, how)
+            works.append(_named(k, queues[k])(work))
         taken = _together(works)
         for k, part, seconds in zip(used, parts, taken, strict=True):
             expected = rates[k].fixed + rates[k].node * part.num_nodes
@@ -121,6 +129,19 @@ def measure(
         rate if s >= _WORTH else Rate(np.inf, rate.node)
         for rate, s in zip(rates, share, strict=True)
     ]
+
+
+@contextmanager
+def _named(k: int, queue: cl.CommandQueue) -> Iterator[None]:
+    """Name the device, by its place in ``devices``, in errors of what is timed on it."""
+    try:
+        yield
+    except (cl.Error, DeviceError, BuildError) as error:
+        kind = type(error) if isinstance(error, (DeviceError, BuildError)) else DeviceError
+        raise kind(
+            f"devices[{k}], {label(queue.device)}: a sample of the batch could not be timed: "
+            f"{error}"
+        ) from error
 
 
 def _sample(forest: Forest, nodes: int) -> Forest:
@@ -143,8 +164,9 @@ def _alone(
     nodes = _FIRST_NODES
     while True:
         sample = _sample(forest, nodes)
-        work = _work(make(sample, queue), dtype, how)
-        points.append((sample.num_nodes, min(wall_seconds(work) for _ in range(3))))
+        if not points or sample.num_nodes > points[-1][0]:  # else as that before
+            work = _work(make(sample, queue), dtype, how)
+            points.append((sample.num_nodes, min(wall_seconds(work) for _ in range(3))))
         if sample is forest or points[-1][1] > _SAMPLE_SECONDS or nodes >= _ALONE_NODES:
             break
         nodes *= _GROWTH
@@ -152,7 +174,7 @@ def _alone(
     if len(points) == 1:
         return Rate(0.0, t / n)
     (before, earlier) = points[-2]
-    node = max((t - earlier) / max(n - before, 1), 0.1 * t / n)
+    node = max((t - earlier) / (n - before), 0.1 * t / n)
     return Rate(max(t - node * n, 0.0), node)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import rates, reference
-from clhines.errors import BuildError, DeviceError, InputError, ShareError
+from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Share:
         See `Solver`.
     make : callable
         ``make(part, queue)`` is the solver of some cells on one device.
+    time : callable
+        As `make`, of a solver that is timed only.
 
     Attributes
     ----------
@@ -57,6 +60,7 @@ class Share:
         dtype: np.dtype,
         shares: Any,
         make: Callable[[Forest, cl.CommandQueue], Solver],
+        time: Callable[[Forest, cl.CommandQueue], Solver],
     ) -> None:
         self.forest, self.dtype = forest, dtype
         self._queues = _queues(given, dtype)
@@ -64,7 +68,7 @@ class Share:
         self._threads: ThreadPoolExecutor | None = None
         self.rates: list[rates.Rate] | None = None
         self.seconds: list[float] = []
-        edges = self._edges(shares)
+        edges = self._edges(shares, time)
         nodes = np.diff(forest.cell_offsets[edges])
         self.shares = (nodes / forest.num_nodes).tolist()
         used = np.flatnonzero(nodes)
@@ -75,7 +79,7 @@ class Share:
 
     # -- shares --------------------------------------------------------------------------------
 
-    def _edges(self, shares: Any) -> np.ndarray:
+    def _edges(self, shares: Any, time: Callable[[Forest, cl.CommandQueue], Solver]) -> np.ndarray:
         """First cell of each device given, and the end."""
         count = len(self._queues)
         if isinstance(shares, str):
@@ -86,17 +90,18 @@ class Share:
                 )
             kinds = [_kind(queue.device) for queue in self._queues]
             if len(set(kinds)) > 1:
-                self.rates = rates.measure(
-                    self.forest, self._queues, self.dtype, shares, self._make
-                )
+                self.rates = rates.measure(self.forest, self._queues, self.dtype, shares, time)
             return rates.cut(self.forest, self.rates or [rates.Rate(0.0, 1.0)] * count)
         try:
-            numbers = np.asarray(shares, np.float64)
+            numbers = np.array(shares, np.float64)
         except (TypeError, ValueError):
             numbers = np.array(np.nan)
         good = numbers.shape == (count,) and np.isfinite(numbers).all() and (numbers >= 0).all()
         if not good or not numbers.any():
-            raise InputError(f"shares={shares!r}; expected {count} numbers, one for each device")
+            raise InputError(
+                f"shares={shares!r}; expected {count} finite numbers, 0 or more and not all 0"
+            )
+        numbers /= numbers.max()  # so that no sum of them overflows
         slow = rates.Rate(np.inf, 1.0)
         return rates.cut(
             self.forest, [rates.Rate(0.0, 1 / s) if s else slow for s in numbers.tolist()]
@@ -108,8 +113,20 @@ class Share:
         part = self.forest if whole else self.forest.take(np.arange(first, end))
         try:
             return self._make(part, self._queues[self._place[k]])
-        except (DeviceError, BuildError) as error:
-            raise type(error)(f"{self._name(k)}: {error}") from error
+        except BuildError as error:  # its source has numbers of its own
+            raise BuildError(f"{self._name(k)}: {error}") from error
+        except DeviceError as error:
+            text = self._of_the_batch(str(error), first)
+            raise type(error)(f"{self._name(k)}: {text}") from error
+        except InputError as error:
+            raise InputError(self._of_the_batch(str(error), first)) from error
+
+    def _of_the_batch(self, text: str, first: int) -> str:
+        """Replace numbers of cells and nodes of a part by those of the batch."""
+        offsets = {"cell": first, "node": int(self.forest.cell_offsets[first])}
+        return re.sub(
+            r"\b(cell|node) (\d+)\b", lambda m: f"{m[1]} {int(m[2]) + offsets[m[1]]}", text
+        )
 
     def _name(self, k: int) -> str:
         """Say which device this is, and of which cells."""
@@ -135,13 +152,17 @@ class Share:
 
     # -- all devices at once -------------------------------------------------------------------
 
-    def _each(self, work: Callable[[int], Any], threads: bool = False) -> list[Any]:
+    def _each(
+        self, work: Callable[[int], Any], threads: bool = False, solves: bool = False
+    ) -> list[Any]:
         """Do ``work(k)`` for every solver, whatever the others meet; `ShareError` at the end.
 
         Parameters
         ----------
         threads : bool
             All at the same time, for work that waits.
+        solves : bool
+            What is done is a solve.
         """
 
         def caught(k: int) -> Any:
@@ -158,24 +179,30 @@ class Share:
             done = [caught(k) for k in range(len(self.solvers))]
         failed = {k: one.error for k, one in enumerate(done) if isinstance(one, _Failed)}
         if failed:
-            self._raise(failed, done)
+            self._raise(failed, done, solves)
         return done
 
-    def _raise(self, failed: dict[int, Exception], done: list[Any]) -> None:
+    def _raise(self, failed: dict[int, Exception], done: list[Any], solves: bool) -> None:
         if all(isinstance(error, InputError) for error in failed.values()):
             k, error = next(iter(failed.items()))
             raise InputError(f"{self._name(k)}: {error}") from error
+        if len(failed) == len(done):
+            k, error = next(iter(failed.items()))
+            if all(isinstance(error, DeviceMemoryError) for error in failed.values()):
+                raise DeviceMemoryError(f"{self._name(k)}: {error}") from error
         solved = np.ones(self.forest.num_cells, bool)
         for k in failed:
             solved[slice(*self.cells[k : k + 2])] = False
-        texts = [f"{self._name(k)}: {_one_line(error)}" for k, error in failed.items()]
+        text = "; ".join(f"{self._name(k)}: {_one_line(error)}" for k, error in failed.items())
         left = int(solved.sum())
+        if solves and left:
+            text += f"; the other {left} cells of {len(solved)} are solved: see .result and .solved"
+            text += " of this error"
         raise ShareError(
-            f"{'; '.join(texts)}; the other {left} cells of {len(solved)} are solved: see .result "
-            "and .solved of this error",
+            text,
             {self._place[k]: error for k, error in failed.items()},
             [None if k in failed else one for k, one in enumerate(done)],
-            solved,
+            solved & solves,
         ) from next(iter(failed.values()))
 
     def _of(self, k: int, a: np.ndarray) -> np.ndarray:
@@ -196,8 +223,12 @@ class Share:
             out = given["b"] if target is arrays["b"] else self._of(k, target)
             self.solvers[k].solve(**given, out=out, check=False)
 
+        self.seconds = self._all_numpy(lambda k: rates.wall_seconds(partial(work, k)), target)
+
+    def _all_numpy(self, work: Callable[[int], Any], target: np.ndarray) -> list[Any]:
+        """Do all that ends in a NumPy array, which gets NaN where it is not solved."""
         try:
-            self.seconds = self._each(lambda k: rates.wall_seconds(partial(work, k)), threads=True)
+            return self._each(work, threads=True, solves=True)
         except ShareError as error:
             target[..., np.repeat(~error.solved, self.forest.sizes)] = np.nan
             error.result = target
@@ -231,7 +262,7 @@ class Share:
             solver.queue.flush()
             return x
 
-        return self._each(work)
+        return self._each(work, solves=True)
 
     # -- device order --------------------------------------------------------------------------
 
@@ -258,12 +289,10 @@ class Share:
         l: Any = None,  # noqa: E741
         overwrite: bool = False,
     ) -> list[cl.Event]:
-        """As `Solver.enqueue`, of lists; `wait_for` a list of lists of events."""
+        """As `Solver.enqueue`, of lists; `wait_for` one item a device, see `waits`."""
         lists = [self._list(*pair) for pair in (("d", d), ("u", u), ("b", b), ("out", out))]
         lower = [None] * len(self.solvers) if l is None else self._list("l", l)
-        waits = [None] * len(self.solvers) if wait_for is None else list(wait_for)
-        if len(waits) != len(self.solvers):
-            raise InputError(f"wait_for has {len(waits)} items; expected {len(self.solvers)}")
+        waits = self.waits(wait_for)
 
         def work(k: int) -> cl.Event:
             solver = self.solvers[k]
@@ -271,7 +300,7 @@ class Share:
             solver.queue.flush()  # this device begins while the next is told
             return event
 
-        return self._each(work)
+        return self._each(work, solves=True)
 
     def factor(self, d: Any, u: Any, l: Any = None, check: bool = True) -> SharedFactors:  # noqa: E741
         """As `Solver.factor`, of NumPy arrays or lists of arrays."""
@@ -301,13 +330,30 @@ class Share:
             )
         return list(a)
 
+    def waits(self, wait_for: Any) -> list[list[cl.Event]]:
+        """Events for each device: of a list with an event, a list of them or None for each."""
+        count = len(self.solvers)
+        if wait_for is None:
+            return [[]] * count
+        if not isinstance(wait_for, (list, tuple)) or len(wait_for) != count:
+            some = isinstance(wait_for, (list, tuple))
+            got = f"{len(wait_for)} items" if some else type(wait_for).__name__
+            raise InputError(
+                f"wait_for is {got}; expected a list of {count}: for each of solver.queues an "
+                "event, or a list of them"
+            )
+        each = zip(wait_for, self.solvers, strict=True)
+        return [
+            events_of(f"wait_for[{k}]", one, solver.queue) for k, (one, solver) in enumerate(each)
+        ]
+
     def _split(self, name: str, a: Any) -> list[Any]:
         """Give each device its part of a NumPy array, or check a list."""
         if is_list(a) or isinstance(a, cla.Array):
             return self._list(name, a)
-        array = np.asarray(a)
+        array = to_numpy(name, a, self.dtype)
         n = self.forest.num_nodes
-        if array.ndim not in (1, 2) or array.shape[-1] != n:
+        if array.ndim not in (1, 2) or array.shape[-1] != n or 0 in array.shape:
             raise InputError(f"{name} has shape {array.shape}; expected ({n},) or (k, {n})")
         return [self._of(k, array) for k in range(len(self.solvers))]
 
@@ -332,35 +378,40 @@ class SharedFactors:
         if is_list(b) or isinstance(b, cla.Array):
             parts = share._list("b", b)
             outs = [None] * len(parts) if out is None else share._list("out", out)
-            return share._each(lambda k: self.factors[k].solve(parts[k], outs[k], overwrite, check))
-        parts = share._split("b", b)
-        if out is None:
-            in_place = overwrite and isinstance(b, np.ndarray) and b.dtype == share.dtype
-            out = b if in_place else np.empty(np.shape(b), share.dtype)
-        elif out.shape != np.shape(b) or out.dtype != share.dtype:
-            raise InputError(
-                f"out has shape {out.shape} of {out.dtype}; expected {np.shape(b)} of {share.dtype}"
+            return share._each(
+                lambda k: self.factors[k].solve(parts[k], outs[k], overwrite, check), solves=True
             )
-        outs = share._split("out", out)
-        if out is not b and np.may_share_memory(out, b):
-            parts = [part.copy() for part in parts]
-        share._each(lambda k: self.factors[k].solve(parts[k], outs[k], False, check), threads=True)
-        return out
+        share._split("b", b)  # refuses what is no right-hand side
+        rows = to_numpy("b", b, share.dtype)
+        target = target_of(b, rows, out, overwrite, share.dtype)
+        if check:
+            check_finite(share.forest, "b", rows)
+        rows = unshared(rows, target)
+
+        def work(k: int) -> None:
+            part = share._of(k, target)
+            here = part if target is rows else share._of(k, rows)
+            self.factors[k].solve(here, part, False, check=False)
+
+        share._all_numpy(work, target)
+        if check:
+            check_finite(share.forest, "x", target)
+        return target
 
     def enqueue(
         self, b: Any, out: Any, wait_for: Any = None, overwrite: bool = False
     ) -> list[cl.Event]:
-        """As `Factors.enqueue`, of lists."""
+        """As `Factors.enqueue`, of lists; `wait_for` as in `Solver.enqueue`."""
         share = self.share
         parts, outs = share._list("b", b), share._list("out", out)
-        waits = [None] * len(parts) if wait_for is None else list(wait_for)
+        waits = share.waits(wait_for)
 
         def work(k: int) -> cl.Event:
             event = self.factors[k].enqueue(parts[k], outs[k], waits[k], overwrite)
             share.solvers[k].queue.flush()
             return event
 
-        return share._each(work)
+        return share._each(work, solves=True)
 
     def status(self) -> np.ndarray:
         """(num_cells,) int64: as `Factors.status`, of all cells."""
@@ -374,6 +425,77 @@ class SharedFactors:
 def is_list(a: Any) -> bool:
     """Whether this is a list of device arrays."""
     return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
+
+
+def events_of(name: str, given: Any, queue: cl.CommandQueue) -> list[cl.Event]:
+    """Events that a device is to wait for: given as None, one, or a sequence."""
+    if given is None:
+        return []
+    found = [given] if isinstance(given, cl.Event) else given
+    if not isinstance(found, (list, tuple)) or not all(isinstance(e, cl.Event) for e in found):
+        kinds = {type(e).__name__ for e in found} if isinstance(found, (list, tuple)) else ()
+        got = type(given).__name__ + (f" of {', '.join(sorted(kinds))}" if kinds else "")
+        raise InputError(f"{name} is {got}; expected an event or a list of events")
+    if any(event.context != queue.context for event in found):
+        raise InputError(f"{name} has an event of another OpenCL context than the solver")
+    return list(found)
+
+
+def to_numpy(name: str, a: Any, dtype: np.dtype) -> np.ndarray:
+    """Return a contiguous array of the dtype; `InputError` for what is none of real numbers."""
+    try:
+        array = np.asarray(a)
+    except ValueError as error:
+        raise InputError(f"{name} is not an array: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+    return np.ascontiguousarray(array, dtype)
+
+
+def writable(a: Any) -> bool:
+    """Whether a solution can be written there."""
+    if isinstance(a, cla.Array):
+        return a.offset == 0 and a.flags.c_contiguous
+    return isinstance(a, np.ndarray) and a.flags.writeable
+
+
+def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) -> Any:
+    """Return the array that a solution goes to.
+
+    Parameters
+    ----------
+    given, b
+        Right-hand sides as the caller gave them, and as an array of the dtype.
+    """
+    if out is None:
+        if overwrite and getattr(given, "dtype", None) == dtype and writable(given):
+            return given
+        return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
+    if type(out) is not type(b) or out.dtype != dtype or out.shape != b.shape:
+        raise InputError(
+            f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "
+            f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {dtype} with "
+            f"shape {b.shape}"
+        )
+    if not writable(out):
+        raise InputError("out is read-only or a strided view; expected a whole array")
+    return out
+
+
+def unshared(b: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """`b`, or a copy where `target` overlaps it: rows are written before all are read."""
+    overlaps = target is not b and np.may_share_memory(target, b)
+    return b.copy() if overlaps else b
+
+
+def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:
+    """Raise `InputError` for the first value that is not finite."""
+    good = np.isfinite(a)
+    if not good.all():
+        where = np.argwhere(~good)[0]
+        node = int(where[-1])
+        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        raise InputError(f"cell {cell}, node {node}: {name} is {a[tuple(where)]}; expected finite")
 
 
 class _Failed:

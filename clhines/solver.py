@@ -24,7 +24,17 @@ from clhines.pipeline import Pipeline
 from clhines.plan import candidate_plans, make_plan
 from clhines.render import render
 from clhines.resident import Resident, make_resident, only_event
-from clhines.share import Share, SharedFactors, is_list
+from clhines.share import (
+    Share,
+    SharedFactors,
+    check_finite,
+    events_of,
+    is_list,
+    target_of,
+    to_numpy,
+    unshared,
+    writable,
+)
 from clhines.slices import STAGES, Memory, Room
 from clhines.slices import bytes_needed as slice_bytes
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
@@ -41,11 +51,13 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return method(self, *args, **kwargs)
         except cl.MemoryError as error:
-            need = max(self._room.needed(plan) for plan in self._plans) / 2**20
-            have = self.device.global_mem_size / 2**20
+            need = max(memory.device for memory in self.memory)
+            what = "the batch needs"
+            if self.num_slices > 1:
+                what = f"the batch in {self.num_slices} slices needs"
             raise DeviceMemoryError(
-                f"{self.device.name.strip()} has no memory left: the batch needs {need:.1f} of its "
-                f"{have:.1f} MiB; a smaller max_memory makes smaller slices"
+                f"{self.device.name.strip()} has no memory left: {what} {_size(need)} of its "
+                f"{_size(self.device.global_mem_size)}; a smaller max_memory makes smaller slices"
             ) from error
 
     return wrapped
@@ -94,7 +106,7 @@ class Solver:
         range of cells and solves it by itself, at the same time as the others. NumPy arrays are
         those of the whole batch; where one device takes or returns a pyopencl array, several
         take and return a list of them, one on each of `queues`.
-    shares : "numpy", "device" or sequence of float
+    shares : "numpy" (the default), "device" or sequence of float
         Of the cells, where there are several devices. Equal devices get equal numbers of nodes.
         Different ones are timed on a sample of the batch, with NumPy arrays (``numpy``: copies
         to and from the device count) or with arrays on the device, so that all end together;
@@ -149,7 +161,7 @@ class Solver:
         max_memory: int | None = None,
         tune: str = "heuristic",
         devices: Sequence[Any] | None = None,
-        shares: Any = "numpy",
+        shares: Any = None,
         **options: Any,
     ) -> None:
         _check_tune(tune, method)
@@ -165,20 +177,20 @@ class Solver:
             max_memory = int(max_memory)
         self.forest, self.dtype = forest, np.dtype(dtype)
         self._share: Share | None = None
+        if devices is None and shares is not None:
+            raise InputError(f"got shares={shares!r} without devices; expected both")
         if devices is not None:
             if device is not None or queue is not None:
                 raise InputError("got devices together with device or queue; expected one of them")
             if mixed:
                 raise InputError("dtype 'mixed' works on one device; got devices")
-            self._share = Share(
-                forest,
-                devices,
-                self.dtype,
-                shares,
-                lambda part, queue: Solver(
-                    part, method, dtype, None, queue, max_memory, tune, **options
-                ),
-            )
+            shares = "numpy" if shares is None else shares
+
+            def make(part: Forest, queue: cl.CommandQueue, tune: str = tune) -> Solver:
+                return Solver(part, method, dtype, None, queue, max_memory, tune, **options)
+
+            timed = functools.partial(make, tune="heuristic")  # samples are not worth storing
+            self._share = Share(forest, devices, self.dtype, shares, make, timed)
             queue = self._share.solvers[0].queue
         self.queue: cl.CommandQueue = device_module.given_queue(queue, device, dtype)
         self.device = self.queue.device
@@ -277,8 +289,10 @@ class Solver:
         if self.num_slices > 1 and self._several_fit:
             taken = slice_bytes(self._plans, self.dtype.itemsize, self._sliced_rows)
             return [Memory(taken, 2 * pinned, self.num_slices)]
-        staged = pinned if self._staged(self.plan.forest.num_nodes * self.dtype.itemsize) else 0
-        rows = max(self._room.rows_at_once(plan) for plan in self._plans)
+        most = [self._room.rows_at_once(plan) for plan in self._plans]
+        sizes = [r * plan.forest.num_nodes for r, plan in zip(most, self._plans, strict=True)]
+        staged = pinned if self._staged(max(sizes) * self.dtype.itemsize) else 0
+        rows = max(most)
         more = 4 * (rows - 1) * max(plan.packed_size for plan in self._plans) * self.dtype.itemsize
         return [Memory(max(map(self._room.needed, self._plans)) + more, staged, self.num_slices)]
 
@@ -365,9 +379,7 @@ class Solver:
     ) -> Callable[[int], list[cl.Event]]:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
         if not self._room.fits(plan):
-            raise DeviceMemoryError(
-                f"{plan.method} needs {self._room.needed(plan) / 2**20:.1f} MiB"
-            )
+            raise DeviceMemoryError(f"{plan.method} needs {_size(self._room.needed(plan))}")
         resident = Resident(plan, self.queue, self.dtype)
         names = ("d", "u", "b")
         sets = [
@@ -391,8 +403,8 @@ class Solver:
             need = sum(self._room.needed(p) for p in self._plans)
             have = self._room.memory
             raise DeviceMemoryError(
-                f"{what} needs the whole batch on the device: {need / 2**20:.1f} MiB of "
-                f"{have / 2**20:.1f} MiB; use solve() with NumPy arrays, which works in "
+                f"{what} needs the whole batch on the device: {_size(need)}, where "
+                f"{_size(have)} may be taken; use solve() with NumPy arrays, which works in "
                 f"{self.num_slices} slices"
             )
         return self._resident
@@ -479,7 +491,7 @@ class Solver:
         self._checked("out", target, shape[-1], on_device=True)
         if target.base_data == source.base_data:
             raise InputError("out is a; expected another array")
-        if target.shape != shape or not _writable(target):
+        if target.shape != shape or not writable(target):
             raise InputError(f"out has shape {target.shape}; expected a whole array of {shape}")
         return resident.permute(source, target, False)
 
@@ -491,7 +503,7 @@ class Solver:
         u: cla.Array,
         b: cla.Array,
         out: cla.Array,
-        wait_for: Sequence[cl.Event] | None = None,
+        wait_for: cl.Event | Sequence[cl.Event] | None = None,
         l: cla.Array | None = None,  # noqa: E741
         overwrite: bool = False,
     ) -> cl.Event:
@@ -501,8 +513,9 @@ class Solver:
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype
         b, out : (packed size,) or (k, packed size)
-        wait_for : sequence of pyopencl.Event, optional
-            In addition to the events of the arrays.
+        wait_for : pyopencl.Event or list of them, optional
+            In addition to the events of the arrays. For several devices a list with such an item
+            for each: also the list that another `enqueue` returned.
         overwrite : bool
             Allow `d` to be destroyed, and `out` to be `b`.
 
@@ -514,6 +527,7 @@ class Solver:
             values, and for `wait_for`, to solve on the host in float64.
         """
         resident = self._whole("enqueue()")
+        waits = events_of("wait_for", wait_for, self.queue)
         size = self.plan.packed_size
         given = [("d", d), ("u", u), *([] if l is None else [("l", l)]), ("b", b)]
         operands = [self._checked(name, a, size, on_device=True) for name, a in given]
@@ -522,7 +536,7 @@ class Solver:
             raise InputError("d, u and l have one row; only b and out may have several")
         if any(out.base_data == a.base_data for a in operands[:-1]):
             raise InputError("out is d, u or l; expected another array")
-        events = [e for a in (*operands, out) for e in a.events] + list(wait_for or ())
+        events = [e for a in (*operands, out) for e in a.events] + waits
         self._events = resident.solve(operands, out, events, overwrite)
         only_event(out, self._events[-1])
         self._bad, self._solved = None, True
@@ -673,7 +687,7 @@ class Solver:
     def _refine(self, factors: MixedFactors, b: Any, target: Any) -> Refinement:
         assert self._mixed is not None
         if isinstance(b, np.ndarray):
-            b = _unshared(b, target)
+            b = unshared(b, target)
         return self._mixed.solve(factors, b, target)
 
     def _natural(self, given: dict[str, Any]) -> dict[str, Any]:
@@ -716,7 +730,7 @@ class Solver:
         if self._share is not None:
             self._share.solve_numpy(arrays, target)
             return
-        arrays = {**arrays, "b": _unshared(arrays["b"], target)}
+        arrays = {**arrays, "b": unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
         elif self._several_fit:
@@ -791,16 +805,17 @@ class Solver:
         factors: Factors,
         b: cla.Array,
         out: cla.Array,
-        wait_for: Sequence[cl.Event] | None,
+        wait_for: cl.Event | Sequence[cl.Event] | None,
         overwrite: bool,
     ) -> cl.Event:
         resident = self._whole("enqueue()")
+        waits = events_of("wait_for", wait_for, self.queue)
         b = self._checked("b", b, self.plan.packed_size, on_device=True)
         self._check_out(out, b, overwrite)
         matrix = factors._matrix
         if any(out.base_data == a.base_data for a in matrix):
             raise InputError("out is one of the factors; expected another array")
-        events = [e for a in (*matrix, b, out) for e in a.events] + list(wait_for or ())
+        events = [e for a in (*matrix, b, out) for e in a.events] + waits
         self._events = resident.solve([*matrix, b], out, events, factored=factors.bad)
         only_event(out, self._events[-1])
         return self._events[-1]
@@ -818,7 +833,7 @@ class Solver:
             return resident.permute(packed, target, False)
         if check:
             self._check_finite("b", rows)
-        two = np.atleast_2d(_unshared(rows, target)), np.atleast_2d(target)
+        two = np.atleast_2d(unshared(rows, target)), np.atleast_2d(target)
         for _ in self._solve_rows(resident, factors._matrix, *two, factors.bad):
             pass
         if check:
@@ -843,22 +858,13 @@ class Solver:
         elif on_device:
             raise InputError(f"{name} is {type(a).__name__}; expected a pyopencl array (see pack)")
         else:
-            a = self._to_numpy(name, a)
+            a = to_numpy(name, a, self.dtype)
         if a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape:
             order = "device" if on_device else "natural"
             raise InputError(
                 f"{name} has shape {a.shape}; expected ({size},) or (k, {size}) in {order} order"
             )
         return a
-
-    def _to_numpy(self, name: str, a: Any) -> np.ndarray:
-        try:
-            array = np.asarray(a)
-        except ValueError as error:
-            raise InputError(f"{name} is not an array: {error}") from error
-        if array.dtype.kind not in "fiub":
-            raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
-        return np.ascontiguousarray(array, self.dtype)
 
     def _to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
         if isinstance(a, cla.Array):
@@ -888,29 +894,10 @@ class Solver:
 
     def _target(self, given: Any, b: Any, out: Any, overwrite: bool) -> Any:
         """Return the array that the solution goes to."""
-        if out is None:
-            if overwrite and getattr(given, "dtype", None) == self.dtype and _writable(given):
-                return given
-            return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
-        if type(out) is not type(b) or out.dtype != self.dtype or out.shape != b.shape:
-            raise InputError(
-                f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "
-                f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {self.dtype} with "
-                f"shape {b.shape}"
-            )
-        if not _writable(out):
-            raise InputError("out is read-only or a strided view; expected a whole array")
-        return out
+        return target_of(given, b, out, overwrite, self.dtype)
 
     def _check_finite(self, name: str, b: np.ndarray) -> None:
-        good = np.isfinite(b)
-        if not good.all():
-            where = np.argwhere(~good)[0]
-            node = int(where[-1])
-            cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
-            raise InputError(
-                f"cell {cell}, node {node}: {name} is {b[tuple(where)]}; expected finite"
-            )
+        check_finite(self.forest, name, b)
 
     def _bad_pivots(self) -> tuple[np.ndarray, np.ndarray]:
         if self._share is not None:
@@ -927,20 +914,13 @@ class Solver:
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
 
 
+def _size(count: int) -> str:
+    """Return a number of bytes for reading."""
+    return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
+
+
 def _check_tune(tune: Any, method: Any) -> None:
     if tune not in MODES:
         raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":
         raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
-
-
-def _unshared(b: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """`b`, or a copy where `target` overlaps it: rows are written before all are read."""
-    overlaps = target is not b and np.may_share_memory(target, b)
-    return b.copy() if overlaps else b
-
-
-def _writable(a: Any) -> bool:
-    if isinstance(a, cla.Array):
-        return a.offset == 0 and a.flags.c_contiguous
-    return isinstance(a, np.ndarray) and a.flags.writeable

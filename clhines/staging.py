@@ -195,9 +195,13 @@ def pinned_bytes(num_threads: int | None = None) -> int:
 
 def _results(work: Sequence[Future[None]]) -> None:
     """Wait for all, then raise what one of them has met."""
-    for error in [one.exception() for one in work]:
-        if error is not None:
-            raise error
+    found = [one.exception() for one in work]
+    errors = list(filter(None, found))
+    try:
+        if errors:
+            raise errors[0]
+    finally:  # an error holds this frame, which would hold the error
+        del errors, found, work
 
 
 def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:

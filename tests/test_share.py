@@ -9,7 +9,7 @@ import pytest
 from systems import dissimilar, make_system
 from tolerances import assert_close
 
-from clhines import Forest, InputError, PivotError, ShareError, Solver, rates
+from clhines import DeviceMemoryError, Forest, InputError, PivotError, ShareError, Solver, rates
 from clhines import device as devices
 from clhines.morphology import chain, random_binary_tree
 from clhines.rates import Rate, cut
@@ -30,7 +30,9 @@ def halves():
             except cl.Error:
                 continue
             if len(parts) > 1:
-                return [devices.make_queue(part) for part in parts[:2]]
+                queues = [devices.make_queue(part) for part in parts[:2]]
+                assert [queue.device.max_compute_units for queue in queues] == [1, 1]
+                return queues
     pytest.skip("no CPU device with sub-devices")
     return None
 
@@ -143,6 +145,57 @@ def test_shares_as_asked_for(unequal):
     assert np.array_equal(x, again.solve(**system.arrays))
 
 
+@pytest.mark.parametrize("size", [1e308, 1e-308, 5e-324])
+def test_shares_of_any_size(halves, size):
+    forest = Forest.from_cells([chain(10)] * 40)
+    solver = Solver(forest, "flat", np.float32, devices=halves, shares=[size, size])
+    assert solver.shares == [0.5, 0.5]
+    solver = Solver(forest, "flat", np.float32, devices=halves, shares=[5e-324, 1e308])
+    assert solver.shares == [0, 1]
+
+
+def test_samples_of_cells_of_all_sizes(monkeypatch):
+    """A sample of more cells that has fewer nodes says nothing of the rate."""
+    sizes = np.full(100, 1)
+    sizes[33] = 4000  # in a sample of 6 cells, not in one of 49
+    monkeypatch.setattr(rates, "_SAMPLE_SECONDS", 10.0)
+    forest = Forest.from_cells([chain(n) for n in sizes])
+    timed = []
+
+    def make(part, _):
+        timed.append(part.num_nodes)
+        return Solver(part, "serial", np.float64)
+
+    rate = rates._alone(forest, None, np.dtype(np.float64), "numpy", make)
+    assert timed == [4005, 4099]
+    assert rate.fixed >= 0
+    assert rate.node > 0
+
+
+def test_samples_are_neither_tuned_nor_stored(unequal, monkeypatch):
+    modes = []
+    monkeypatch.setattr(Solver, "_tune", lambda self, *_: modes.append(self.forest.num_cells))
+    forest = Forest.repeated([chain(8)], 400)
+    solver = Solver(forest, dtype=np.float32, devices=unequal, tune="measure")
+    assert modes == [s.forest.num_cells for s in solver._share.solvers]
+
+
+def test_errors_of_timing_name_the_device(unequal, monkeypatch):
+    forest = Forest.repeated([chain(8)], 400)
+
+    def broken(*_, **__):
+        raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
+
+    words = r"^devices\[0\], .*: a sample of the batch could not be timed: .*OUT_OF_RESOURCES"
+    for where in ("solve", "_settle"):
+        with monkeypatch.context() as patch, pytest.raises(devices.DeviceError, match=words):
+            patch.setattr(Solver, where, broken)
+            Solver(forest, dtype=np.float32, devices=unequal)
+    patched = rates._named(1, cl.CommandQueue(cl.Context([unequal[1]])))(broken)
+    with pytest.raises(devices.DeviceError, match=r"^devices\[1\], "):
+        rates._together([patched, lambda: None])
+
+
 def test_a_device_without_cells(halves):
     forest = Forest(chain(9))
     solver = Solver(forest, dtype=np.float32, devices=halves)
@@ -209,13 +262,17 @@ def test_lists_of_arrays(halves, method):
     events = solver.enqueue(packed["d"], packed["u"], packed["b"], x, l=packed["l"])
     assert len(events) == 2
     assert np.array_equal(joined(solver.unpack(x)), truth)
+    first, second = events
+    for waits in (events, tuple(events), [[first], [second]], [first, None], [[], [second] * 2]):
+        assert len(solver.enqueue(packed["d"], packed["u"], packed["b"], x, waits)) == 2
+    solver.enqueue(packed["d"], packed["u"], packed["b"], x, events, packed["l"])
     assert (solver.status() == -1).all()
     assert len(solver.kernel_events) >= 2
 
     factors = solver.factor(system.d, system.u, system.l)
     assert_close(forest, factors.solve(system.b), system.truth(), np.float64)
     assert_close(forest, joined(factors.solve(natural["b"])), system.truth(), np.float64)
-    factors.enqueue(packed["b"], x)
+    factors.enqueue(packed["b"], x, factors.enqueue(packed["b"], x))
     assert_close(forest, joined(solver.unpack(x)), system.truth(), np.float64)
     assert (factors.status() == -1).all()
 
@@ -276,6 +333,53 @@ def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
     assert np.array_equal(caught.value.result[0].get(), truth[:first])
 
 
+def test_factors_keep_what_the_others_solved(halves, monkeypatch):
+    forest = Forest.from_cells(dissimilar(40, least=5))
+    system = make_system(forest, rows=2)
+    solver = Solver(forest, "flat", devices=halves)
+    factors = solver.factor(system.d, system.u)
+    truth, out = factors.solve(system.b), np.zeros_like(system.b)
+    first = solver._share.solvers[0].forest.num_nodes
+
+    def broken(*_, **__):
+        raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(solver._share.solvers[1]._resident, "solve", broken)
+    for given in (out, None):
+        with pytest.raises(ShareError, match=r"devices\[1\]") as caught:
+            factors.solve(system.b, out=given)
+        assert given is None or caught.value.result is given
+        assert np.array_equal(caught.value.result[:, :first], truth[:, :first])
+        assert np.isnan(caught.value.result[:, first:]).all()
+
+
+def test_factors_check_the_numbers_of_the_whole_batch(halves):
+    forest = Forest.from_cells([chain(3)] * 10)
+    system = make_system(forest, np.float32)
+    factors = Solver(forest, "flat", np.float32, devices=halves).factor(system.d, system.u)
+    system.b[22] = np.nan
+    with pytest.raises(InputError, match="^cell 7, node 22: b is nan; expected finite"):
+        factors.solve(system.b)
+    assert np.isnan(factors.solve(system.b, check=False)[22])
+    system.b[22] = 3e38
+    system.d[22] = 1e-3
+    factors = Solver(forest, "flat", np.float32, devices=halves).factor(system.d, 0 * system.u)
+    with pytest.raises(InputError, match="^cell 7, node 21: x is .*; expected finite"):
+        factors.solve(system.b)
+    kept = system.b.copy()
+    kept.flags.writeable = False
+    assert factors.solve(kept, overwrite=True, check=False) is not kept
+    for words, call in {
+        "out is list of": lambda: factors.solve(system.b, out=[1.0]),
+        "out is read-only": lambda: factors.solve(system.b, out=kept),
+        "b has dtype": lambda: factors.solve("text"),
+        r"b has shape \(3,\)": lambda: factors.solve([1, 2, 3]),
+        "a is not an array": lambda: factors.share.pack([[1.0], [1.0, 2.0]]),
+    }.items():
+        with pytest.raises(InputError, match=words):
+            call()
+
+
 def test_a_device_out_of_memory(halves, monkeypatch):
     forest = Forest.from_cells([chain(30)] * 20)
     system = make_system(forest)
@@ -293,9 +397,53 @@ def test_a_device_out_of_memory(halves, monkeypatch):
     assert np.isfinite(caught.value.result[300:]).all()
 
 
+def test_only_solves_say_what_is_solved(halves, monkeypatch):
+    forest = Forest.from_cells([chain(30)] * 20)
+    system = make_system(forest)
+    solver = Solver(forest, "flat", devices=halves)
+    packed = solver.pack(system.b)
+
+    def broken(*_, **__):
+        raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(solver._share.solvers[1]._resident, "permute", broken)
+    for call in (
+        lambda: solver.pack(system.b),
+        lambda: solver.unpack(packed),
+        lambda: solver.factor(system.d, system.u),
+    ):
+        with pytest.raises(ShareError, match="OUT_OF_RESOURCES$") as caught:
+            call()
+        assert caught.value.result[0] is not None
+        assert not caught.value.solved.any()
+    monkeypatch.setattr(solver._share.solvers[0]._resident, "permute", broken)
+    with pytest.raises(ShareError, match="OUT_OF_RESOURCES$"):
+        solver.solve(**system.arrays)
+
+
+def test_more_than_the_memory_of_each_device(halves):
+    forest = Forest.from_cells(dissimilar(80, least=5))
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, "fine", np.float32, devices=halves, max_memory=40_000)
+    for call in (lambda: solver.factor(system.d, system.u), lambda: solver.pack(system.b)):
+        with pytest.raises(DeviceMemoryError, match=r"^devices\[0\].*whole batch") as caught:
+            call()
+        assert not isinstance(caught.value, ShareError)
+
+
+def test_numbers_in_errors_of_a_part_are_of_the_batch(halves):
+    cells = [chain(10)] * 15 + [random_binary_tree(10, 4, 1)]
+    words = "^cell 15 branches: node 15[0-9] "
+    for more in ({"queue": halves[0]}, {"devices": halves}):
+        with pytest.raises(InputError, match=words):
+            Solver(Forest.from_cells(cells), "cr", **more)
+
+
 def test_a_cell_too_large_for_its_device(halves):
     forest = Forest.from_cells([chain(3)] * 1000 + [chain(3000)])
-    with pytest.raises(devices.DeviceError, match=r"devices\[1\], .* cells 1000 to 1000: cell 0"):
+    with pytest.raises(
+        devices.DeviceError, match=r"devices\[1\], .* cells 1000 to 1000: cell 1000 with"
+    ):
         Solver(forest, "flat", np.float32, devices=halves, max_memory=60_000)
 
 
@@ -310,7 +458,13 @@ def test_wrong_arguments(halves):
         "together with device or queue": {"devices": halves, "queue": halves[0]},
         "works on one device": {"devices": halves, "dtype": "mixed"},
         "shares='half' is not valid": {"devices": halves, "shares": "half"},
-        "expected 2 numbers": {"devices": halves, "shares": [1, 2, 3]},
+        "expected 2 finite numbers, 0 or more and not all 0": {
+            "devices": halves,
+            "shares": [1, 2, 3],
+        },
+        r"shares=\[inf, 1\]; expected 2 finite": {"devices": halves, "shares": [np.inf, 1]},
+        "got shares='device' without devices": {"shares": "device"},
+        r"got shares=\[1, 2\] without devices": {"queue": halves[0], "shares": [1, 2]},
         r"shares=\[0, 0\]": {"devices": halves, "shares": [0, 0]},
         r"shares=\[1, -1\]": {"devices": halves, "shares": [1, -1]},
     }.items():
@@ -327,3 +481,17 @@ def test_wrong_arguments(halves):
         solver.solve(system.d, parts["u"], parts["b"])
     with pytest.raises(InputError, match=r"devices\[0\].*d has shape"):
         solver.enqueue(parts["d"], parts["u"], parts["b"], parts["d"])
+    packed = [solver.pack(getattr(system, name)) for name in "dubb"]
+    factors = solver.factor(system.d, system.u)
+    event = solver.enqueue(*packed)[0]
+    for waits, words in {
+        event: "wait_for is Event; expected a list of 2",
+        (event,): "wait_for is 1 items; expected a list of 2",
+        ("now", event): r"wait_for\[0\] is str; expected an event or a list",
+        (event, (1, event)): r"wait_for\[1\] is tuple of Event, int; expected an event or a list",
+        (None, event): r"wait_for\[1\] has an event of another OpenCL context",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            solver.enqueue(*packed, waits)
+        with pytest.raises(InputError, match=words):
+            factors.enqueue(*packed[2:], waits)

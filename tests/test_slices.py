@@ -1,6 +1,8 @@
 """Batches larger than memory: cuts, the pipeline, pinned copies, and what is said of memory."""
 
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pyopencl as cl
@@ -114,6 +116,39 @@ def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
             with pytest.raises(cl.RuntimeError, match="enqueue failed"):
                 solver.solve(**system.arrays)
         assert np.array_equal(solver.solve(**system.arrays), truth)  # as if nothing had been
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_an_error_does_not_keep_the_memory_of_the_run(fast_queue, monkeypatch, pinned):
+    monkeypatch.setattr(staging, "PIECE_BYTES", 256)
+    monkeypatch.setattr(staging, "helps", lambda _: pinned)
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=40_000)
+    runs = []
+    begin = _Run.all_stages
+
+    def noted(self):
+        runs.append(weakref.ref(self))
+        return begin(self)
+
+    def broken(*_):
+        raise cl.RuntimeError("enqueue failed")
+
+    monkeypatch.setattr(_Run, "all_stages", noted)
+    gc.disable()
+    try:
+        for place, name in ((_Run, "_launch"), (_Run, "_take"), (staging, "_empty")):
+            with monkeypatch.context() as patch:
+                patch.setattr(place, name, broken)
+                try:
+                    solver.solve(**system.arrays)
+                except cl.RuntimeError as error:
+                    assert str(error) == "enqueue failed"
+            if name != "_empty" or pinned:  # which only pinned copies use
+                assert runs.pop()() is None
+    finally:
+        gc.enable()
 
 
 def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):

@@ -30,6 +30,7 @@ from clhines import (
     Solver,
     plan_fine,
     reference,
+    staging,
 )
 from clhines import device as devices
 from clhines.morphology import caterpillar, chain, random_binary_tree, star
@@ -442,6 +443,26 @@ def test_enqueue_in_device_order(queue, config):
         assert_solved(config, system, expected)
 
 
+def test_events_to_wait_for(fast_queue):
+    forest = Forest(chain(9))
+    system = make_system(forest, np.float32)
+    solver = make_solver(fast_queue, forest, dtype=np.float32)
+    d, u, b, out = (solver.pack(a) for a in (system.d, system.u, system.b, system.b))
+    factors = solver.factor(system.d, system.u)
+    event = solver.enqueue(d, u, b, out)
+    for good in (event, [event], (event, event), []):
+        solver.enqueue(d, u, b, out, good)
+        system.assert_solved(solver.unpack(out).get())
+        factors.enqueue(b, out, good)
+    for bad, got in ((1, "int"), (["now", event], "list of Event, str"), ([[event]], "list")):
+        for call in (
+            lambda e: solver.enqueue(d, u, b, out, e),
+            lambda e: factors.enqueue(b, out, e),
+        ):
+            with pytest.raises(InputError, match=f"wait_for is {got}.*; expected an event or"):
+                call(bad)
+
+
 @pytest.mark.parametrize("config", ONE_EACH)
 def test_pack_and_unpack(queue, config):
     forest = forest_of(config, dissimilar(6))
@@ -663,8 +684,42 @@ def test_slices_refuse_device_arrays(queue):
         r"unpack\(\)": lambda: solver.unpack(arrays["d"]),
         r"enqueue\(\)": lambda: solver.enqueue(arrays["d"], arrays["u"], arrays["b"], arrays["b"]),
     }.items():
-        with pytest.raises(DeviceMemoryError, match=rf"{what} needs the whole batch .* slices"):
+        words = rf"{what} needs the whole batch .*: \d+\.\d KiB, where 39\.1 KiB .* slices"
+        with pytest.raises(DeviceMemoryError, match=words):
             call()
+
+
+def test_no_memory_left_states_what_slices_take(fast_queue, monkeypatch):
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    system = make_system(forest, np.float32)
+
+    def full(*_, **__):
+        raise cl.MemoryError("clCreateBuffer failed: MEM_OBJECT_ALLOCATION_FAILURE")
+
+    for most in (None, 40_000):
+        solver = make_solver(fast_queue, forest, dtype=np.float32, max_memory=most)
+        monkeypatch.setattr(solver, "_solve_numpy", full)
+        (memory,) = solver.memory
+        what = "" if most is None else f" in {solver.num_slices} slices"
+        words = f"no memory left: the batch{what} needs {memory.device / 2**10:.1f} KiB of its "
+        with pytest.raises(DeviceMemoryError, match=words):
+            solver.solve(**system.arrays)
+
+
+def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
+    """Each is smaller than what is worth to be staged; those solved at once are not."""
+    forest = Forest.from_cells([chain(30)] * 10)
+    solver = make_solver(fast_queue, forest, dtype=np.float32)
+    rows = solver._room.rows_at_once(solver.plan)
+    assert rows > 1
+    monkeypatch.setattr(staging, "helps", lambda _: True)
+    for least, pinned in ((300 * 4, True), (300 * 4 * rows, True), (300 * 4 * rows + 1, False)):
+        monkeypatch.setattr(staging, "LEAST_BYTES", least)
+        assert (solver.memory[0].pinned > 0) == pinned
+        solver = make_solver(fast_queue, forest, dtype=np.float32)
+        system = make_system(forest, np.float32, rows=rows)
+        system.assert_solved(solver.solve(**system.arrays))
+        assert ("_copies" in vars(solver)) == pinned
 
 
 @pytest.mark.parametrize("config", ONE_EACH)
