@@ -78,6 +78,7 @@ class ShareError(DeviceError):
         What the others did: of NumPy arrays the solution, NaN in cells that were not solved; else
         a list, one item a device, None for those that failed.
     solved : (num_cells,) bool
+        All False where nothing was to be solved.
     """
 
     def __init__(
