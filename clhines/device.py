@@ -215,9 +215,7 @@ def make_queue(device: cl.Device) -> cl.CommandQueue:
     """Return an in-order queue with timestamps, on a context of its own."""
     try:
         context = cl.Context([device])
-        # the device by name: of a part of one, PoCL takes the context to be on the whole
-        kind = cl.command_queue_properties.PROFILING_ENABLE
-        queue = _Queue(context, device, properties=kind)
+        queue = _Queue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
     except cl.Error as error:
         raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
     queue.kept = context

@@ -30,9 +30,7 @@ def halves():
             except cl.Error:
                 continue
             if len(parts) > 1:
-                queues = [devices.make_queue(part) for part in parts[:2]]
-                assert [queue.device.max_compute_units for queue in queues] == [1, 1]
-                return queues
+                return [devices.make_queue(part) for part in parts[:2]]
     pytest.skip("no CPU device with sub-devices")
     return None
 
