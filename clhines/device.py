@@ -71,7 +71,9 @@ def whole_device(device: cl.Device) -> cl.Device:
 def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
     """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
 
-    Where there are more parts than cores, several are the same core.
+    PoCL 3.0 puts the queue of `make_queue` on the whole CPU all the same; on a queue on the part,
+    it compiles kernels to other last bits than on the whole. Where there are more parts than
+    cores, several are the same core.
     """
     cores = max(1, device.max_compute_units // count)
     try:
