@@ -141,6 +141,11 @@ class Model:
         return self.whole or self
 
     @cached_property
+    def constant_factors(self) -> bool:
+        """Whether only the roots' conductances change, so that all other factors are constants."""
+        return all(np.isin(kind.node, self.soma).all() for kind in self.kinds)
+
+    @cached_property
     def capacitance_over_dt(self) -> np.ndarray:
         """(n,) float64, µS: of the step that is solved, half as long for the second order."""
         return self.capacitance / (self.dt / 2 if self.secondorder else self.dt)

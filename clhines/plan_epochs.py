@@ -339,6 +339,8 @@ class EpochPlan:
         )
         self.units = table.units.copy()
         self.units[:, _CELL] = cells[table.units[:, _CELL]]
+        # of each kind, the instances of the cells
+        self._mine = [np.flatnonzero(np.isin(k.node, self.nodes)) for k in model.kinds]
         self.spec = self._plan(-(-int(cut.lanes.max()) // _WARP) * _WARP, units)
 
     @property
@@ -348,7 +350,7 @@ class EpochPlan:
 
     def _plan(self, lanes: int, units: int | None) -> EpochSpec:
         model, limits, table = self._model, self._limits, self.table
-        constant = constant_factors(model.all)
+        constant = model.all.constant_factors
         before, dense = self._dense() if constant else (0, 0)
         spec = EpochSpec(
             real=real_name(self._dtype),
@@ -418,9 +420,8 @@ class EpochPlan:
 
     def _list_instances(self, units: int) -> tuple[list[EpochKind], int]:
         """List instances of each group of `units` cells, and the slots that they write to."""
-        table, kinds = self.table, self._model.kinds
+        table, kinds, mine = self.table, self._model.kinds, self._mine
         groups = -(-len(self.cells) // units)
-        mine = [np.flatnonzero(np.isin(k.node, self.nodes)) for k in kinds]
         nodes = [np.searchsorted(self.nodes, k.node[i]) for k, i in zip(kinds, mine, strict=True)]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
         which = np.repeat(np.arange(len(kinds)), [len(i) for i in mine])
@@ -448,7 +449,7 @@ class EpochPlan:
 
     def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
         """Find first and end slot of each cell; or ``first | number << 16`` of each place."""
-        constant = constant_factors(self._model.all)
+        constant = self._model.all.constant_factors
         count = self._model.forest.num_cells if constant else self.table.rows.size
         key = self.cells[cell] if constant else self.table.places(node)
         number = np.bincount(key, minlength=count)
@@ -505,11 +506,6 @@ def plan_epochs(
     return plans
 
 
-def constant_factors(model: Model) -> bool:
-    """Whether only the roots' conductances change, so that all other factors are constants."""
-    return all(np.isin(kind.node, model.soma).all() for kind in model.kinds)
-
-
 def _is_busy(model: Model, limits: Limits) -> bool:
     return model.all.forest.num_cells >= _FULL * limits.compute_units
 
@@ -524,7 +520,7 @@ def _choose_segments(
     the time of one step counts; there all the factors of a segment's nodes are in registers.
     """
     trees = model.forest.trees
-    constant = constant_factors(model)
+    constant = model.constant_factors
     sizes = (segment,) if segment else _SEGMENTS if constant else _SHORT_SEGMENTS
     room = 64 if constant else 128 if busy else 256
     most = np.zeros(trees.num_trees, np.int64)

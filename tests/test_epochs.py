@@ -12,7 +12,6 @@ from clhines.cable import discretise
 from clhines.device import limits
 from clhines.epochs import BlockEpochs
 from clhines.morphology import ring_cell
-from clhines.plan_epochs import constant_factors
 from clhines.render import render
 from clhines.ring import ring_cables, ring_network
 from clhines.simulation import _DeviceRun
@@ -57,7 +56,7 @@ def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
     needs(fast_queue, dtype)
     expected, v = truth(build)
     sim = simulation(build, fast_queue, dtype)
-    assert constant_factors(sim.model) == (build is simple_network)
+    assert sim.model.constant_factors == (build is simple_network)
     result = sim.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
     assert np.abs(result[0] - expected[0]).max() < bound
