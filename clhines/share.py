@@ -441,15 +441,20 @@ def events_of(name: str, given: Any, queue: cl.CommandQueue) -> list[cl.Event]:
     return list(found)
 
 
-def to_numpy(name: str, a: Any, dtype: np.dtype) -> np.ndarray:
-    """Return a contiguous array of the dtype; `InputError` for what is none of real numbers."""
+def real_numbers(name: str, a: Any) -> np.ndarray:
+    """Return an array; `InputError` for what is none of real numbers."""
     try:
         array = np.asarray(a)
     except ValueError as error:
         raise InputError(f"{name} is not an array: {error}") from error
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
-    return np.ascontiguousarray(array, dtype)
+    return array
+
+
+def to_numpy(name: str, a: Any, dtype: np.dtype) -> np.ndarray:
+    """Return `real_numbers` as a contiguous array of the dtype."""
+    return np.ascontiguousarray(real_numbers(name, a), dtype)
 
 
 def writable(a: Any) -> bool:

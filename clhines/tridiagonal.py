@@ -9,6 +9,7 @@ import pyopencl.array as cla
 
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.share import real_numbers
 from clhines.solver import Solver
 
 
@@ -108,12 +109,7 @@ def solve_tridiagonal(
 def _real_array(name: str, a: Any) -> np.ndarray:
     if isinstance(a, cla.Array):
         raise InputError(f"{name} is a pyopencl array; expected NumPy (a Solver takes both)")
-    try:
-        array = np.asarray(a)
-    except ValueError as error:
-        raise InputError(f"{name} is not an array: {error}") from error
-    if array.dtype.kind not in "fiub":
-        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+    array = real_numbers(name, a)
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
