@@ -463,7 +463,10 @@ def _horner(p: Printer, coefficients: list[Any], x: str) -> list[str]:
 
 
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
-    """Arguments, statements and result of each helper, in the printer's language."""
+    """Arguments, statements and result of each helper, in the printer's language.
+
+    What follows `_branching_bodies` is for whole arrays and vectors, which compute both sides.
+    """
     one, half, tiny = p.number(1), p.number(0.5), p.number(_eps(p.real) / 4) if not p.python else ""
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
@@ -481,7 +484,7 @@ def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
         if p.width > 1:  # fabs may be a call
             return f"({argument} < {limit} & {argument} > -{limit}) ? {a} : {b}"
         test = f"{p.call('fabs', argument)} < {limit}"
-        return f"np.where({test}, {a}, {b})" if p.python else f"{test} ? {a} : {b}"
+        return f"np.where({test}, {a}, {b})"
 
     far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
     return {
