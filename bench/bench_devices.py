@@ -28,6 +28,7 @@ from clhines import reference, staging
 from clhines.morphology import random_binary_tree
 
 SHAPES = 64
+SLICED_ROUNDS = 7
 NAMES = ("d", "u", "b")
 
 
@@ -158,7 +159,7 @@ def in_slices(
         pipeline = solver._pipeline
         assert pipeline is not None
         both, copies = [], []
-        for _ in range(3):  # in turn, as whatever else runs disturbs both
+        for _ in range(SLICED_ROUNDS):  # in turn, as whatever else runs disturbs both
             both.append(wall(solve, 1, 0))
             pipeline.compute = False
             copies.append(wall(solve, 1, 0))
@@ -178,6 +179,8 @@ def in_slices(
         "slices": solver.num_slices,
         "make_seconds": made,
         "seconds": both_s,
+        "seconds_of_rounds": both,
+        "copy_seconds_of_rounds": copies,
         "copy_seconds": copy_s,
         "compute_seconds": compute,
         "ratio": both_s / max(copy_s, compute),

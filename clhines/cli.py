@@ -187,8 +187,7 @@ def _add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bo
     parser.add_argument("--dtype", choices=dtypes, default="float64",
                         help="precision on the device, one of " + ", ".join(dtypes)
                         + " (default: float64)")  # fmt: skip
-    again: dict[str, Any] = {"action": "append"} if several else {}
-    parser.add_argument("--device", metavar="SPEC", **again,
+    parser.add_argument("--device", metavar="SPEC", action="append" if several else _Once,
                         help="index pair like 0:1, or part of a name"
                         + ("; again for each of several" if several else ""))  # fmt: skip
 
@@ -223,7 +222,7 @@ def _add_ring(networks: Any) -> None:
     add("--out", metavar="FILE",
         help=".npz: spikes, and voltages of the first six somas; .csv: spikes")  # fmt: skip
     add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
-    add("--device", metavar="SPEC", help="index pair like 0:1, or part of a name")
+    add("--device", metavar="SPEC", action=_Once, help="index pair like 0:1, or part of a name")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
         help="of the solver, where the path uses one: auto, " + ", ".join(methods))  # fmt: skip
     add("--dtype", choices=("float64", "float32"), default="float64",
@@ -250,6 +249,16 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a finite number")
     return value
+
+
+class _Once(argparse.Action):
+    """An option that would else quietly take the last of several values."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        before = getattr(namespace, self.dest)
+        if before is not None:
+            parser.error(f"got {option} {before} and {option} {values}; expected one device")
+        setattr(namespace, self.dest, values)
 
 
 def _positive(text: str) -> float:

@@ -87,6 +87,28 @@ class Trees:
         """Number of distinct trees."""
         return len(self.offsets) - 1
 
+    def used(self, shape_of_cell: np.ndarray) -> tuple[np.ndarray, Trees]:
+        """Leave out the trees that no cell has; number the others by first appearance.
+
+        Returns
+        -------
+        shape_of_cell : (num_cells,) int64
+            In the new numbers.
+        trees : Trees
+        """
+        found, first = np.unique(shape_of_cell, return_index=True)
+        found = found[np.argsort(first)]
+        if np.array_equal(found, np.arange(self.num_trees)):
+            return shape_of_cell, self
+        number = np.empty(self.num_trees, np.int64)
+        number[found] = np.arange(len(found))
+        offsets = np.concatenate(([0], np.cumsum(self.sizes[found])))
+        nodes = ranges(self.offsets[found], self.sizes[found])
+        shift = np.repeat(offsets[:-1] - self.offsets[found], self.sizes[found])
+        parent = np.where(self.parent[nodes] < 0, -1, self.parent[nodes] + shift)
+        cuts = None if self.cuts is None else self.cuts[nodes]
+        return number[shape_of_cell], Trees(offsets, parent, cuts)
+
     @cached_property
     def sizes(self) -> np.ndarray:
         """(num_trees,) int64: nodes of each tree."""
@@ -354,11 +376,21 @@ class Forest:
         ----------
         cells : (m,) integer
         """
-        sizes = self.sizes[cells]
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
-        parent = self.parent[ranges(self.cell_offsets[cells], sizes)].astype(np.int64)
-        shift = np.repeat(offsets[:-1] - self.cell_offsets[cells], sizes)
-        return Forest(np.where(parent < 0, -1, parent + shift), offsets)
+        cells = np.arange(self.num_cells)[cells]
+        sizes, starts = self.sizes[cells], self.cell_offsets[cells]
+        part = type(self).__new__(type(self))
+        part.cell_offsets = np.concatenate(([0], np.cumsum(sizes)))
+        if (np.diff(cells) == 1).all():  # neighbours: in one piece, and of the same dtype
+            first = int(starts[0]) if len(cells) else 0
+            parent = self.parent[first : first + int(part.cell_offsets[-1])]
+            part.parent = np.where(parent < 0, -1, parent - first)
+        else:
+            parent = self.parent[ranges(starts, sizes)].astype(np.int64)
+            shift = np.repeat(part.cell_offsets[:-1] - starts, sizes)
+            part.parent = np.where(parent < 0, -1, parent + shift)
+        part._check_offsets()
+        part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
+        return part
 
     def __repr__(self) -> str:
         return (

@@ -581,7 +581,7 @@ class Network:
         -------
         Model
         """
-        dt = float(_number("dt", dt))
+        dt = float(as_number("dt", dt))
         if not dt > 0:
             raise InputError(f"dt is {dt:g} ms; expected above 0")
         n, u = self.forest.num_nodes, -repeat(self._g_axial, self.num_cells)
@@ -768,7 +768,8 @@ def as_array(name: str, values: Any) -> np.ndarray:
     return array
 
 
-def _number(name: str, value: Any) -> float:
+def as_number(name: str, value: Any) -> float:
+    """Return a finite number."""
     array = as_array(name, value)
     if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
         raise InputError(f"{name} is {value!r}; expected a finite number")

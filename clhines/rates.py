@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,13 +25,17 @@ _FIRST_NODES = 256  # of the first sample that is timed: a simulator takes a sec
 _GROWTH = 8  # of a sample, until it takes
 _SAMPLE_SECONDS = 5e-3
 _ALONE_NODES = 1 << 20  # of such a sample at most
-_TOGETHER_NODES = 1 << 18, 1 << 24  # of the samples that all devices solve at the same time
+_TOGETHER_NODES = 1 << 18, 1 << 26  # of the samples that all devices solve at the same time: what
+# fits into the cache of a CPU is solved far faster there than a whole batch
 _TOGETHER_SOLVE = 0.1  # s, that such a solve should take within these bounds
-_TOGETHER_SECONDS = 0.05  # of solves at the same time, and of each at least
+_TOGETHER_SECONDS = 0.05  # of such solves at least
 _LEAST_DONE = 3
-_ROUNDS = 3  # of correcting the rates by what was seen then
-_WORTH = 0.02  # share below which a device saves less than it may cost by a wrong estimate
+_ROUNDS = 4  # of correcting the rates by what was seen then
+_WORTH = 0.02  # of the time that a device must save: it may cost some by a wrong estimate
 _BALANCED = 0.03  # difference of the times at which the rates are left as they are
+_PERIOD = 1 << 20  # nodes after which the values of a sample repeat
+
+_Work = Callable[[], Callable[[], object]]  # begins a solve; returns what waits for its end
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,8 @@ def measure(
     """Time a sample of the batch on each device: first alone, then on all at the same time.
 
     Devices disturb each other: a CPU also copies for the others. So the rates of each alone are
-    corrected until all devices, each with its share of a sample, end together.
+    corrected until all devices, each with its share of a sample, end together. Devices that save
+    nothing then are left out.
 
     Parameters
     ----------
@@ -98,37 +103,73 @@ def measure(
     Returns
     -------
     list of Rate
-        With infinite `fixed` where a device is too slow to be worth its part.
+        With infinite `fixed` where a device is left out.
     """
     rates = []
     for k, queue in enumerate(queues):
         with _named(k, queue):
             rates.append(_alone(forest, queue, dtype, how, make))
+
+    def ready(k: int, part: Forest) -> _Work:
+        with _named(k, queues[k]):
+            work = _work(make(part, queues[k]), dtype, how)
+
+        def begin() -> Callable[[], object]:
+            with _named(k, queues[k]):
+                return _named(k, queues[k])(work())
+
+        return begin
+
+    seconds, rates = _balanced(forest, rates, ready)
+    while True:
+        for fewer in _one_fewer(forest, rates):
+            without, fewer = _balanced(forest, fewer, ready)
+            if seconds > (1 - _WORTH) * without:
+                seconds, rates = without, fewer
+                break
+        else:
+            return rates
+
+
+def _one_fewer(forest: Forest, rates: list[Rate]) -> Iterator[list[Rate]]:
+    """Leave out each of several devices that have cells, first that with the smallest share."""
+    nodes = np.diff(forest.cell_offsets[cut(forest, rates)])
+    used = [int(k) for k in np.argsort(nodes, kind="stable") if nodes[k]]
+    for out in used if len(used) > 1 else []:
+        yield [Rate(np.inf, r.node) if k == out else r for k, r in enumerate(rates)]
+
+
+def _balanced(
+    forest: Forest, rates: list[Rate], ready: Callable[[int, Forest], _Work]
+) -> tuple[float, list[Rate]]:
+    """Correct rates until devices end together; returns the best seen, and its time for a node, s.
+
+    Parameters
+    ----------
+    ready : callable
+        ``ready(k, part)`` returns what solves some cells on device k.
+    """
+    best = np.inf, rates
     for _ in range(_ROUNDS):
-        speed = sum(1 / rate.node for rate in rates)
-        sample = _sample(forest, int(np.clip(_TOGETHER_SOLVE * speed, *_TOGETHER_NODES)))
+        sample = _sample_of(forest, rates)
         edges = cut(sample, rates)
         used = np.flatnonzero(np.diff(edges)).tolist()
-        if len(used) < 2:
-            break
         parts = [sample.take(np.arange(*edges[k : k + 2])) for k in used]
-        works = []
-        for k, part in zip(used, parts, strict=True):
-            with _named(k, queues[k]):
-                work = _work(make(part, queues[k]), dtype, how)
-            works.append(_named(k, queues[k])(work))
-        taken = _together(works)
-        for k, part, seconds in zip(used, parts, taken, strict=True):
-            expected = rates[k].fixed + rates[k].node * part.num_nodes
-            factor = seconds / expected
-            rates[k] = Rate(rates[k].fixed * factor, rates[k].node * factor)
+        taken = _together([ready(k, part) for k, part in zip(used, parts, strict=True)])
+        best = min(best, (max(taken) / sample.num_nodes, rates), key=lambda one: one[0])
         if max(taken) <= (1 + _BALANCED) * min(taken):
             break
-    share = np.diff(forest.cell_offsets[cut(forest, rates)]) / forest.num_nodes
-    return [
-        rate if s >= _WORTH else Rate(np.inf, rate.node)
-        for rate, s in zip(rates, share, strict=True)
-    ]
+        rates = list(rates)
+        for k, part, seconds in zip(used, parts, taken, strict=True):
+            factor = seconds / (rates[k].fixed + rates[k].node * part.num_nodes)
+            rates[k] = Rate(rates[k].fixed * factor, rates[k].node * factor)
+    return best
+
+
+def _sample_of(forest: Forest, rates: Sequence[Rate]) -> Forest:
+    """Cells that the devices with these rates solve together in `_TOGETHER_SOLVE`."""
+    speed = sum(1 / rate.node for rate in rates if np.isfinite(rate.fixed))
+    return _sample(forest, int(np.clip(_TOGETHER_SOLVE * speed, *_TOGETHER_NODES)))
 
 
 @contextmanager
@@ -166,7 +207,8 @@ def _alone(
         sample = _sample(forest, nodes)
         if not points or sample.num_nodes > points[-1][0]:  # else as that before
             work = _work(make(sample, queue), dtype, how)
-            points.append((sample.num_nodes, min(wall_seconds(work) for _ in range(3))))
+            seconds = min(wall_seconds(partial(_whole, work)) for _ in range(3))
+            points.append((sample.num_nodes, seconds))
         if sample is forest or points[-1][1] > _SAMPLE_SECONDS or nodes >= _ALONE_NODES:
             break
         nodes *= _GROWTH
@@ -181,57 +223,61 @@ def _alone(
 def _system(forest: Forest, dtype: np.dtype) -> list[np.ndarray]:
     """d, u, b that are strictly dominant, in less time than `tune.random_system`."""
     rng, n = np.random.default_rng(0), forest.num_nodes
-    inner = forest.parent[forest.parent >= 0]
-    d = 2.0 + np.bincount(inner, minlength=n)  # more than the children and the parent at -1 each
-    return [a.astype(dtype) for a in (d, -rng.uniform(0.1, 1.0, n), rng.uniform(-1.0, 1.0, n))]
+    most = 2.0 + forest.trees.num_children.max()  # more than all that is off the diagonal
+    period = min(n, _PERIOD)
+    once = (
+        rng.uniform(most, most + 1, period),
+        -rng.uniform(0.1, 1, period),
+        rng.normal(size=period),
+    )
+    return [np.resize(a.astype(dtype), n) for a in once]
 
 
-def _work(solver: Solver, dtype: np.dtype, how: str) -> Callable[[], None]:
-    """Return what solves a random system once, and waits; it has been done once."""
+def _work(solver: Solver, dtype: np.dtype, how: str) -> _Work:
+    """Return what begins a solve of a random system; it has been done once."""
     arrays = _system(solver.forest, dtype)
     if how == "numpy" or not solver.takes_device_order:
         out = np.empty_like(arrays[-1])
 
-        def work() -> None:
-            solver.solve(*arrays, out=out, check=False)
+        def work() -> Callable[[], object]:
+            return partial(solver.solve, *arrays, out=out, check=False)
 
     else:
         names = "d", "u", "b"
         packed = [solver.pack(a, of=name) for name, a in zip(names, arrays, strict=True)]
         x = cla.empty_like(packed[-1])
 
-        def work() -> None:
+        def work() -> Callable[[], object]:
             solver.enqueue(*packed, x)
-            solver.queue.finish()
+            solver.queue.flush()
+            return solver.queue.finish
 
-    work()
+    _whole(work)
     return work
 
 
-def wall_seconds(work: Callable[[], None]) -> float:
+def _whole(work: _Work) -> None:
+    work()()
+
+
+def wall_seconds(work: Callable[[], object]) -> float:
     """Wall time of one call, s."""
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
 
 
-def _together(works: Sequence[Callable[[], None]]) -> list[float]:
-    """Median time of each while all are at it again and again."""
-    end = time.perf_counter() + _TOGETHER_SECONDS
-    once = threading.Barrier(len(works))
-    done = [0] * len(works)
-
-    def run(k: int) -> float:
-        taken: list[float] = []
-        once.wait()
-        try:
-            while time.perf_counter() < end or min(done) < _LEAST_DONE:
-                taken.append(wall_seconds(works[k]))
-                done[k] += 1
-        except BaseException:
-            done[k] = _LEAST_DONE  # the others need not wait for it
-            raise
-        return float(np.median(taken))
-
+def _together(works: Sequence[_Work]) -> list[float]:
+    """Begin all, one after another, and wait for all, again and again: median time of each."""
+    taken: list[list[float]] = []
+    last = time.perf_counter() + _TOGETHER_SECONDS
     with ThreadPoolExecutor(len(works)) as pool:
-        return list(pool.map(run, range(len(works))))
+        while time.perf_counter() < last or len(taken) < _LEAST_DONE:
+            begin = time.perf_counter()
+
+            def end(wait: Callable[[], object], begin: float = begin) -> float:
+                wait()
+                return time.perf_counter() - begin
+
+            taken.append(list(pool.map(end, [work() for work in works])))
+    return np.median(taken, axis=0).tolist()

@@ -31,6 +31,7 @@ from clhines.network import (
     Network,
     as_array,
     as_indices,
+    as_number,
     as_whole_number,
 )
 from clhines.parts import real_name
@@ -106,6 +107,7 @@ class PassiveCells:
         self.cables, self.steps = list(cables), 0
         self.forest = Forest.repeated([c.parent for c in cables], count)
         systems = [c.system(dt) for c in cables]
+        current, v_init = as_number("current", current), as_number("v_init", v_init)
         for cell, system in zip(cables, systems, strict=True):
             system.constant[cell.soma] += current
         self._once = {

@@ -17,6 +17,11 @@ _TABLE_BYTES = 4  # a node, at the least: its place in natural order
 _PERIODS = 64  # places where a pattern of shapes may begin again that are looked at
 
 
+def size_text(count: int) -> str:
+    """Return a number of bytes for reading."""
+    return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
+
+
 @dataclass(frozen=True)
 class Room:
     """What of a device a batch may take.
@@ -98,12 +103,10 @@ class Room:
         return min(max(count, -(-n // MAX_PLACES), 1), forest.num_cells)
 
     def _refuse(self, cell: int, plan: Plan) -> None:
-        mib = 1 / (1 << 20)
         raise DeviceMemoryError(
-            f"cell {cell} with {plan.forest.num_nodes} nodes needs {self.needed(plan) * mib:.1f} "
-            f"MiB, in arrays of {plan.packed_size * self.itemsize * mib:.1f} MiB; "
-            f"{self.device} offers {self.memory * mib:.1f} MiB, in arrays of at most "
-            f"{self.largest * mib:.1f} MiB"
+            f"cell {cell} with {plan.forest.num_nodes} nodes needs {size_text(self.needed(plan))}, "
+            f"in arrays of {size_text(plan.packed_size * self.itemsize)}; {self.device} offers "
+            f"{size_text(self.memory)}, in arrays of at most {size_text(self.largest)}"
         )
 
 
@@ -126,8 +129,8 @@ class Memory:
     slices: int
 
     def __str__(self) -> str:
-        text = f"{self.device / 2**20:.1f} MiB on the device"
-        text += f", {self.pinned / 2**20:.1f} MiB of pinned host memory" if self.pinned else ""
+        text = f"{size_text(self.device)} on the device"
+        text += f", {size_text(self.pinned)} of pinned host memory" if self.pinned else ""
         return text + (f", in {self.slices} slices" if self.slices > 1 else "")
 
 

@@ -35,7 +35,7 @@ from clhines.share import (
     unshared,
     writable,
 )
-from clhines.slices import STAGES, Memory, Room
+from clhines.slices import STAGES, Memory, Room, size_text
 from clhines.slices import bytes_needed as slice_bytes
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
@@ -56,8 +56,9 @@ def _memory_errors(method: Callable[..., Any]) -> Callable[..., Any]:
             if self.num_slices > 1:
                 what = f"the batch in {self.num_slices} slices needs"
             raise DeviceMemoryError(
-                f"{self.device.name.strip()} has no memory left: {what} {_size(need)} of its "
-                f"{_size(self.device.global_mem_size)}; a smaller max_memory makes smaller slices"
+                f"{self.device.name.strip()} has no memory left: {what} {size_text(need)} of its "
+                f"{size_text(self.device.global_mem_size)}; a smaller max_memory makes smaller "
+                "slices"
             ) from error
 
     return wrapped
@@ -379,7 +380,7 @@ class Solver:
     ) -> Callable[[int], list[cl.Event]]:
         """Put a plan and the systems on the device; returns what enqueues a solve of one."""
         if not self._room.fits(plan):
-            raise DeviceMemoryError(f"{plan.method} needs {_size(self._room.needed(plan))}")
+            raise DeviceMemoryError(f"{plan.method} needs {size_text(self._room.needed(plan))}")
         resident = Resident(plan, self.queue, self.dtype)
         names = ("d", "u", "b")
         sets = [
@@ -403,8 +404,8 @@ class Solver:
             need = sum(self._room.needed(p) for p in self._plans)
             have = self._room.memory
             raise DeviceMemoryError(
-                f"{what} needs the whole batch on the device: {_size(need)}, where "
-                f"{_size(have)} may be taken; use solve() with NumPy arrays, which works in "
+                f"{what} needs the whole batch on the device: {size_text(need)}, where "
+                f"{size_text(have)} may be taken; use solve() with NumPy arrays, which works in "
                 f"{self.num_slices} slices"
             )
         return self._resident
@@ -458,21 +459,31 @@ class Solver:
         return self._packed(resident, source, turned)
 
     def _packed(
-        self, resident: Resident, source: cla.Array, turned: cla.Array | None = None
+        self,
+        resident: Resident,
+        source: cla.Array,
+        turned: cla.Array | None = None,
+        passing: bool = False,
     ) -> cla.Array:
         shape = (*source.shape[:-1], resident.plan.packed_size)
-        target = cla.empty(self.queue, shape, self.dtype)
+        target = self._passing(shape) if passing else cla.empty(self.queue, shape, self.dtype)
         return resident.permute(source, target, True, turned)
 
-    def _upload(self, resident: Resident, arrays: dict[str, Any]) -> dict[str, cla.Array]:
-        """Bring arrays named d, u, l or b from natural into device order."""
+    def _upload(
+        self, resident: Resident, arrays: dict[str, Any], passing: bool = False
+    ) -> dict[str, cla.Array]:
+        """Bring arrays named d, u, l or b from natural into device order.
+
+        With `passing` for a solve that is waited for: until then NumPy arrays are read.
+        """
+        bring = self._lent if passing else self._to_device
         edges = [name for name in ("u", "l") if name in arrays and resident.edges is not None]
-        kept = {name: self._to_device(arrays[name]) for name in edges}
+        kept = {name: bring(arrays[name]) for name in edges}
         packed = {}
         for name, a in arrays.items():
-            source = kept[name] if name in kept else self._to_device(a)
+            source = kept[name] if name in kept else bring(a)
             turned = kept.get("l" if name == "u" else "u", source) if name in kept else None
-            packed[name] = self._packed(resident, source, turned)
+            packed[name] = self._packed(resident, source, turned, passing)
         return packed
 
     @_on_each_device
@@ -758,9 +769,9 @@ class Solver:
         nodes = slice(first_node, end_node)
         given = {name: a[nodes] for name, a in arrays.items() if name != "b"}
         if resident.takes_natural:
-            matrix = [self._to_device(a) for a in given.values()]
+            matrix = [self._lent(a) for a in given.values()]
         else:
-            matrix = list(self._upload(resident, given).values())
+            matrix = list(self._upload(resident, given, passing=True).values())
         rows, shown = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
         cells, bad = [], []
         for _ in self._solve_rows(resident, matrix, rows[:, nodes], shown[:, nodes]):
@@ -784,17 +795,23 @@ class Solver:
         step = self._room.rows_at_once(resident.plan)
         natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
-            some = np.ascontiguousarray(rows[r : r + step])
-            b = self._to_device(some)
-            b = b if natural else self._packed(resident, b)
-            x = cla.empty_like(b)
+            some, part = np.ascontiguousarray(rows[r : r + step]), shown[r : r + step]
+            b = self._lent(some)
+            here = None  # where the solution lies in the host's memory
+            if staging.shares_memory(self.device) and part.flags.c_contiguous:
+                here = staging.lent(self.queue, part, writes=True)
+            b = b if natural else self._packed(resident, b, passing=True)
+            x = here if natural and here is not None else self._passing(b.shape)
             events = [e for a in (*matrix, b) for e in a.events]
             run = resident.solve([*matrix, b], x, events, factored=factored, natural=natural)
             only_event(x, run[-1])
             if not natural:
-                x = resident.permute(x, cla.empty(self.queue, some.shape, self.dtype), False)
-            self._to_host(x, shown[r : r + step])
-            del b, x  # before the next rows take as much
+                x = resident.permute(x, self._passing(some.shape) if here is None else here, False)
+            if here is None:
+                self._to_host(x, part)
+            else:
+                staging.returned(self.queue, x)
+            del b, x, here  # before the next rows take as much
             yield
 
     # -- factored ------------------------------------------------------------------------------
@@ -866,6 +883,23 @@ class Solver:
             )
         return a
 
+    def _passing(self, shape: tuple[int, ...]) -> cla.Array:
+        """Room for values that are gone when a solve has ended."""
+        return cla.Array(self.queue, shape, self.dtype, allocator=self._pool)
+
+    @functools.cached_property
+    def _pool(self) -> Any:
+        """Keeps such room of a CPU, which else fetches its pages anew for every solve."""
+        if not staging.shares_memory(self.device):
+            return None
+        return cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
+
+    def _lent(self, a: np.ndarray | cla.Array) -> cla.Array:
+        """As `_to_device`, but NumPy arrays are read until a solve that is waited for has ended."""
+        if isinstance(a, np.ndarray) and staging.shares_memory(self.device):
+            return staging.lent(self.queue, a)
+        return self._to_device(a)
+
     def _to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
         if isinstance(a, cla.Array):
             return a
@@ -912,11 +946,6 @@ class Solver:
         cells, nodes = found
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes for reading."""
-    return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
 
 
 def _check_tune(tune: Any, method: Any) -> None:

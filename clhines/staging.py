@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines.device import is_cpu, is_simulator
 
@@ -37,6 +38,30 @@ def threads() -> int:
 def helps(device: cl.Device) -> bool:
     """Whether pinned memory does: not where the device works in the host's memory."""
     return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
+
+
+def shares_memory(device: cl.Device) -> bool:
+    """Whether kernels can work on arrays of the host where they lie."""
+    return is_cpu(device) and not is_simulator(device)
+
+
+def lent(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cla.Array:
+    """Lend the memory of a contiguous array of the host to a device of `shares_memory`.
+
+    The array must not change until what reads it has ended, nor be read until `returned`.
+    """
+    access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
+    buffer = cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
+    return cla.Array(queue, a.shape, a.dtype, data=buffer)
+
+
+def returned(queue: cl.CommandQueue, a: cla.Array) -> None:
+    """Wait until the host's array has what was written into a `lent` one."""
+    place = 0, a.shape, a.dtype
+    mapped, _ = cl.enqueue_map_buffer(
+        queue, a.base_data, cl.map_flags.READ, *place, wait_for=a.events, is_blocking=True
+    )
+    mapped.base.release(queue)
 
 
 class Direct:

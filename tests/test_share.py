@@ -1,5 +1,6 @@
 """Several devices: shares, agreement with one device, lists of arrays, and what fails."""
 
+import threading
 import time
 
 import numpy as np
@@ -102,7 +103,7 @@ class Sleeper:
         self.seconds = fixed + node * forest.num_nodes
 
     def work(self, *_):
-        return lambda: time.sleep(self.seconds)
+        return lambda: lambda: time.sleep(self.seconds)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,51 @@ def test_devices_that_were_timed_end_together(monkeypatch, fixed, node):
     ends = np.array(fixed) + nodes * node
     assert nodes.min() > 0
     assert ends.max() <= 1.1 * ends.min()
+
+
+def test_a_device_with_a_cache_ends_with_the_others(monkeypatch):
+    """Its share of a whole batch does not fit into its cache, and takes three times as long."""
+    forest = Forest.repeated([chain(50)], 20_000)
+
+    def seconds(k, nodes):
+        return nodes * 1e-8 * ((1 if nodes < 1e5 else 3) if k else 2)
+
+    def sleep(solver, *_):
+        return lambda: lambda: time.sleep(solver.seconds)
+
+    monkeypatch.setattr(rates, "_work", sleep)
+
+    def make(part, k):
+        found = Sleeper(part, 0.0, 0.0)
+        found.seconds = seconds(k, part.num_nodes)
+        return found
+
+    found = rates.measure(forest, [0, 1], np.float32, "device", make)
+    nodes = np.diff(forest.cell_offsets[cut(forest, found)])
+    ends = [seconds(k, n) for k, n in enumerate(nodes.tolist())]
+    assert min(nodes) > 1e5
+    assert max(ends) <= 1.1 * min(ends)
+
+
+@pytest.mark.parametrize("fast", [0, 1])
+def test_a_device_that_only_keeps_the_other_waiting_is_left_out(monkeypatch, fast):
+    forest = Forest.repeated([chain(50)], 1000)
+    bus = threading.Lock()
+
+    def work(solver, *_):
+        def solve():
+            with bus:
+                time.sleep(solver.seconds)
+
+        return lambda: solve
+
+    monkeypatch.setattr(rates, "_work", work)
+    nodes = [2e-7, 2e-7]
+    nodes[fast] = 1e-7
+    found = rates.measure(
+        forest, [0, 1], np.float32, "numpy", lambda part, k: Sleeper(part, 0.0, nodes[k])
+    )
+    assert np.diff(cut(forest, found))[fast] == 1000
 
 
 def test_a_device_that_saves_nothing_is_left_out(monkeypatch):

@@ -911,6 +911,33 @@ def test_out_may_overlap_b(queue, rows):
     system.assert_solved(x)
 
 
+@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("rows", [None, 3])
+def test_arrays_anywhere_in_memory(queue, config, rows):
+    """A CPU works on them where they are: at any address, not to be written, several times."""
+    forest = forest_of(config, dissimilar(9))
+    solver = make_solver(queue, forest, config, np.float32)
+    for seed in (1, 2):  # the second finds what the first has left in memory
+        system = make_system(forest, np.float32, rows=rows, seed=seed)
+        moved = {name: beside(a) for name, a in system.arrays.items()}
+        kept = {name: a.copy() for name, a in moved.items()}
+        for a in moved.values():
+            a.flags.writeable = False
+        out = beside(np.full_like(system.b, np.nan))
+        assert solver.solve(**moved, out=out) is out
+        system.assert_solved(out)
+        assert all(np.array_equal(a, kept[name]) for name, a in moved.items())
+        factors = solver.factor(*(moved[name] for name in moved if name != "b"))
+        system.assert_solved(factors.solve(moved["b"]))
+
+
+def beside(a):
+    """Return a copy one element past where an allocation begins."""
+    room = np.empty(a.size + 1, a.dtype)
+    room[1:] = a.reshape(-1)
+    return room[1:].reshape(a.shape)
+
+
 def test_unpack_into_itself_is_refused(queue):
     solver = make_solver(queue, Forest(chain(64)), "flat", np.float32)
     packed = solver.pack(np.ones(64))
