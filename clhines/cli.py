@@ -785,6 +785,12 @@ def _json(report: dict[str, Any]) -> str:
     return json.dumps(strict, indent=1, allow_nan=False)
 
 
+def _mib(sizes: Sequence[float]) -> str:
+    from clhines.slices import size_text
+
+    return size_text(round(sum(sizes) * 2**20))
+
+
 def _table(report: dict[str, Any]) -> str:
     """Return the report for reading."""
     rows = {
@@ -796,8 +802,8 @@ def _table(report: dict[str, Any]) -> str:
         "shares": ", ".join(f"{share:.1%}" for share in report["shares"])
         if report["devices"] > 1
         else "",
-        "memory": f"{sum(report['device_mib']):.1f} MiB at most"
-        + (f", {sum(report['pinned_mib']):.1f} MiB pinned" if any(report["pinned_mib"]) else ""),
+        "memory": f"{_mib(report['device_mib'])} at most"
+        + (f", {_mib(report['pinned_mib'])} pinned" if any(report["pinned_mib"]) else ""),
         "slices": "{slices}" if report["slices"] > 1 else "",
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",

@@ -31,7 +31,8 @@ _TOGETHER_SOLVE = 0.1  # s, that such a solve should take within these bounds
 _TOGETHER_SECONDS = 0.05  # of such solves at least
 _LEAST_DONE = 3
 _ROUNDS = 4  # of correcting the rates by what was seen then
-_WORTH = 0.02  # of the time that a device must save: it may cost some by a wrong estimate
+_TURNS = 7  # of what is compared after that: all devices, and without each of them
+_WORTH = 0.05  # of the time that a device must save: it may cost some by a wrong estimate
 _BALANCED = 0.03  # difference of the times at which the rates are left as they are
 _PERIOD = 1 << 20  # nodes after which the values of a sample repeat
 
@@ -120,56 +121,61 @@ def measure(
 
         return begin
 
-    seconds, rates = _balanced(forest, rates, ready)
+    speed = sum(1 / rate.node for rate in rates)
+    sample = _sample(forest, int(np.clip(_TOGETHER_SOLVE * speed, *_TOGETHER_NODES)))
+    rates = _balanced(sample, rates, ready)
     while True:
-        for fewer in _one_fewer(forest, rates):
-            without, fewer = _balanced(forest, fewer, ready)
-            if seconds > (1 - _WORTH) * without:
-                seconds, rates = without, fewer
-                break
-        else:
+        tries = [rates, *(_balanced(sample, fewer, ready) for fewer in _one_fewer(sample, rates))]
+        if len(tries) == 1:
             return rates
+        seconds = _compared([_begun(sample, one, ready)[1] for one in tries])
+        best = 1 + int(np.argmin(seconds[1:]))
+        if seconds[0] <= (1 - _WORTH) * seconds[best]:
+            return rates
+        rates = tries[best]
 
 
-def _one_fewer(forest: Forest, rates: list[Rate]) -> Iterator[list[Rate]]:
-    """Leave out each of several devices that have cells, first that with the smallest share."""
-    nodes = np.diff(forest.cell_offsets[cut(forest, rates)])
-    used = [int(k) for k in np.argsort(nodes, kind="stable") if nodes[k]]
-    for out in used if len(used) > 1 else []:
-        yield [Rate(np.inf, r.node) if k == out else r for k, r in enumerate(rates)]
-
-
-def _balanced(
-    forest: Forest, rates: list[Rate], ready: Callable[[int, Forest], _Work]
-) -> tuple[float, list[Rate]]:
-    """Correct rates until devices end together; returns the best seen, and its time for a node, s.
+def _begun(
+    sample: Forest, rates: Sequence[Rate], ready: Callable[[int, Forest], _Work]
+) -> tuple[list[int], list[_Work]]:
+    """Devices that have cells of a sample, and what solves those on each.
 
     Parameters
     ----------
     ready : callable
         ``ready(k, part)`` returns what solves some cells on device k.
     """
+    edges = cut(sample, rates)
+    used = np.flatnonzero(np.diff(edges)).tolist()
+    return used, [ready(k, sample.take(np.arange(*edges[k : k + 2]))) for k in used]
+
+
+def _balanced(
+    sample: Forest, rates: list[Rate], ready: Callable[[int, Forest], _Work]
+) -> list[Rate]:
+    """Correct rates until devices end together; returns the best seen."""
     best = np.inf, rates
     for _ in range(_ROUNDS):
-        sample = _sample_of(forest, rates)
-        edges = cut(sample, rates)
-        used = np.flatnonzero(np.diff(edges)).tolist()
-        parts = [sample.take(np.arange(*edges[k : k + 2])) for k in used]
-        taken = _together([ready(k, part) for k, part in zip(used, parts, strict=True)])
-        best = min(best, (max(taken) / sample.num_nodes, rates), key=lambda one: one[0])
+        used, works = _begun(sample, rates, ready)
+        if len(used) == 1:
+            return rates
+        taken = _together(works)
+        best = min(best, (max(taken), rates), key=lambda one: one[0])
         if max(taken) <= (1 + _BALANCED) * min(taken):
             break
+        nodes = np.diff(sample.cell_offsets[cut(sample, rates)])
         rates = list(rates)
-        for k, part, seconds in zip(used, parts, taken, strict=True):
-            factor = seconds / (rates[k].fixed + rates[k].node * part.num_nodes)
+        for k, seconds in zip(used, taken, strict=True):
+            factor = seconds / (rates[k].fixed + rates[k].node * nodes[k])
             rates[k] = Rate(rates[k].fixed * factor, rates[k].node * factor)
-    return best
+    return best[1]
 
 
-def _sample_of(forest: Forest, rates: Sequence[Rate]) -> Forest:
-    """Cells that the devices with these rates solve together in `_TOGETHER_SOLVE`."""
-    speed = sum(1 / rate.node for rate in rates if np.isfinite(rate.fixed))
-    return _sample(forest, int(np.clip(_TOGETHER_SOLVE * speed, *_TOGETHER_NODES)))
+def _one_fewer(sample: Forest, rates: list[Rate]) -> Iterator[list[Rate]]:
+    """Leave out each of several devices that have cells."""
+    used = np.flatnonzero(np.diff(cut(sample, rates))).tolist()
+    for out in used if len(used) > 1 else []:
+        yield [Rate(np.inf, r.node) if k == out else r for k, r in enumerate(rates)]
 
 
 @contextmanager
@@ -273,11 +279,25 @@ def _together(works: Sequence[_Work]) -> list[float]:
     last = time.perf_counter() + _TOGETHER_SECONDS
     with ThreadPoolExecutor(len(works)) as pool:
         while time.perf_counter() < last or len(taken) < _LEAST_DONE:
-            begin = time.perf_counter()
-
-            def end(wait: Callable[[], object], begin: float = begin) -> float:
-                wait()
-                return time.perf_counter() - begin
-
-            taken.append(list(pool.map(end, [work() for work in works])))
+            taken.append(_ends(pool, works))
     return np.median(taken, axis=0).tolist()
+
+
+def _compared(tries: Sequence[Sequence[_Work]]) -> list[float]:
+    """Median time of each, taking turns, as whatever else runs disturbs all of them."""
+    taken = []
+    with ThreadPoolExecutor(max(map(len, tries))) as pool:
+        for _ in range(_TURNS):
+            taken.append([max(_ends(pool, works)) for works in tries])
+    return np.median(taken, axis=0).tolist()
+
+
+def _ends(pool: ThreadPoolExecutor, works: Sequence[_Work]) -> list[float]:
+    """Begin all, and wait for all: when each has ended, s."""
+    begin = time.perf_counter()
+
+    def end(wait: Callable[[], object]) -> float:
+        wait()
+        return time.perf_counter() - begin
+
+    return list(pool.map(end, [work() for work in works]))
