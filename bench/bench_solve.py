@@ -12,6 +12,7 @@ import argparse
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import common
@@ -23,6 +24,7 @@ from tqdm import tqdm
 import clhines
 from clhines import device as devices
 from clhines import program, reference, tune
+from clhines.render import render
 
 
 def time_method(
@@ -64,7 +66,7 @@ def time_method(
         "seconds": seconds,
         "padding": plan.packed_size / forest.num_nodes - 1,
         "plan_seconds": plan_seconds,
-        **build_seconds(queue, solver.source),
+        **build_seconds(queue, [render(p.spec) for p in plan.parts if not p.on_host]),
         "pack_seconds": tune.median_seconds(
             queue, lambda k: solver.pack(natural[k % 2]).events[-1]
         ),
@@ -76,14 +78,15 @@ def time_method(
     }
 
 
-def build_seconds(queue: cl.CommandQueue, source: str) -> dict[str, float]:
-    """Time to build a source that no cache has seen, and to build it again."""
+def build_seconds(queue: cl.CommandQueue, sources: Sequence[str]) -> dict[str, float]:
+    """Time to build the sources of a plan that no cache has seen, and to build them again."""
     token = secrets.randbits(30)
-    source += f"\n__kernel void unique_{token}(__global int *a) {{ a[0] = {token}; }}\n"
+    unique = f"\n__kernel void unique_{token}(__global int *a) {{ a[0] = {token}; }}\n"
     times = []
     for _ in range(2):
         begin = time.perf_counter()
-        cl.Kernel(program.build(queue.context, BenchSpec(), source), "solve")
+        for source in sources:
+            cl.Kernel(program.build(queue.context, BenchSpec(), source + unique), "solve")
         times.append(time.perf_counter() - begin)
     return {"build_cold_seconds": times[0], "build_cached_seconds": times[1]}
 

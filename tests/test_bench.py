@@ -26,6 +26,7 @@ import bench_plan
 import bench_reach
 import bench_ring
 import bench_scale
+import bench_solve
 import bench_spikes
 import common
 import cuda_peers
@@ -266,6 +267,24 @@ def test_spikes(fast_queue, monkeypatch, tmp_path, capsys):
         assert path.with_suffix(".svg").stat().st_size > 10_000
     monkeypatch.setattr(bench_spikes, "same_bits", lambda *_: False)
     assert bench_spikes.main() == 1
+
+
+def test_solve_times_every_method(fast_queue, monkeypatch, tmp_path):
+    """Also one with several kernels."""
+    methods = ["flat", "levels"]
+    monkeypatch.setattr(common, "TREE_METHODS", methods)
+    monkeypatch.setattr(bench_solve.devices, "choose", lambda *_: fast_queue.device)
+    arguments = "--cells 1 6 --nodes 40 --branches 4 --dtype float32 --out"
+    monkeypatch.setattr(sys, "argv", ["bench_solve.py", *arguments.split(), str(tmp_path)])
+    bench_solve.main()
+    (path,) = tmp_path.glob("solve-*.json")
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [(r["cells"], r["method"]) for r in rows] == [(c, m) for c in (1, 6) for m in methods]
+    for row in rows:
+        assert row["residual"] < common.TOLERANCE["float32"]
+        names = "seconds", "numpy_seconds", "build_cold_seconds", "build_cached_seconds"
+        assert min(row[name] for name in names) > 0
+    assert max(map(len, path.with_suffix(".txt").read_text("utf-8").splitlines())) <= 100
 
 
 def test_devices_and_slices(fast_queue, monkeypatch, tmp_path, capsys):
