@@ -24,7 +24,7 @@ from clhines import device as devices
 from clhines.errors import InputError, RankError
 from clhines.network import Model
 from clhines.spikes import Delivery
-from clhines.state import Chunk, Record, State, values_now
+from clhines.state import Chunk, Record, State, by_time, values_now
 
 INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
 # what launchers tell the processes that they start: MPICH's and Intel's, Open MPI's, Slurm's
@@ -662,8 +662,7 @@ class SplitRun:
         failed[broken[:, 2]] = broken[:, 1]
         none = [np.zeros(0, np.int64)]
         step, source = (np.concatenate(none + [s[k] for s in self._spikes]) for k in (0, 1))
-        order = np.lexsort((source, step))
-        return Chunk(step[order], source[order], failed, self._joined(chunk.values))
+        return Chunk(*by_time(step, source), failed, self._joined(chunk.values))
 
     def _joined(self, values: list[np.ndarray]) -> list[np.ndarray]:
         """Columns of all ranks, on all ranks."""
