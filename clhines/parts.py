@@ -111,7 +111,8 @@ class Part:
     @property
     def takes_natural(self) -> bool:
         """Whether the launch can read and write natural order."""
-        return self.keeps_factors
+        able = getattr(self.spec, "takes_natural", False) or self.keeps_factors
+        return able and self.phase == "solve" and self.source == 0
 
     @property
     def keeps_factors(self) -> bool:
@@ -137,6 +138,8 @@ class Part:
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
         """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
+        if "blocks" not in self.tables:
+            return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         tables = layout.natural_order(
             forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
@@ -222,6 +225,11 @@ class Plan:
     def packed_size(self) -> int:
         """Length of one array in device order, padding included."""
         return len(self.gather)
+
+    @property
+    def takes_natural(self) -> bool:
+        """Whether all launches can read and write natural order."""
+        return self.edges is None and all(part.takes_natural for part in self.parts)
 
     @property
     def needs_factor(self) -> bool:

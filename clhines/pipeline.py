@@ -160,7 +160,7 @@ class _Run:
         for _ in range(min(STAGES, len(self.plans))):
             status = cla.empty(self.queue, cells, np.int32)
             self.free.put(_Slot(self._room(most), status))
-        natural = all(part.takes_natural for plan in self.plans for part in plan.parts)
+        natural = all(plan.takes_natural for plan in self.plans)
         packed = max(plan.packed_size for plan in self.plans)
         self.packed = {} if natural else self._room(packed)
         needs = any(plan.needs_factor for plan in self.plans)

@@ -82,9 +82,12 @@ class FineVectorSpec:
         The solution is stored past the caches, where the compiler can.
     prefetch : bool
         Values are asked for before they are needed, where the compiler can.
+    natural : bool
+        d, u, l, b and x are in natural order; the factors are not.
     """
 
     template: ClassVar[str] = "fine_vector"
+    takes_natural: ClassVar[bool] = True
     needs_factor: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False
     real: str
@@ -96,6 +99,7 @@ class FineVectorSpec:
     slots: int
     streaming: bool
     prefetch: bool
+    natural: bool = False
 
 
 def plan_fine(

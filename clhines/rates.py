@@ -32,6 +32,7 @@ _TOGETHER_SECONDS = 0.05  # of such solves at least
 _LEAST_DONE = 3
 _ROUNDS = 4  # of correcting the rates by what was seen then
 _TURNS = 7  # of what is compared after that: all devices, and without each of them
+_SURE = 2.0  # times as long without a device, by the rates: not tried
 _WORTH = 0.05  # of the time that a device must save: it may cost some by a wrong estimate
 _BALANCED = 0.03  # difference of the times at which the rates are left as they are
 _PERIOD = 1 << 20  # nodes after which the values of a sample repeat
@@ -172,10 +173,18 @@ def _balanced(
 
 
 def _one_fewer(sample: Forest, rates: list[Rate]) -> Iterator[list[Rate]]:
-    """Leave out each of several devices that have cells."""
+    """Leave out each of several devices that have cells, but those that surely save much."""
     used = np.flatnonzero(np.diff(cut(sample, rates))).tolist()
     for out in used if len(used) > 1 else []:
-        yield [Rate(np.inf, r.node) if k == out else r for k, r in enumerate(rates)]
+        fewer = [Rate(np.inf, r.node) if k == out else r for k, r in enumerate(rates)]
+        if _expected(sample, fewer) < _SURE * _expected(sample, rates):
+            yield fewer
+
+
+def _expected(sample: Forest, rates: list[Rate]) -> float:
+    """Time that the rates promise, s."""
+    nodes = np.diff(sample.cell_offsets[cut(sample, rates)])
+    return max(r.fixed + r.node * int(n) for r, n in zip(rates, nodes, strict=True) if n)
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Resident:
         self.gather = cla.to_device(queue, plan.gather)
         parts = [part for part in plan.parts if not part.on_host]
         self.launches = [Launch(part, plan, queue, self.gather) for part in parts]
-        self.takes_natural = all(part.takes_natural for part in plan.parts)
+        self.takes_natural = plan.takes_natural
         self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
         self._factor: cla.Array | None = None
         self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]

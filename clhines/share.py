@@ -487,10 +487,13 @@ def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) ->
     return out
 
 
-def unshared(b: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """`b`, or a copy where `target` overlaps it: rows are written before all are read."""
-    overlaps = target is not b and np.may_share_memory(target, b)
-    return b.copy() if overlaps else b
+def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
+    """Return `a`, or a copy where `target` overlaps it: rows are written before all are read.
+
+    `target` may be right-hand sides themselves, but no entries of the `matrix`.
+    """
+    overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
+    return a.copy() if overlaps else a
 
 
 def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:

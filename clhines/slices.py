@@ -139,7 +139,7 @@ def bytes_needed(plans: Sequence[Plan], itemsize: int, rows: int) -> int:
     most = max(plan.forest.num_nodes for plan in plans)
     cells = max(plan.forest.num_cells for plan in plans)
     packed = max(plan.packed_size for plan in plans)
-    natural = all(part.takes_natural for plan in plans for part in plan.parts)
+    natural = all(plan.takes_natural for plan in plans)
     slots = min(STAGES, len(plans))
     arrays = 3 + 2 * rows  # d, u, l; b, x
     values = slots * arrays * most + (0 if natural else arrays * packed)

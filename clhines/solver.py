@@ -741,7 +741,8 @@ class Solver:
         if self._share is not None:
             self._share.solve_numpy(arrays, target)
             return
-        arrays = {**arrays, "b": unshared(arrays["b"], target)}
+        matrix = {name: unshared(a, target, True) for name, a in arrays.items() if name != "b"}
+        arrays = {**matrix, "b": unshared(arrays["b"], target)}
         if self._resident is not None:
             found = [self._solve_slice(0, self._resident, arrays, target)]
         elif self._several_fit:

@@ -7,28 +7,42 @@
     width = str(W) if W > 1 else ""
     lanes = [f".s{c}" for c in "0123456789abcdef"[:W]] if W > 1 else [""]
 %>\
+<%
+    def take(array, row=None):   # a row of a vector, of right-hand side `row`
+        if spec.natural:
+            return f"gathered({array}{f' + {row} * stride' if row else ''}, from)"
+        return f"load({array}, place{f' + {row} * stride' if row else ''})"
+    def give(stored, row, name):
+        if spec.natural:
+            return f"scatter(x + {row} * stride, from, {name});"
+        return f"{stored}(x, place + {row} * stride, {name});"
+    from_nodes = "const places from = indices(gather, place);"
+%>\
 <%def name="row(kind)">\
-% if spec.prefetch:
+% if spec.prefetch and not spec.natural:
             fetch(d + place + AHEAD);
             fetch(u + place + AHEAD);
             fetch(b + place + AHEAD);
 % endif
-            value pivot = load(d, place) - sum_d;
+% if spec.natural:
+            ${from_nodes}
+% endif
+            value pivot = ${take("d")} - sum_d;
 % if kind == "ragged":
             pivot = active ? pivot : (value)(1);
 % endif
             const value inverse = (real)1 / pivot;
 % if kind == "top":
-            const value coupling = inner ? load(u, place) : (value)(0);
+            const value coupling = inner ? ${take("u")} : (value)(0);
 % else:
-            const value coupling = load(u, place);
+            const value coupling = ${take("u")};
 % endif
 % if spec.symmetric:
             const value f = coupling * inverse;
 % elif kind == "top":
-            const value f = (inner ? load(l, place) : (value)(0)) * inverse;
+            const value f = (inner ? ${take("l")} : (value)(0)) * inverse;
 % else:
-            const value f = load(l, place) * inverse;
+            const value f = ${take("l")} * inverse;
 % endif
             sum_d = ${"active ? coupling * f : child_d" if kind == "ragged" else "coupling * f"};
             least = pivot < least ? pivot : least;
@@ -39,30 +53,31 @@
             store(factor, place, f);
 % endif
             for (int r = 0; r < RHS; ++r) {
-                const long shift = (long)r * num_values;
-                const value g = (load(b, place + shift) - sum_b[r]) * inverse;
+                const value g = (${take("b", "r")} - sum_b[r]) * inverse;
 % if local:
                 kept[(uint)place / W * 2 + 1] = g;
 % else:
-                store(x, place + shift, g);
+                ${give("store", "r", "g")}
 % endif
                 sum_b[r] = ${"active ? coupling * g : child_b[r]" if kind == "ragged" else "coupling * g"};
             }
 </%def>\
 <%def name="back(stored)">\
+% if spec.natural:
+            ${from_nodes}
+% endif
 % if local:
             const value f = kept[(uint)place / W * 2];
 % else:
             const value f = load(factor, place);
 % endif
             for (int r = 0; r < RHS; ++r) {
-                const long shift = (long)r * num_values;
 % if local:
                 above[r] = kept[(uint)place / W * 2 + 1] - f * above[r];
 % else:
-                above[r] = load(x, place + shift) - f * above[r];
+                above[r] = ${take("x", "r")} - f * above[r];
 % endif
-                ${stored}(x, place + shift, above[r]);
+                ${give(stored, "r", "above[r]")}
             }
 </%def>\
 <%def name="forward(stored)">\
@@ -92,6 +107,9 @@ ${indent(capture(back, stored), "    ")}\
 // Fine-grained Hines solver for CPUs (after Huber 2018): one work-item a block of cells, one
 // branch a lane of a vector, a vector after another from the tips to the root and back.
 // spec: ${spec}
+% if spec.natural:
+// d, u, b and x are in natural order: gather has the node of every place.
+% endif
 // layout: node j of lane k of a vector at block_start + vector_place + (rows - 1 - j) * W + k, so
 //         that the backward sweep reads upwards in memory; j counts from the root's end.
 //
@@ -129,6 +147,20 @@ static places indices(__global const int *a, int place)
 {
     return *(__global const loose_places *)(a + place);
 }
+% if spec.natural:
+// lanes without a node read node 0, and write nothing
+static value gathered(__global const real *a, places from)
+{
+    from = max(from, (places)(0));
+    return (value)(${", ".join(f"a[from{c}]" for c in lanes)});
+}
+static void scatter(__global real *a, places to, value v)
+{
+% for c in lanes:
+    if (to${c} >= 0) a[to${c}] = v${c};
+% endfor
+}
+% endif
 static mask widen(places a)   // convert is a call in PoCL
 {
     return (mask)(${", ".join(f"a{c}" for c in lanes)});
@@ -152,7 +184,7 @@ static void fetch(__global const real *a)
 #endif
 }
 % endif
-% if local and spec.streaming:
+% if local and spec.streaming and not spec.natural:
 // past the caches, as nothing reads x again here; `place` must be that of a whole vector
 static void put(__global real *a, long place, value v)
 {
@@ -175,6 +207,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
            __global const int *restrict round_child, __global const int *restrict lane_parent,
            __global const int *restrict lane_length, __global const int *restrict lane_slot,
            __global const int *restrict lane_rank,
+% if spec.natural:
+           __global const int *restrict gather,
+% endif
            __global const real *d, __global const real *restrict u,
 % if not spec.symmetric:
            __global const real *restrict l,
@@ -190,15 +225,21 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     const int start = block_start[block];
     const int first = template_vectors[block_template[block]];
     const int end = template_vectors[block_template[block] + 1];
-    const long rows_start = (long)first_row * num_values + start;   // of the right-hand sides
+    const long stride = num_values;   // of the right-hand sides
+    b += first_row * stride;
+    x += first_row * stride;
+    factor += start;
+% if spec.natural:
+    gather += start;
+% else:
     d += start;
     u += start;
 % if not spec.symmetric:
     l += start;
 % endif
-    factor += start;
-    b += rows_start;
-    x += rows_start;
+    b += start;
+    x += start;
+% endif
     for (int c = block_cells[block]; c < block_cells[block + 1]; ++c) status[cell_number[c]] = 0;
     for (int k = 0; k < SLOT; ++k) lost[k] = 0;
 
@@ -260,7 +301,7 @@ ${row("top")}\
             real sum = sums[k];
             int bad = 0;
             for (int j = length - 1; j >= 0 && bad == 0; --j) {
-                const int at = top + k - j * W;
+                const int at = ${"gather[top + k - j * W]" if spec.natural else "top + k - j * W"};
                 const real pivot = d[at] - sum;
                 if (!(pivot > (real)SMALLEST && pivot < (real)INFINITY)) bad = j + 1;
                 sum = u[at] * (${"u" if spec.symmetric else "l"}[at] * ((real)1 / pivot));
@@ -272,7 +313,7 @@ ${row("top")}\
     }
 
     // forward sweep: from the root to the tips
-% if local and spec.streaming:
+% if local and spec.streaming and not spec.natural:
     if (((size_t)x & (sizeof(value) - 1)) == 0) {
 ${indent(capture(forward, "put"), "    ")}\
     } else {

@@ -108,7 +108,7 @@ class Sleeper:
 
 @pytest.mark.parametrize(
     ("fixed", "node"),
-    [((0, 0), (1e-6, 3e-6)), ((4e-3, 0), (1e-6, 2e-6)), ((0, 5e-3), (1e-6, 1e-5))],
+    [((0, 0), (1e-6, 3e-6)), ((4e-3, 0), (1e-6, 2e-6)), ((0, 5e-3), (1e-6, 3e-6))],
 )
 def test_devices_that_were_timed_end_together(monkeypatch, fixed, node):
     forest = Forest.repeated([chain(50)], 1000)
