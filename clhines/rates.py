@@ -33,7 +33,7 @@ _LEAST_DONE = 3
 _ROUNDS = 4  # of correcting the rates by what was seen then
 _TURNS = 7  # of what is compared after that: all devices, and without each of them
 _SURE = 2.0  # times as long without a device, by the rates: not tried
-_WORTH = 0.05  # of the time that a device must save: it may cost some by a wrong estimate
+_WORTH = 0.02, 0.05  # of the time that a device must save, or half of its share: it may cost some
 _BALANCED = 0.03  # difference of the times at which the rates are left as they are
 _PERIOD = 1 << 20  # nodes after which the values of a sample repeat
 
@@ -90,6 +90,7 @@ def measure(
     dtype: np.dtype,
     how: str,
     make: Callable[[Forest, cl.CommandQueue], Solver],
+    most: int = _TOGETHER_NODES[1],
 ) -> list[Rate]:
     """Time a sample of the batch on each device: first alone, then on all at the same time.
 
@@ -101,6 +102,8 @@ def measure(
     ----------
     how : "numpy" or "device"
         With NumPy arrays, copies to and from the device included, or with arrays on it.
+    most : int
+        Nodes of a sample at most.
 
     Returns
     -------
@@ -123,17 +126,21 @@ def measure(
         return begin
 
     speed = sum(1 / rate.node for rate in rates)
-    sample = _sample(forest, int(np.clip(_TOGETHER_SOLVE * speed, *_TOGETHER_NODES)))
+    least, usual = _TOGETHER_NODES
+    nodes = int(np.clip(_TOGETHER_SOLVE * speed, least, max(least, min(usual, most))))
+    sample = _sample(forest, nodes)
     rates = _balanced(sample, rates, ready)
     while True:
-        tries = [rates, *(_balanced(sample, fewer, ready) for fewer in _one_fewer(sample, rates))]
-        if len(tries) == 1:
+        for share, fewer in _one_fewer(sample, rates):
+            fewer = _balanced(sample, fewer, ready)
+            tries = [_begun(sample, one, ready)[1] for one in (rates, fewer)]
+            seconds, without = _compared(tries)
+            del tries  # which fill memory
+            if seconds > (1 - np.clip(share / 2, *_WORTH)) * without:
+                rates = fewer
+                break
+        else:
             return rates
-        seconds = _compared([_begun(sample, one, ready)[1] for one in tries])
-        best = 1 + int(np.argmin(seconds[1:]))
-        if seconds[0] <= (1 - _WORTH) * seconds[best]:
-            return rates
-        rates = tries[best]
 
 
 def _begun(
@@ -159,7 +166,8 @@ def _balanced(
     for _ in range(_ROUNDS):
         used, works = _begun(sample, rates, ready)
         if len(used) == 1:
-            return rates
+            best = best if np.isfinite(best[0]) else (0.0, rates)
+            break
         taken = _together(works)
         best = min(best, (max(taken), rates), key=lambda one: one[0])
         if max(taken) <= (1 + _BALANCED) * min(taken):
@@ -172,13 +180,17 @@ def _balanced(
     return best[1]
 
 
-def _one_fewer(sample: Forest, rates: list[Rate]) -> Iterator[list[Rate]]:
-    """Leave out each of several devices that have cells, but those that surely save much."""
-    used = np.flatnonzero(np.diff(cut(sample, rates))).tolist()
+def _one_fewer(sample: Forest, rates: list[Rate]) -> Iterator[tuple[float, list[Rate]]]:
+    """Leave out each of several devices that have cells, but those that surely save much.
+
+    Yields the share that the device has had, and rates without it; small shares first.
+    """
+    shares = np.diff(sample.cell_offsets[cut(sample, rates)]) / sample.num_nodes
+    used = [int(k) for k in np.argsort(shares, kind="stable") if shares[k]]
     for out in used if len(used) > 1 else []:
         fewer = [Rate(np.inf, r.node) if k == out else r for k, r in enumerate(rates)]
         if _expected(sample, fewer) < _SURE * _expected(sample, rates):
-            yield fewer
+            yield float(shares[out]), fewer
 
 
 def _expected(sample: Forest, rates: list[Rate]) -> float:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clhines.solver import Factors, Solver
 
 SHARES = ("numpy", "device")  # what a share can be measured with
+_AT_ONCE = 64  # values a node that samples may take, two of them at the same time
 
 
 class Share:
@@ -90,7 +91,10 @@ class Share:
                 )
             kinds = [_kind(queue.device) for queue in self._queues]
             if len(set(kinds)) > 1:
-                self.rates = rates.measure(self.forest, self._queues, self.dtype, shares, time)
+                memory = min(queue.device.global_mem_size for queue in self._queues)
+                most = memory // (_AT_ONCE * self.dtype.itemsize)
+                given = self.forest, self._queues, self.dtype, shares, time, most
+                self.rates = rates.measure(*given)
             return rates.cut(self.forest, self.rates or [rates.Rate(0.0, 1.0)] * count)
         try:
             numbers = np.array(shares, np.float64)

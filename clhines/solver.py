@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -40,6 +41,7 @@ from clhines.slices import bytes_needed as slice_bytes
 from clhines.tune import Tuning, load, measure, random_system, save, store_key
 
 _USABLE = 0.9  # share of the device's memory that a batch may take
+_EXACT = 8  # leading bits of a size that a pool keeps: at most 0.4 % too much
 _ORDERED = ("d", "u", "l", "b", "x")  # what `pack` may be told that it packs
 
 
@@ -210,6 +212,7 @@ class Solver:
         self._bad: tuple[np.ndarray, np.ndarray] | None = None
         self._solved = False
         self._events: list[cl.Event] = []
+        self._kept: Any = None
         if self._share is not None:
             self._plans = [solver.plan for solver in self._share.solvers]
             self.plan = self._plans[0]
@@ -278,7 +281,8 @@ class Solver:
     def memory(self) -> list[Memory]:
         """What solves take at most, one a device; stated before they take it.
 
-        The tables of a batch that is solved in one piece are on the device already.
+        The tables of a batch that is solved in one piece are on the device already. CPUs keep the
+        room for values between solves.
         """
         if self._share is not None:
             return [one for solver in self._share.solvers for one in solver.memory]
@@ -743,23 +747,31 @@ class Solver:
             return
         matrix = {name: unshared(a, target, True) for name, a in arrays.items() if name != "b"}
         arrays = {**matrix, "b": unshared(arrays["b"], target)}
+        with _ended(self.queue):  # before arrays of the host that kernels read and write are gone
+            found = self._solve_slices(arrays, target)
+        cells, nodes = (np.concatenate(part) for part in zip(*found, strict=True))
+        self._bad = cells, nodes
+        self._solved = True
+
+    def _solve_slices(
+        self, arrays: dict[str, np.ndarray], target: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Solve; returns what `_solve_slice` does, of one or more slices."""
         if self._resident is not None:
-            found = [self._solve_slice(0, self._resident, arrays, target)]
-        elif self._several_fit:
+            return [self._solve_slice(0, self._resident, arrays, target)]
+        if self._several_fit:
             if self._pipeline is None:
                 rows = self._sliced_rows
                 given = self.forest, self._plans, self._bounds, self.queue, self.dtype
                 self._pipeline = Pipeline(*given, rows)
-            found = [self._pipeline.solve(arrays, target)]
-        else:
-            bar = tqdm(self._plans, "slices", disable=None, leave=False)
-            found = [
-                self._solve_slice(k, make_resident(plan, self.queue, self.dtype), arrays, target)
-                for k, plan in enumerate(bar)
-            ]
-        cells, nodes = (np.concatenate(part) for part in zip(*found, strict=True))
-        self._bad = cells, nodes
-        self._solved = True
+            return [self._pipeline.solve(arrays, target)]
+        found = []
+        for k, plan in enumerate(tqdm(self._plans, "slices", disable=None, leave=False)):
+            resident = make_resident(plan, self.queue, self.dtype)
+            found.append(self._solve_slice(k, resident, arrays, target))
+            del resident
+            self._keep(None)
+        return found
 
     def _solve_slice(
         self, k: int, resident: Resident, arrays: dict[str, np.ndarray], target: np.ndarray
@@ -797,10 +809,12 @@ class Solver:
         natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
             some, part = np.ascontiguousarray(rows[r : r + step]), shown[r : r + step]
-            b = self._lent(some)
-            here = None  # where the solution lies in the host's memory
+            self._keep((some.shape, len(matrix), natural))
+            here: Any = None  # where the solution lies in the host's memory
             if staging.shares_memory(self.device) and part.flags.c_contiguous:
                 here = staging.lent(self.queue, part, writes=True)
+            in_place = here is not None and np.may_share_memory(some, part)
+            b = here if in_place else self._lent(some)
             b = b if natural else self._packed(resident, b, passing=True)
             x = here if natural and here is not None else self._passing(b.shape)
             events = [e for a in (*matrix, b) for e in a.events]
@@ -852,8 +866,9 @@ class Solver:
         if check:
             self._check_finite("b", rows)
         two = np.atleast_2d(unshared(rows, target)), np.atleast_2d(target)
-        for _ in self._solve_rows(resident, factors._matrix, *two, factors.bad):
-            pass
+        with _ended(self.queue):
+            for _ in self._solve_rows(resident, factors._matrix, *two, factors.bad):
+                pass
         if check:
             self._check_finite("x", target)
         return target
@@ -893,7 +908,13 @@ class Solver:
         """Keeps such room of a CPU, which else fetches its pages anew for every solve."""
         if not staging.shares_memory(self.device):
             return None
-        return cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue))
+        return cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue), _EXACT)
+
+    def _keep(self, what: Any) -> None:
+        """Free such room unless it was for solves of this kind, which take as much again."""
+        if self._pool is not None and what != self._kept:
+            self._pool.free_held()
+            self._kept = what
 
     def _lent(self, a: np.ndarray | cla.Array) -> cla.Array:
         """As `_to_device`, but NumPy arrays are read until a solve that is waited for has ended."""
@@ -947,6 +968,17 @@ class Solver:
         cells, nodes = found
         if len(cells):
             raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+
+
+@contextlib.contextmanager
+def _ended(queue: cl.CommandQueue) -> Iterator[None]:
+    """Let an error out only when nothing runs any more."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(cl.Error):
+            queue.finish()
+        raise
 
 
 def _check_tune(tune: Any, method: Any) -> None:

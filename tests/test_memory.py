@@ -9,7 +9,7 @@ import pytest
 from systems import make_system
 
 from clhines import Forest, Solver
-from clhines.morphology import random_binary_tree
+from clhines.morphology import chain, random_binary_tree
 
 
 @pytest.fixture
@@ -33,6 +33,39 @@ def meter(monkeypatch):
 
     monkeypatch.setattr(cla.Array, "__init__", made)
     return counts
+
+
+def tables_of(solver):
+    """Bytes of what stays on the device."""
+    return sum(a.nbytes for launch in solver._resident.launches for a in launch.tables)
+
+
+@pytest.mark.parametrize("method", ["flat", "levels", "dhs"])
+def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, method):
+    """Several numbers of right-hand sides in turn, which take room of several sizes."""
+    forest = Forest.repeated([random_binary_tree(512, 50, 1)], 100)
+    solver = Solver(forest, method, queue=fast_queue)
+    if solver._pool is None:
+        pytest.skip("no CPU")
+    for rows in (1, 2, 3, 4, 5, 9, 5):
+        system = make_system(forest, symmetric=False, rows=rows)
+        for _ in range(2):
+            system.assert_solved(solver.solve(**system.arrays))
+            assert solver._pool.managed_bytes + tables_of(solver) <= solver.memory[0].device
+
+
+@pytest.mark.parametrize("method", ["flat", "dhs"])
+def test_slices_one_by_one_keep_nothing(fast_queue, method):
+    """Cells of different sizes that fit only alone."""
+    forest = Forest.from_cells([chain(n) for n in range(20_000, 32_000, 1000)])
+    limit = Solver(Forest(chain(31_000)), method, queue=fast_queue).plan.bytes_needed(8, 8) + 1000
+    solver = Solver(forest, method, queue=fast_queue, max_memory=limit)
+    assert solver.num_slices == forest.num_cells
+    assert not solver._several_fit
+    system = make_system(forest)
+    system.assert_solved(solver.solve(**system.arrays))
+    if solver._pool is not None:
+        assert solver._pool.managed_bytes == 0
 
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])

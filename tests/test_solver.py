@@ -932,6 +932,28 @@ def test_arrays_anywhere_in_memory(queue, config, rows):
         system.assert_solved(factors.solve(moved["b"]))
 
 
+@pytest.mark.parametrize("config", ["flat", "contraction_6"])
+def test_nothing_is_written_after_an_error(fast_queue, monkeypatch, config):
+    """Kernels may work on the caller's arrays, and on our copies, which go with the error."""
+    forest = forest_of(config, [random_binary_tree(400, 40, 1)] * 500)
+    solver = make_solver(fast_queue, forest, config, np.float32)
+    system = make_system(forest, np.float32)
+    expected = solver.solve(**system.arrays)
+    out = np.zeros_like(system.b)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(staging, "returned", interrupted)
+        patch.setattr(solver, "_to_host", interrupted)
+        solver.solve(**system.arrays, out=out)
+    before = out.copy()
+    fast_queue.finish()
+    assert np.array_equal(out, before)
+    assert np.array_equal(solver.solve(**system.arrays, out=out), expected)
+
+
 def beside(a):
     """Return a copy one element past where an allocation begins."""
     room = np.empty(a.size + 1, a.dtype)
