@@ -179,17 +179,17 @@ def test_factors_of_cells_above_local_memory(fast_queue, needs, dtype, monkeypat
     kept = [part.keeps_factors for part in solver.plan.parts]
     assert any(kept)
     assert not all(kept)
-    for symmetric, rows in ((True, None), (False, 3)):
-        system = make_system(forest, dtype, symmetric, rows)
-        factors = factor(solver, system)
-        system.assert_solved(factors.solve(system.b))
-        system.assert_solved(factors.solve(system.b))
-        for node in (1321, 3010, forest.num_nodes - 4):
-            bad = system.copy()
-            bad.d[node] = -1
-            bad.u[forest.parent == node] = 0
-            with pytest.raises(PivotError, match=f"node {node} "):
-                factor(solver, bad)
+    symmetric, rows = (True, None) if dtype == np.float64 else (False, 3)
+    system = make_system(forest, dtype, symmetric, rows)
+    factors = factor(solver, system)
+    system.assert_solved(factors.solve(system.b))
+    system.assert_solved(factors.solve(system.b))
+    for node in (1321, 3010, forest.num_nodes - 4):
+        bad = system.copy()
+        bad.d[node] = -1
+        bad.u[forest.parent == node] = 0
+        with pytest.raises(PivotError, match=f"node {node} "):
+            factor(solver, bad)
 
 
 def test_kernels_of_factors_do_what_they_must(queue):

@@ -16,7 +16,7 @@ from clhines.morphology import chain, star
 # then read from tables, and each method's kernel is built once for all examples.
 FIXED = [chain(1), chain(17), star(6)]
 quick = settings(
-    max_examples=25,
+    max_examples=20,
     derandomize=True,
     deadline=None,
     database=None,
