@@ -148,11 +148,10 @@ static places indices(__global const int *a, int place)
     return *(__global const loose_places *)(a + place);
 }
 % if spec.natural:
-// lanes without a node read node 0, and write nothing
+// lanes without a node read and write nothing
 static value gathered(__global const real *a, places from)
 {
-    from = max(from, (places)(0));
-    return (value)(${", ".join(f"a[from{c}]" for c in lanes)});
+    return (value)(${", ".join(f"from{c} < 0 ? 0 : a[from{c}]" for c in lanes)});
 }
 static void scatter(__global real *a, places to, value v)
 {
