@@ -112,6 +112,11 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     solver = Solver(forest, method, dtype, queue=queue, **options)
     system = make_system(forest, dtype, symmetric, rows)
     system.assert_solved(solver.solve(**system.arrays), updates_for(method))
+    if method == "fine" and solver._resident.takes_natural:  # what solve() did not need
+        packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+        out = cla.empty_like(packed["b"])
+        solver.enqueue(**packed, out=out)
+        system.assert_solved(solver.unpack(out).get())
     return solver, system
 
 
@@ -376,7 +381,8 @@ FAULTS = {
         "x[place + num_values] = above;",
         "write",
     ),
-    "vectors: blocks overlap": ("fine, vectors", "gather += start;", "", "race"),
+    "vectors: blocks overlap": ("fine, vectors", "x += start;", "", "race"),
+    "vectors: blocks overlap in natural order": ("fine, vectors", "gather += start;", "", "race"),
     "vectors: a branch leaves nothing": (
         "fine, vectors",
         "*(__local value *)own = sum_d;",
@@ -475,6 +481,10 @@ def fault_case(config, old, new):
         dtype = "mixed" if mixed else np.float32
         solver = Solver(forest, method, dtype, queue=queue, **options)
         solver.solve(**system.arrays, check=False)
+        if solver._resident is not None and solver._resident.takes_natural:  # the other kernel
+            given = system.d, system.u, system.b
+            packed = [solver.pack(v, of=name) for v, name in zip(given, "dub", strict=True)]
+            solver.enqueue(*packed, cla.empty_like(packed[2]))
         assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         queue.finish()
     finally:
