@@ -811,7 +811,7 @@ class Solver:
             some, part = np.ascontiguousarray(rows[r : r + step]), shown[r : r + step]
             self._keep((some.shape, len(matrix), natural))
             here: Any = None  # where the solution lies in the host's memory
-            if staging.shares_memory(self.device) and part.flags.c_contiguous:
+            if part.flags.c_contiguous and staging.lends(self.device, part):
                 here = staging.lent(self.queue, part, writes=True)
             in_place = here is not None and np.may_share_memory(some, part)
             b = here if in_place else self._lent(some)
@@ -918,9 +918,13 @@ class Solver:
 
     def _lent(self, a: np.ndarray | cla.Array) -> cla.Array:
         """As `_to_device`, but NumPy arrays are read until a solve that is waited for has ended."""
-        if isinstance(a, np.ndarray) and staging.shares_memory(self.device):
+        if isinstance(a, cla.Array) or not staging.shares_memory(self.device):
+            return self._to_device(a)
+        if staging.lends(self.device, a):
             return staging.lent(self.queue, a)
-        return self._to_device(a)
+        room = self._passing(a.shape)
+        cl.enqueue_copy(self.queue, room.base_data, a)  # waits
+        return room
 
     def _to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
         if isinstance(a, cla.Array):

@@ -25,6 +25,7 @@ PIECES = 2  # of a thread
 MOST_THREADS = 8
 Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
 Chunk = tuple[np.ndarray, cl.Buffer, int]  # of a row; the buffer; bytes before it there
+_PAGE_BYTES = 4096
 _FEWER = 4  # threads are the host's cores by this: both directions, and room for others
 
 
@@ -41,12 +42,22 @@ def helps(device: cl.Device) -> bool:
 
 
 def shares_memory(device: cl.Device) -> bool:
-    """Whether kernels can work on arrays of the host where they lie."""
+    """Whether the device works in the host's memory."""
     return is_cpu(device) and not is_simulator(device)
 
 
+def lends(device: cl.Device, a: np.ndarray) -> bool:
+    """Whether kernels can work on an array of the host where it lies.
+
+    PoCL takes any address. Of others we know of Intel's runtime that it copies, into new memory for
+    each solve, what does not begin at a page.
+    """
+    anywhere = "portable" in device.platform.name.lower()
+    return shares_memory(device) and (anywhere or a.ctypes.data % _PAGE_BYTES == 0)
+
+
 def lent(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cla.Array:
-    """Lend the memory of a contiguous array of the host to a device of `shares_memory`.
+    """Lend the memory of a contiguous array of the host to a device; see `lends`.
 
     The array must not change until what reads it has ended, nor be read until `returned`.
     """

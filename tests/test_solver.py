@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyopencl as cl
@@ -928,6 +929,36 @@ def test_arrays_anywhere_in_memory(queue, config, rows):
         assert all(np.array_equal(a, kept[name]) for name, a in moved.items())
         factors = solver.factor(*(moved[name] for name in moved if name != "b"))
         system.assert_solved(factors.solve(moved["b"]))
+
+
+@pytest.mark.parametrize("config", ["flat", "contraction_6", "fine_vector_4"])
+@pytest.mark.parametrize("rows", [None, 5])
+def test_arrays_that_a_cpu_does_not_take_are_copied(fast_queue, monkeypatch, config, rows):
+    monkeypatch.setattr(staging, "lends", lambda *_: False)
+    forest = forest_of(config, dissimilar(9))
+    solver = make_solver(fast_queue, forest, config, np.float32)
+    for seed in (1, 2):
+        system = make_system(forest, np.float32, False, rows, seed)
+        system.assert_solved(solver.solve(**system.arrays))
+        system.assert_solved(solver.solve(**system.copy().arrays, overwrite=True))
+
+
+def test_what_runtimes_take():
+    """PoCL any address, others whole pages; simulators and GPUs nothing."""
+    room = np.zeros(8192, np.uint8)
+    page = room[-room.ctypes.data % 4096 :]
+
+    def fake(kind, name):
+        return SimpleNamespace(type=kind, platform=SimpleNamespace(name=name), name=name)
+
+    for device, any_address, pages in (
+        (fake(cl.device_type.CPU, "Portable Computing Language"), True, True),
+        (fake(cl.device_type.CPU, "Intel(R) OpenCL"), False, True),
+        (fake(cl.device_type.CPU, "Oclgrind"), False, False),
+        (fake(cl.device_type.GPU, "NVIDIA CUDA"), False, False),
+    ):
+        assert staging.lends(device, page) == pages
+        assert staging.lends(device, page[8:]) == any_address
 
 
 @pytest.mark.parametrize("config", ["flat", "contraction_6"])
