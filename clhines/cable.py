@@ -503,8 +503,10 @@ class Cable:
         System
         """
         _positive("dt", dt)
-        g = np.asarray(g_pas, dtype=np.float64)
-        e = np.asarray(e_pas, dtype=np.float64)
+        try:
+            g, e = (np.asarray(a, dtype=np.float64) for a in (g_pas, e_pas))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"g_pas and e_pas: expected numbers, {error}") from error
         for name, array in (("g_pas", g), ("e_pas", e)):
             if array.shape not in ((), (self.num_nodes,)) or not np.isfinite(array).all():
                 got = f"has shape {array.shape}" if array.shape else f"is {array}"
@@ -555,8 +557,24 @@ class System:
         Returns
         -------
         like `v`, float64, nA
+
+        Raises
+        ------
+        InputError
+            Other shapes, or no numbers.
         """
-        return self.capacitance_over_dt * v + self.constant + current
+        n, arrays = len(self.d), []
+        for name, given in (("v", v), ("current", current)):
+            try:
+                arrays.append(np.asarray(given, np.float64))
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{name} is not an array of numbers: {error}") from error
+        volts, amperes = arrays
+        if volts.ndim not in (1, 2) or volts.shape[-1] != n:
+            raise InputError(f"v has shape {volts.shape}, expected ({n},) or (k, {n})")
+        if amperes.shape not in ((), (n,), volts.shape):
+            raise InputError(f"current has shape {amperes.shape}, expected (), ({n},) or that of v")
+        return self.capacitance_over_dt * volts + self.constant + amperes
 
 
 def discretise(

@@ -196,12 +196,14 @@ def activity(
     Raises
     ------
     InputError
-        matplotlib is missing, or `path` has another ending.
+        matplotlib is missing, or `path` has another ending; times and cells of other lengths.
     """
     check_format(path)
+    when, cell = spikes
+    if len(when) != len(cell):
+        raise InputError(f"got {len(when)} spike times and {len(cell)} cells; expected as many")
     figure = _figure(figsize=(9, 6))
     raster, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
-    when, cell = spikes
     # Only as far up as cells spike: in a short run of a large ring these are few.
     top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart

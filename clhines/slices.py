@@ -19,6 +19,8 @@ _PERIODS = 64  # places where a pattern of shapes may begin again that are looke
 
 def size_text(count: int) -> str:
     """Return a number of bytes for reading."""
+    if count < 1 << 14:
+        return f"{count} bytes"
     return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
 
 

@@ -614,3 +614,22 @@ def test_bad_cells(name):
     with pytest.raises(CableError) as caught:
         discretise(morphology)
     assert str(caught.value).startswith(str(path) + TREES[name])
+
+
+def test_right_hand_sides_of_other_shapes_are_refused():
+    cable = discretise(sample_cells()[0])
+    step, n = cable.system(0.025), cable.num_nodes
+    v = np.full((2, n), -65.0)
+    assert step.rhs(v, np.zeros(n)).shape == (2, n)
+    assert step.rhs(v, v).shape == (2, n)
+    for voltages, current, words in (
+        (np.zeros(3), 0.0, r"v has shape \(3,\), expected"),
+        (v, np.zeros(3), r"current has shape \(3,\), expected"),
+        (v[0], v, r"current has shape \(2, \d+\), expected"),
+        ("a", 0.0, "v is not an array of numbers"),
+        (v, "a", "current is not an array of numbers"),
+    ):
+        with pytest.raises(InputError, match=words):
+            step.rhs(voltages, current)
+    with pytest.raises(InputError, match="g_pas and e_pas: expected numbers"):
+        cable.system(0.025, g_pas="a")
