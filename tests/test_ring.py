@@ -140,8 +140,8 @@ def test_picture(tmp_path, spikes):
     assert "</svg>" in path.read_text("utf-8")
     with pytest.raises(InputError, match=r"ring\.txt cannot be drawn"):
         draw.activity((when, cell), 4, traces, "a ring", tmp_path / "ring.txt")
-    with pytest.raises(InputError, match="spike times and 1 cells"):
-        draw.activity((when, cell[:1]), 4, traces, "a ring")
+    with pytest.raises(InputError, match=f"got {len(when)} spike times and 9 cells"):
+        draw.activity((when, np.zeros(9, int)), 4, traces, "a ring")
 
 
 # ------------------------------------------------------------------------------------- README
