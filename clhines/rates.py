@@ -131,11 +131,11 @@ def measure(
     sample = _sample(forest, nodes)
     rates = _balanced(sample, rates, ready)
     while True:
+        works: list[_Work] = []  # with all that are left; made where there is something to compare
         for share, fewer in _one_fewer(sample, rates):
             fewer = _balanced(sample, fewer, ready)
-            tries = [_begun(sample, one, ready)[1] for one in (rates, fewer)]
-            seconds, without = _compared(tries)
-            del tries  # which fill memory
+            works = works or _works(_parts(sample, rates), ready)
+            seconds, without = _compared([works, _works(_parts(sample, fewer), ready)])
             if seconds > (1 - np.clip(share / 2, *_WORTH)) * without:
                 rates = fewer
                 break
@@ -143,19 +143,22 @@ def measure(
             return rates
 
 
-def _begun(
-    sample: Forest, rates: Sequence[Rate], ready: Callable[[int, Forest], _Work]
-) -> tuple[list[int], list[_Work]]:
-    """Devices that have cells of a sample, and what solves those on each.
+def _parts(sample: Forest, rates: Sequence[Rate]) -> dict[int, Forest]:
+    """Cells of each device that gets some."""
+    edges = cut(sample, rates)
+    used = np.flatnonzero(np.diff(edges)).tolist()
+    return {k: sample.take(np.arange(*edges[k : k + 2])) for k in used}
+
+
+def _works(parts: dict[int, Forest], ready: Callable[[int, Forest], _Work]) -> list[_Work]:
+    """Make what solves the cells of each device.
 
     Parameters
     ----------
     ready : callable
         ``ready(k, part)`` returns what solves some cells on device k.
     """
-    edges = cut(sample, rates)
-    used = np.flatnonzero(np.diff(edges)).tolist()
-    return used, [ready(k, sample.take(np.arange(*edges[k : k + 2]))) for k in used]
+    return [ready(k, part) for k, part in parts.items()]
 
 
 def _balanced(
@@ -164,18 +167,16 @@ def _balanced(
     """Correct rates until devices end together; returns the best seen."""
     best = np.inf, rates
     for _ in range(_ROUNDS):
-        used, works = _begun(sample, rates, ready)
-        if len(used) == 1:
-            best = best if np.isfinite(best[0]) else (0.0, rates)
+        parts = _parts(sample, rates)
+        if len(parts) == 1:  # nothing to balance: best seen, or what was given
             break
-        taken = _together(works)
+        taken = _together(_works(parts, ready))
         best = min(best, (max(taken), rates), key=lambda one: one[0])
         if max(taken) <= (1 + _BALANCED) * min(taken):
             break
-        nodes = np.diff(sample.cell_offsets[cut(sample, rates)])
         rates = list(rates)
-        for k, seconds in zip(used, taken, strict=True):
-            factor = seconds / (rates[k].fixed + rates[k].node * nodes[k])
+        for (k, part), seconds in zip(parts.items(), taken, strict=True):
+            factor = seconds / (rates[k].fixed + rates[k].node * part.num_nodes)
             rates[k] = Rate(rates[k].fixed * factor, rates[k].node * factor)
     return best[1]
 

@@ -217,10 +217,7 @@ class Share:
 
     def solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
         """Solve from NumPy to NumPy."""
-        arrays = {
-            name: a.copy() if a is not target and np.may_share_memory(a, target) else a
-            for name, a in arrays.items()
-        }
+        arrays = {name: unshared(a, target) for name, a in arrays.items()}
 
         def work(k: int) -> None:
             given = {name: self._of(k, a) for name, a in arrays.items()}
