@@ -166,11 +166,7 @@ def main() -> None:
     needed = [memory(method, devices.limits(queue.device)) for method in clhines.METHODS]
     result = {"record": common.record(queue, common.command_line())}
     result |= {"accuracy": found, "memory": needed}
-    path = common.write("accuracy", queue, result, table(found, needed), args.out)
-    try:
-        draw(result, path.with_suffix(".svg"))
-    except ImportError as error:
-        print(f"no picture: {error}")
+    common.write("accuracy", queue, result, table(found, needed), args.out, draw)
 
 
 if __name__ == "__main__":

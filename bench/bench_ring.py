@@ -296,11 +296,7 @@ def main() -> None:
             good.append(r)
     result = {"record": common.record(queue, common.command_line()), "ring": good}
     result["missing"] = missing
-    path = common.write("ring", queue, result, table(good, missing), args.out)
-    try:
-        plot.draw_ring(result, path.with_suffix(".svg"))
-    except ImportError as error:
-        print(f"no picture: {error}")
+    common.write("ring", queue, result, table(good, missing), args.out, plot.draw_ring)
 
 
 if __name__ == "__main__":

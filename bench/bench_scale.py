@@ -407,11 +407,7 @@ def main() -> None:
     record = {**common.record(queue, common.command_line()), "rate_hz": RATE}
     result = {"record": record, "rows": rows, "missing": missing}
     text = table(rows, missing) + "\n\n" + extended(rows)
-    path = common.write("scale", queue, result, text, args.out)
-    try:
-        draw(result, path.with_suffix(".svg"))
-    except ImportError as error:
-        print(f"no picture: {error}")
+    common.write("scale", queue, result, text, args.out, draw)
 
 
 if __name__ == "__main__":

@@ -263,11 +263,7 @@ def main() -> int:
     except ClhinesError as error:
         raise SystemExit(f"bench_spikes.py: {error}") from error
     result = {"record": common.record(queue, common.command_line()), "rows": rows}
-    path = common.write("spikes", queue, result, table(rows), args.out)
-    try:
-        draw(result, path.with_suffix(".svg"))
-    except ImportError:
-        print("no matplotlib, so no picture")
+    common.write("spikes", queue, result, table(rows), args.out, draw)
     return 0 if all(row["good"] for row in rows) else 1
 
 

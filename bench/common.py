@@ -126,13 +126,20 @@ def narrow(value: float, width: int, digits: int) -> str:
     return next((t for t in texts if len(t) <= width), texts[-1]).rjust(width)
 
 
-def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, out: str) -> Path:
+def write(
+    name: str,
+    queue: cl.CommandQueue,
+    result: dict[str, Any],
+    text: str,
+    out: str,
+    draw: Callable[[dict[str, Any], Path], None] | None = None,
+) -> None:
     """Write the JSON and the text of one benchmark under `out`, and print the text.
 
-    Returns
-    -------
-    Path
-        Of the JSON.
+    Parameters
+    ----------
+    draw : callable, optional
+        ``draw(result, path)`` writes a picture beside them, where there is matplotlib.
     """
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +148,11 @@ def write(name: str, queue: cl.CommandQueue, result: dict[str, Any], text: str, 
     path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     path.with_suffix(".txt").write_text(text, "utf-8")
     print(text)
-    return path
+    try:
+        if draw is not None:
+            draw(result, path.with_suffix(".svg"))
+    except ImportError as error:
+        print(f"no picture: {error}")
 
 
 # -- several solvers on the same systems -------------------------------------------------------

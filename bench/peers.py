@@ -310,11 +310,7 @@ def main() -> None:
     record = common.record(queue, common.command_line())
     record["peers"] = host_peers.versions()
     result = {"record": record, "rows": rows, "missing": missing}
-    path = common.write("peers", queue, result, table(rows, missing), args.out)
-    try:
-        plot.draw(result, path.with_suffix(".svg"))
-    except ImportError as error:
-        print(f"no picture: {error}")
+    common.write("peers", queue, result, table(rows, missing), args.out, plot.draw)
 
 
 if __name__ == "__main__":
