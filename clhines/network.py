@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from clhines.cable import Cable
-from clhines.channels import Mechanism
-from clhines.channels import mechanism as find_mechanism
 from clhines.errors import InputError
 from clhines.forest import Forest, repeat
+from clhines.mechanisms import Mechanism
+from clhines.mechanisms import mechanism as find_mechanism
 from clhines.morphology import Morphology
 from clhines.plasticity import STDP
 
