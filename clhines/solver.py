@@ -718,7 +718,7 @@ class Solver:
     ) -> MixedFactors:
         """Factors of d, u, (l); without `keep` for a solve, which `status` then speaks of."""
         assert self._mixed is not None
-        factors = MixedFactors(self, *self._mixed.factor(arrays, check, l=keep))
+        factors = MixedFactors(self, *self._mixed.factor(arrays, check, keep))
         bad = factors.rounded.solver._whole("status()").first_bad(factors.rounded.bad)
         if not keep:
             self._bad, self._solved = bad, True
