@@ -18,6 +18,9 @@ INSTALL_HINT = (
 )
 
 
+# Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
+# its output to a translator that ends the process at `__builtin_prefetch`.
+_CLANG = ("Portable Computing Language", "Intel(R) OpenCL")
 SMALL_GROUP = 64  # work-items of a work-group that share nothing
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one a device, for as long as the process lives
 _PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # of `part_of`
@@ -111,6 +114,7 @@ def limits(device: cl.Device) -> Limits:
         vector_bytes=_vector_bytes(device),
         local_bytes=device.local_mem_size,
         ptx="cl_nv_compiler_options" in device.extensions,
+        clang=any(name in device.platform.name for name in _CLANG),
     )
 
 
