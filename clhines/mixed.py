@@ -195,7 +195,8 @@ class Mixed:
                 a = a.copy(queue=self.queue)
             matrix.append(a)
             narrowed.append(self._narrow(name, a, check, len(arrays) == 2))
-        return self.rounded.factor(*narrowed, check=False), matrix
+        lower = narrowed[2] if len(narrowed) == 3 else None
+        return self.rounded.factor(*narrowed[:2], l=lower, check=False), matrix
 
     def _narrow(self, name: str, wide: cla.Array, check: bool, symmetric: bool) -> cla.Array:
         """Return d, u or l in float32."""
