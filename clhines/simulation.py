@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
 from clhines.errors import DeviceMemoryError, InputError, SimulationError
 from clhines.forest import Forest, repeat
+from clhines.guard import exclusive
 from clhines.network import (
     LAST_STEP,
     Group,
@@ -177,14 +179,13 @@ class PassiveCells:
         each = zip(*(a if isinstance(a, list) else [a] for a in operands), strict=True)
         for kernel, queue, arrays in zip(self._rhs, self.solver.queues, each, strict=True):
             n = arrays[0].size
-            items = -(-n // 64) * 64
-            kernel(queue, (items,), (64,), n, *(a.data for a in arrays))
-        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+            kernel(queue, *devices.small_groups(queue.device, n), n, *(a.data for a in arrays))
+        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
 
     def solve_again(self) -> list[cl.Event]:
         """Enqueue the last step's solve once more, for timing; the voltages stay the same."""
         v = self._values
-        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
         return self.solver.kernel_events
 
     def voltages(self) -> np.ndarray:
@@ -346,6 +347,7 @@ class Simulation:
         comm: Any = None,
         **options: Any,
     ) -> None:
+        self._lock, self._on_host = threading.RLock(), path == "reference"
         self.ranks = ranks_of(comm)
         with self._agreed():
             if not isinstance(network, Network):
@@ -441,6 +443,7 @@ class Simulation:
         """Time, ms."""
         return self.step * self.model.dt
 
+    @exclusive
     def record(self, what: str, where: Any, index: Any = None) -> int:
         """Record voltages of nodes or a state of instances in the runs that follow.
 
@@ -486,6 +489,7 @@ class Simulation:
         kind, instance = self.model.instances[where.number]
         return Record(what, kind, instance[place])
 
+    @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
         """Advance by a time.
 
@@ -624,14 +628,17 @@ class Simulation:
         )
         raise SimulationError(self._broken, cell, node, at, result)
 
+    @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
         return self._run.voltages()
 
+    @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         return self._run.weights()
 
+    @exclusive
     def save(self, path: Any) -> None:
         """Write all that is needed to go on to an ``.npz`` file.
 
@@ -653,6 +660,7 @@ class Simulation:
                 arrays |= {"step": np.int64(self.step), "network": np.str_(self._signature)}
                 _write_whole(path, arrays)
 
+    @exclusive
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
 

@@ -173,6 +173,7 @@ def test_explicit_vectors_are_as_wide_as_the_registers_of_a_cpu(width, expected)
         max_work_group_size=64,
         local_mem_size=1 << 15,
         extensions="cl_khr_fp64",
+        platform=SimpleNamespace(name="Some Platform"),
     )
     assert devices.limits(device).vector_bytes == expected
     device.type = cl.device_type.GPU
