@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from tqdm import tqdm
 
 from clhines import device as devices
 from clhines import program, reference
+from clhines import saved as saved_states
 from clhines.cable import Cable
 from clhines.cell_epochs import CellEpochs
 from clhines.checks import (
@@ -376,6 +375,7 @@ class Simulation:
                 own = self.model.part(first, end, overlap)
             epoch = epoch_steps(own)
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
+            self._dtype = np.dtype("float64" if path == "reference" else dtype)
             if path == "reference":
                 self.path = path
                 self._run: Any = ReferenceRun(own)
@@ -646,12 +646,13 @@ class Simulation:
         return self._run.weights()
 
     def save(self, path: Any) -> None:
-        """Write all that is needed to go on to an ``.npz`` file.
+        """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
 
         Parameters
         ----------
         path : str or path-like
-            Taken as it is; it need not end in ``.npz``.
+            Taken as it is; it need not end in ``.npz``. A symbolic link stays, and its target is
+            replaced; what is no regular file (a FIFO, say) is written to; see `clhines.files`.
 
         Raises
         ------
@@ -663,8 +664,7 @@ class Simulation:
         arrays = self._run.save()
         with self._agreed():
             if self._first:
-                arrays |= {"step": np.int64(self.step), "network": np.str_(self._signature)}
-                _write_whole(path, arrays)
+                saved_states.write(path, arrays, self.step, self._signature)
 
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
@@ -673,34 +673,21 @@ class Simulation:
         ----------
         path : str or path-like
             Of a simulation of the same network, with the same events from outside, `dt`,
-            `secondorder` and `seed`; another path may have saved it.
+            `secondorder`, `seed` and `dtype` (``reference`` computes in float64); another path may
+            have saved it.
 
         Raises
         ------
         InputError
-            The file cannot be read, or is of another network.
+            The file cannot be read, is of another network or another precision, or is damaged; the
+            simulation then stays as it was.
         """
-        saved: dict[str, Any] = {}
+        step, saved = 0, dict[str, np.ndarray]()
         with self._agreed():
             if self._first:
-                saved = _read_whole(path)
-                if str(saved.get("network")) != self._signature:
-                    raise InputError(
-                        f"{path}: of another network or another dt; expected one saved by this "
-                        "simulation"
-                    )
+                step, saved = saved_states.read(path, self.model, self._dtype, self._signature)
         self._broken = f"{path} was not restored"
-        try:
-            self._run.load(saved)
-        except KeyError as error:
-            raise InputError(
-                f"{path}: has no {error}, which path {self.path!r} needs; expected one saved by it"
-            ) from error
-        except (ValueError, IndexError) as error:
-            raise InputError(
-                f"{path}: its arrays do not fit this network ({error}); expected a whole file"
-            ) from error
-        step = int(saved.get("step", 0))
+        self._run.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._step, self._broken = step, ""
@@ -713,53 +700,7 @@ class Simulation:
     @cached_property
     def _signature(self) -> str:
         """A digest of what the arrays of a saved state depend on."""
-        model, digest = self.model, hashlib.sha256()
-        for kind in model.kinds:
-            digest.update(kind.mechanism.text.encode())
-            digest.update(kind.node.tobytes())
-            for array in kind.arrays().values():
-                digest.update(array.tobytes())
-        for array in (model.forest.parent, model.u, model.capacitance, model.threshold):
-            digest.update(array.tobytes())
-        for array in (model.constant_d, model.constant_b):
-            digest.update(array.tobytes())
-        known, events = model.connections, model.events
-        for array in (events.target, events.step, events.weight):
-            digest.update(array.tobytes())
-        for array in (known.source, known.target, known.weight, known.delay):
-            digest.update(array.tobytes())
-        digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
-        return digest.hexdigest()
-
-
-def _write_whole(path: Any, arrays: dict[str, Any]) -> None:
-    """Write an ``.npz`` file that is there whole or not at all."""
-    try:
-        name = os.fspath(path)
-        part = f"{os.fsdecode(name)}.{os.getpid()}.part"
-        try:
-            with open(part, "wb") as file:
-                np.savez(file, **arrays)
-            os.replace(part, name)
-        finally:
-            if os.path.exists(part):
-                os.remove(part)
-    except (OSError, TypeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be written: {reason}") from error
-
-
-def _read_whole(path: Any) -> dict[str, Any]:
-    """Read a file of `Simulation.save`."""
-    try:
-        with open(path, "rb") as file, zipfile.ZipFile(file):
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a file that save() has written") from error
+        return saved_states.signature(self.model)
 
 
 def whole_steps(duration: Any, dt: float) -> int | None:
