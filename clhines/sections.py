@@ -56,7 +56,7 @@ from clhines.morphology import Morphology
 
 _SOMA = 1  # type code of SWC
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
-MAX_SEGMENTS = 10_000_000  # in a cell; about 3 GB while they are made
+MAX_SEGMENTS = 2**20  # in a cell
 
 
 @dataclass(frozen=True, eq=False)

@@ -180,9 +180,16 @@ def random_cell(seed):
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_random_cell(seed, tmp_path):
+def test_random_cell(seed, tmp_path, capfd):
     morphology = random_cell(seed)
-    _, alike, area, resistance = compare(morphology, rewritten(morphology, tmp_path / "a.swc"))
+    capfd.readouterr()
+    more, alike, area, resistance = compare(morphology, rewritten(morphology, tmp_path / "a.swc"))
+    lost = capfd.readouterr().out.count("One point section")
+    if lost:  # neurites of one sample at a soma that branches: NEURON drops them, we do not
+        assert more == lost
+        assert area > 0
+        assert resistance < 0
+        return
     assert alike
     assert abs(area) < AGREED
     assert abs(resistance) < AGREED
