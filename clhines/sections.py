@@ -51,10 +51,10 @@ from typing import NoReturn
 import numpy as np
 
 from clhines.errors import CableError, InputError
-from clhines.forest import climb
 from clhines.morphology import Morphology
+from clhines.repair import zero_radii
+from clhines.samples import Tree, at, climb_to_top, from_soma, in_a_row, tree_of
 
-_SOMA = 1  # type code of SWC
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
 MAX_SEGMENTS = 2**20  # in a cell
 
@@ -116,7 +116,8 @@ class Sections:
     def arc(self) -> np.ndarray:
         """(num_points,) float64, µm: distance of each point from the beginning of its section."""
         # NEURON subtracts in single precision before it goes over to double.
-        step = np.diff(self.points[:, :3], axis=0).astype(np.float64)
+        with np.errstate(over="ignore"):  # is found by `checked_counts`
+            step = np.diff(self.points[:, :3], axis=0).astype(np.float64)
         x, y, z = step.T
         distance = np.sqrt(x * x + y * y + z * z)
         arc = np.zeros(len(self.points))
@@ -175,8 +176,9 @@ class Sections:
         each = np.divide(height, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
         lam = np.add.reduceat(each, self.offsets[:-1] - np.arange(self.num_sections))
         lam *= np.sqrt(2) * 1e-5 * np.sqrt(4 * np.pi * _LAMBDA_FREQUENCY * Ra * cm)
-        lambda_f = self.length / lam
-        counts = np.floor((self.length / (d_lambda * lambda_f) + 0.9) / 2) * 2 + 1
+        with np.errstate(all="ignore"):  # is found by `checked_counts`
+            lambda_f = self.length / lam
+            counts = np.floor((self.length / (d_lambda * lambda_f) + 0.9) / 2) * 2 + 1
         return self.checked_counts(counts)
 
     def checked_counts(self, counts: np.ndarray) -> np.ndarray:
@@ -187,6 +189,12 @@ class Sections:
         InputError
             The message names the section that has most.
         """
+        infinite = np.flatnonzero(~np.isfinite(self.length))
+        if len(infinite):
+            raise InputError(
+                f"{self.name}: section {infinite[0]} is longer than single precision can tell; "
+                "expected coordinates and lengths in µm"
+            )
         total = float(counts.sum())
         if not total <= MAX_SEGMENTS:  # false for NaN too
             s = int(np.argmax(counts))
@@ -224,161 +232,20 @@ def sections_of(cell: Morphology) -> Sections:
         The samples are not one tree, a radius is not above 0 where it has to be, a number is
         beyond single precision, or the cell has neither a soma nor a length.
     """
-    parent = cell.parent
-    _check_tree(parent, cell.name)
-    soma = _soma_group(cell)
-    if soma.any():
-        parent = _rooted_at(parent, int(np.flatnonzero(soma & ~_at(soma, parent))[0]))
-    row = _in_a_row(parent, soma)
+    parent, soma = from_soma(cell)
+    row = in_a_row(parent, soma)
     outline = len(row) >= 3 and not cell.radius[row].any()
     _check_numbers(cell, parent, soma, row if outline else row[:0])
     root = int(np.flatnonzero(parent < 0)[0])
     if len(parent) == 1 and not soma.any():
         _refuse_without_length(cell)
-    tree = _tree(cell, parent, root)
+    tree = tree_of(cell, parent, root)
     body = np.array([root])
     if outline:
         body = row
     elif _is_sphere_of_three(cell, tree):
         body = np.append(root, np.flatnonzero(soma & (parent >= 0)))
     return _cut(cell, tree, soma, body, _body_points(cell, body, outline))
-
-
-# ------------------------------------------------------------------------- trees of samples
-
-
-def _check_tree(parent: np.ndarray, name: str) -> None:
-    """Refuse what no reader makes; the rest here relies on a tree."""
-    n = len(parent)
-    if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
-        top, _ = _climb(np.where(parent < 0, np.arange(n), parent))
-        if (parent[top] < 0).all():
-            return
-    raise CableError(f"{name}: the samples are not a tree, expected one root (-1) and no cycle")
-
-
-def _at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Look up a mask, false where the index is -1."""
-    return (index >= 0) & mask[index]
-
-
-def _climb(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Go up to where ``above[i] == i``; (n,) where that is and (n,) how many steps it took."""
-    return climb(above, (above != np.arange(len(above))).astype(np.int64))
-
-
-def _soma_group(cell: Morphology) -> np.ndarray:
-    """(n,) bool: the samples of the soma."""
-    is_soma = cell.type == _SOMA
-    below = is_soma & _at(is_soma, cell.parent)
-    tops = np.flatnonzero(is_soma & ~below)
-    if not tops.size:
-        return is_soma
-    at_root = tops[cell.parent[tops] < 0]
-    top = at_root[0] if at_root.size else tops[0]
-    group, _ = _climb(np.where(below, cell.parent, np.arange(len(below))))
-    return group == top
-
-
-def _rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
-    """Turn round the edges between `root` and the root so far; (n,) int64 parents."""
-    end = len(parent)  # where the path ends: above the root, and above itself
-    above = np.append(np.where(parent < 0, end, parent), end)
-    path = np.array([root])
-    while path[-1] != end:
-        path = np.concatenate([path, above[path]])
-        above = above[above]
-    path = path[path != end]
-    turned = parent.copy()
-    turned[path[1:]] = path[:-1]
-    turned[root] = -1
-    return turned
-
-
-def _in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
-    """(m,) int64: the soma's samples from one end to the other; none where they branch."""
-    inner = np.flatnonzero(soma & _at(soma, parent))
-    if not inner.size:
-        return np.flatnonzero(soma)
-    neighbours = np.bincount(parent[inner], minlength=len(parent))
-    neighbours[inner] += 1
-    if neighbours.max() > 2:
-        return inner[:0]
-    root = np.flatnonzero(soma & (parent < 0))[0]
-    above = np.arange(len(parent))
-    inside = inner[parent[inner] != root]
-    above[inside] = parent[inside]
-    arm, depth = _climb(above)
-    first_arm = inner[parent[inner] == root][0]
-    place = np.where(arm[inner] == first_arm, -1 - depth[inner], 1 + depth[inner])
-    return np.concatenate([inner, [root]])[np.argsort(np.append(place, 0))]
-
-
-@dataclass(frozen=True, eq=False)
-class _Tree:
-    """Samples as a tree, and what the rules ask of it; all arrays are of length n.
-
-    Attributes
-    ----------
-    parent : int64
-        -1 at the root.
-    root : int
-    is_soma : bool
-        Of type 1.
-    first, last : int64
-        The child with the smallest and with the largest id, -1 at tips.
-    second : int
-        The root's second child, -1 where there is none.
-    soma_children : int64
-        Number of children of type 1, of samples of type 1.
-    shared_begin : bool
-        Whether a section goes on from here into the first child, while the other children are
-        connected to its beginning.
-    goes_on : bool
-        Whether the first child is in the same section.
-    """
-
-    parent: np.ndarray
-    root: int
-    is_soma: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-    second: int
-    soma_children: np.ndarray
-    shared_begin: np.ndarray
-    goes_on: np.ndarray
-
-
-def _tree(cell: Morphology, parent: np.ndarray, root: int) -> _Tree:
-    n, is_soma = len(parent), cell.type == _SOMA
-    below = np.flatnonzero(parent >= 0)
-    below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by their ids
-    above = parent[below]
-    children = np.bincount(above, minlength=n)
-    first, last = np.full(n, -1), np.full(n, -1)
-    last[above] = below
-    first[above[::-1]] = below[::-1]
-    of_root = below[above == root]
-    soma_children = np.bincount(above[is_soma[above] & is_soma[below]], minlength=n)
-
-    shared = ~is_soma & _at(is_soma, parent) & (np.arange(n) != first[root])
-    shared[root] = not is_soma[root]
-    # A soma goes on into a soma; a neurite as long as it neither branches nor changes its type.
-    soma_on = is_soma & _at(is_soma, first) & (soma_children <= 1)
-    soma_on[root] = is_soma[root] and bool(_at(is_soma, first[[root]])[0])
-    alike = (last >= 0) & (cell.type[last] == cell.type)
-    neurite_on = ~is_soma & alike & ((children == 1) | shared)
-    return _Tree(
-        parent=parent,
-        root=root,
-        is_soma=is_soma,
-        first=first,
-        last=last,
-        second=int(of_root[1]) if len(of_root) > 1 else -1,
-        soma_children=soma_children,
-        shared_begin=shared,
-        goes_on=soma_on | neurite_on,
-    )
 
 
 # ------------------------------------------------------------------------------------ checks
@@ -393,7 +260,7 @@ def _check_numbers(
         diameter = (2 * cell.radius).astype(np.float32)
     numbers = np.logical_and.reduce(np.isfinite(xyz), axis=1)
     tip = np.bincount(parent[parent >= 0], minlength=len(parent)) == 0
-    cone = (cell.radius == 0) & tip & ~_at(soma, parent) & _at(diameter > 0, parent)
+    cone = (cell.radius == 0) & tip & ~at(soma, parent) & at(diameter > 0, parent)
     outlined = np.isin(np.arange(len(parent)), outline)
     positive = np.isfinite(diameter) & ((diameter > 0) | cone | outlined)
     bad = np.flatnonzero(~(numbers & positive))
@@ -402,8 +269,12 @@ def _check_numbers(
     i = int(bad[0])
     if not numbers[i]:
         _refuse(cell, i, f"is at {cell.xyz[i].tolist()}", "finite numbers")
-    where = " or, at a tip off the soma, 0" if cell.radius[i] == 0 else ""
-    _refuse(cell, i, f"has radius {cell.radius[i]:g}", f"a finite number above 0{where} (µm)")
+    expected = "a finite number above 0 (µm)"
+    if cell.radius[i] == 0:
+        expected = "a finite number above 0 or, at a tip off the soma, 0 (µm)"
+        if i in zero_radii(cell)[0]:
+            expected += "; or an interpolated one, by repair='zero-radius', --repair zero-radius"
+    _refuse(cell, i, f"has radius {cell.radius[i]:g}", expected)
 
 
 def _refuse(cell: Morphology, sample: int | np.integer, got: str, expected: str) -> NoReturn:
@@ -421,7 +292,7 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
 # -------------------------------------------------------------------------------------- soma
 
 
-def _is_sphere_of_three(cell: Morphology, tree: _Tree) -> bool:
+def _is_sphere_of_three(cell: Morphology, tree: Tree) -> bool:
     """Whether the soma is NeuroMorpho.Org's form of a sphere, as NEURON judges it."""
     soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
     if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:
@@ -449,7 +320,7 @@ def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarra
 def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
     """(3, 4) float32: a cylinder with the area of a sphere, along x."""
     with np.errstate(over="ignore"):  # NEURON too reads single precision, and then adds in double
-        x, y, z, half = np.float32([*centre, radius]).astype(np.float64)
+        x, y, z, half = np.array([*centre, radius], np.float32).astype(np.float64).tolist()
         points = [(x + along, y, z, 2 * half) for along in (-half, 0.0, half)]
         return np.array(points).astype(np.float32)
 
@@ -483,24 +354,24 @@ class _Chains:
     offsets: np.ndarray
 
 
-def _chains(tree: _Tree, body: np.ndarray) -> _Chains:
+def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     """Cut the tree into chains; the samples of a body of several count as its root alone."""
     n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
     parent = tree.parent
     if len(body) > 1:
         inside[body] = True
-        parent = np.where(_at(inside, parent), tree.root, parent)
-    head = ~_at(tree.goes_on & ~inside, parent)
+        parent = np.where(at(inside, parent), tree.root, parent)
+    head = ~at(tree.goes_on & ~inside, parent)
     head |= np.arange(n) != tree.first[parent]
     inside[tree.root] = False
     head[inside], head[tree.root] = False, True
-    head_of, place = _climb(np.where(head, np.arange(n), parent))
+    head_of, place = climb_to_top(np.where(head, np.arange(n), parent))
 
     heads = np.flatnonzero(head)
     number = np.full(n, -1)
     number[heads] = np.arange(len(heads))
     above = np.where(heads == tree.root, -1, number[head_of[parent[heads]]])
-    _, level = _climb(np.where(above < 0, np.arange(len(heads)), above))
+    _, level = climb_to_top(np.where(above < 0, np.arange(len(heads)), above))
     order = np.argsort(level, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -518,9 +389,7 @@ def _chains(tree: _Tree, body: np.ndarray) -> _Chains:
     )
 
 
-def _connections(
-    cell: Morphology, tree: _Tree, chains: _Chains
-) -> tuple[np.ndarray, np.ndarray]:
+def _connections(cell: Morphology, tree: Tree, chains: _Chains) -> tuple[np.ndarray, np.ndarray]:
     """Where each section begins on its parent, and whether it lacks the point it leaves."""
     head, up = chains.head, np.maximum(chains.above, 0)
     leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
@@ -534,12 +403,12 @@ def _connections(
     end = other & ~inner
     x = np.where(at_ball | inner, 0.5, np.where(at_root, 0.0, 1.0))
     lacks = (at_ball | inner | ((end | at_root) & splits)) & neurite & several
-    x[_at(tree.shared_begin, leaves) & (head != tree.first[leaves])] = 0.0
+    x[at(tree.shared_begin, leaves) & (head != tree.first[leaves])] = 0.0
     return x, lacks
 
 
 def _cut(
-    cell: Morphology, tree: _Tree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
+    cell: Morphology, tree: Tree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
 ) -> Sections:
     """Make the sections: chains with the points that they leave, and without those of no length."""
     chains = _chains(tree, body)
@@ -593,7 +462,7 @@ def _with_length(
         _refuse_without_length(cell)
     # Up to the first section on the way that is connected to one that is kept, or to none.
     stays = kept[np.maximum(above, 0)] | (above < 0)
-    joint, _ = _climb(np.where(stays, np.arange(num), above))
+    joint, _ = climb_to_top(np.where(stays, np.arange(num), above))
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     parent = np.where(above[joint] < 0, -1, number[above[joint]])[kept]
     parent_x = x[joint][kept]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from clhines.sections import _rooted_at, _soma_group
+from clhines.samples import from_soma
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 h = neuron.h
@@ -55,10 +55,7 @@ def input_resistance(at):
 
 def rewritten(morphology, path):
     """Write the cell rooted at its soma, depth first; siblings in the order of their ids."""
-    parent, soma = morphology.parent, _soma_group(morphology)
-    if soma.any():
-        top = soma & ~((parent >= 0) & soma[parent])
-        parent = _rooted_at(parent, int(np.flatnonzero(top)[0]))
+    parent, _ = from_soma(morphology)
     below = {}
     for i in np.argsort(-morphology.id).tolist():
         below.setdefault(int(parent[i]), []).append(i)
