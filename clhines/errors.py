@@ -153,6 +153,10 @@ class AccuracyWarning(UserWarning):
     """A solution by cyclic reduction is inaccurate; the message has its backward error."""
 
 
+class RepairWarning(UserWarning):
+    """A value of a file was replaced as `repair` asked for; the message names file and line."""
+
+
 class RefinementWarning(UserWarning):
     """A mixed solve did not reach the residual of a float64 solution; the message says how far."""
 

@@ -260,7 +260,7 @@ def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _Pairs) -> list[N
             used.update(pairs.made[k])
 
     def items(ks: Iterable[Item]) -> Iterator[Node]:
-        """Yield new arguments for old ones; a pair that is used once is no expression of its own."""
+        """Yield new arguments for old ones; a pair used once is no expression."""
         for k in ks:
             if k >= 0:
                 yield done[pairs.nodes[k]]
