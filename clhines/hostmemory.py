@@ -62,7 +62,7 @@ def check_room(needed: float, what: str) -> None:
     there = available()
     if there is not None and needed > there:
         raise HostMemoryError(
-            f"{what} take {_size(needed)} or more of the host's memory; {_size(there)} are available"
+            f"{what} take {_size(needed)} or more of the host's memory; there are {_size(there)}"
         )
 
 
