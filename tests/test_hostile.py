@@ -30,7 +30,7 @@ MASKED = np.ma.masked_array([1, 2], [True, False])
 posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX shells")
 
 
-def refused(text=""):
+def refused(text=None):
     return pytest.raises(InputError, match=text)
 
 
