@@ -1,0 +1,1 @@
+"""Mechanisms of the membrane: their language, and the units that it converts."""
