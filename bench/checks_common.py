@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -154,9 +155,13 @@ def start(dt: float, v_init: float, secondorder: bool = False, table: bool = Fal
     return h
 
 
-@lru_cache(maxsize=1)
-def load_mechanisms() -> None:
+def load_mechanisms(keep: Path | None = None) -> None:
     """Compile and load the .mod files of `MOD_FOLDER`, once in a process.
+
+    Parameters
+    ----------
+    keep : pathlib.Path, optional
+        Folder where the library of these files is looked for, and kept for other processes.
 
     Raises
     ------
@@ -164,22 +169,35 @@ def load_mechanisms() -> None:
         There is no compiler, or it failed.
     """
     h = neuron()
+    if hasattr(h, "chkshunt"):  # one of them
+        return
+    texts = [path.read_bytes() for path in sorted(MOD_FOLDER.glob("*.mod"))]
+    digest = hashlib.sha256(b"".join([h.nrnversion(5).encode(), *texts])).hexdigest()[:16]
+    kept = keep and keep / f"clhines-mod-{digest}.so"
+    if kept and kept.is_file():
+        h.nrn_load_dll(str(kept))
+        return
+    with tempfile.TemporaryDirectory(prefix="clhines-mod-", dir=keep) as folder:
+        library = compiled(Path(folder))
+        if kept:
+            library = library.replace(kept)
+        h.nrn_load_dll(str(library))  # what is loaded stays so without its file
+
+
+def compiled(folder: Path) -> Path:
+    """Compile the .mod files of `MOD_FOLDER` in a folder; the library."""
     beside = Path(sys.executable).with_name("nrnivmodl")
     command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
     if not command or not (shutil.which("c++") or shutil.which("g++")):
-        raise MissingError("no C++ compiler, or no nrnivmodl; NEURON's .mod files are not compiled")
-    folder = tempfile.mkdtemp(prefix="clhines-mod-")
-    try:
-        done = subprocess.run(
-            [command, str(MOD_FOLDER)], cwd=folder, capture_output=True, text=True, check=False
-        )
-        found = [*Path(folder).glob("*/libnrnmech.*"), *Path(folder).glob("*/.libs/libnrnmech.so")]
-        if done.returncode or not found:
-            last = (done.stderr.strip().splitlines() or ["no library"])[-1]
-            raise MissingError(f"nrnivmodl failed: {last[:200]}")
-        h.nrn_load_dll(str(found[0]))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # what is loaded stays so
+        raise MissingError("no C++ compiler, or no nrnivmodl, for NEURON's .mod files")
+    done = subprocess.run(
+        [command, str(MOD_FOLDER)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    found = [*folder.glob("*/libnrnmech.*"), *folder.glob("*/.libs/libnrnmech.so")]
+    if done.returncode or not found:
+        last = (done.stderr.strip().splitlines() or ["no library"])[-1]
+        raise MissingError(f"nrnivmodl failed: {last[:200]}")
+    return found[0]
 
 
 def neuron_cell(cable: Cable) -> SimpleNamespace:
@@ -228,7 +246,9 @@ def unlike(ours: list[tuple[int, int]], theirs: list[tuple[int, int]]) -> str:
     if ours == theirs:
         return ""
     common = sum(a == b for a, b in zip(ours, theirs))
-    k = next((k for k, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(map(len, (ours, theirs))))
+    k = next(
+        (k for k, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(map(len, (ours, theirs)))
+    )
     first = [f"step {s[k][0]} cell {s[k][1]}" if k < len(s) else "none" for s in (theirs, ours)]
     return (
         f"{len(theirs)} spikes in NEURON, {len(ours)} here, {common} equal; number {k + 1} is "

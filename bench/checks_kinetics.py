@@ -170,7 +170,7 @@ CASES = {
 
 
 def in_neuron(insert: Any, read: Any) -> np.ndarray:
-    """(steps + 1, 1 + states): voltage and states of one compartment, with pulses of current."""
+    """Voltage and states of one compartment, (steps + 1, 1 + states), with pulses of current."""
     h = neuron()
     cell = neuron_cell(compartment())
     (soma,) = cell.sections
@@ -202,9 +202,7 @@ def density(name: str, states: tuple[str, ...]) -> np.ndarray:
 # ------------------------------------------------------------------------------------- here
 
 
-def here(
-    text: str, states: tuple[str, ...], settings: Settings, path: str
-) -> np.ndarray:
+def here(text: str, states: tuple[str, ...], settings: Settings, path: str) -> np.ndarray:
     """Run a text in the same compartment; as `in_neuron`."""
     net = clhines.Network(compartment())
     net.insert("pas", [0], g=1e-4, e=V_INIT)
@@ -237,20 +235,21 @@ def compare(found: Outcome, label: str, ours: np.ndarray, theirs: np.ndarray, ca
 def kinetics(settings: Settings) -> list[Outcome]:
     """Compare coupled kinetics, cascades and pools with NEURON's; refuse what has no method."""
     load_mechanisms()
-    outcomes = []
-    for title, case in CASES.items():
-        found = Outcome("kinetics", title)
-        outcomes.append(found)
-        theirs = density(case.name, case.states)
-        for path in settings.paths:
-            try:
-                ours = here(case.text, case.states, settings, path)
-            except InputError as error:
-                found.case(f"{path}: {error}")
-                continue
-            compare(found, path, ours, theirs, case)
-    outcomes.append(refusals())
-    return outcomes
+    return [*(kinetic(title, settings) for title in CASES), refusals()]
+
+
+def kinetic(title: str, settings: Settings) -> Outcome:
+    """Compare one of `CASES` by each path."""
+    found, case = Outcome("kinetics", title), CASES[title]
+    theirs = density(case.name, case.states)
+    for path in settings.paths:
+        try:
+            ours = here(case.text, case.states, settings, path)
+        except InputError as error:
+            found.case(f"{path}: {error}")
+            continue
+        compare(found, path, ours, theirs, case)
+    return found
 
 
 def refusals() -> Outcome:

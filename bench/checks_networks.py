@@ -9,11 +9,9 @@ import numpy as np
 from checks_common import (
     Outcome,
     Settings,
-    compartment,
     in_steps,
     neuron,
     neuron_cell,
-    relative,
     simulate,
     start,
     unlike,
@@ -21,7 +19,6 @@ from checks_common import (
 
 import clhines
 from clhines.cable import Cable, discretise
-from clhines.errors import InputError
 from clhines.morphology import ring_cell
 
 DTS = (0.1, 0.05, 0.025)
@@ -42,10 +39,11 @@ def random_network(seed: int) -> SimpleNamespace:
     dt, count = float(rng.choice(DTS)), int(rng.integers(3, 9))
     cables = []
     for _ in range(count):
+        levels, samples, stems = rng.integers(1, 4, 3).tolist()
+        ball, lengths = float(rng.uniform(5, 12)), (120.0, 30.0)
         tree = ring_cell(
-            int(rng.integers(1, 4)), 0.6, int(rng.integers(1, 4)), rng, stems=int(rng.integers(1, 4)),
-            branch_lengths=(120.0, 30.0), soma_radius=float(rng.uniform(5, 12)),
-        )  # fmt: skip
+            levels, 0.6, samples, rng, stems=stems, branch_lengths=lengths, soma_radius=ball
+        )
         Ra, cm = rng.uniform(80, 200), rng.uniform(0.7, 1.5)
         cables.append(discretise(tree, max_length=rng.uniform(25, 90), Ra=Ra, cm=cm))
     starts = np.cumsum([0, *(c.num_nodes for c in cables)])
@@ -75,7 +73,9 @@ def random_network(seed: int) -> SimpleNamespace:
         delay = np.where(
             rng.random(m) < 0.5, rng.uniform(dt, 12.0, m), rng.integers(2, 100, m) * (dt / 2)
         )
-        links.append(SimpleNamespace(name=name, source=source, target=target, weight=weight, delay=delay))
+        links.append(
+            SimpleNamespace(name=name, source=source, target=target, weight=weight, delay=delay)
+        )
     cell, node = places(count)
     clamps = SimpleNamespace(
         cell=cell, node=node, params={
@@ -111,7 +111,10 @@ def membranes(rng: np.random.Generator, cable: Cable, active: np.ndarray) -> dic
     values = {k: g * rng.uniform(0.7, 1.4, len(hh)) for k, g in high.items()}
     return {
         "hh": (hh, {**values, "el": rng.uniform(-58, -52, len(hh))}),
-        "pas": (pas, {"g": rng.uniform(2e-5, 3e-4, len(pas)), "e": rng.uniform(-72, -60, len(pas))}),
+        "pas": (
+            pas,
+            {"g": rng.uniform(2e-5, 3e-4, len(pas)), "e": rng.uniform(-72, -60, len(pas))},
+        ),
     }
 
 
@@ -156,15 +159,21 @@ def theirs(given: SimpleNamespace, duration: float) -> tuple[list[tuple[int, int
     built = {}
     for name, kind in (("expsyn", h.ExpSyn), ("exp2syn", h.Exp2Syn)):
         group = given.synapses[name]
-        built[name] = [kind(cells[c].segments[n]) for c, n in zip(group.cell.tolist(), group.node.tolist())]
+        built[name] = [
+            kind(cells[c].segments[n]) for c, n in zip(group.cell.tolist(), group.node.tolist())
+        ]
         assign(built[name], group.params)
     clamps = given.clamps
-    built["iclamp"] = [h.IClamp(cells[c].segments[n]) for c, n in zip(clamps.cell.tolist(), clamps.node.tolist())]
+    built["iclamp"] = [
+        h.IClamp(cells[c].segments[n]) for c, n in zip(clamps.cell.tolist(), clamps.node.tolist())
+    ]
     assign(built["iclamp"], clamps.params)
     times, ids = h.Vector(), h.Vector()
     somas = [cell.segments[cable.soma] for cell, cable in zip(cells, given.cables)]
     for link in given.links:
-        for s, target, weight, delay in zip(link.source.tolist(), link.target, link.weight, link.delay):
+        for s, target, weight, delay in zip(
+            link.source.tolist(), link.target, link.weight, link.delay
+        ):
             con = h.NetCon(somas[s]._ref_v, built[link.name][target], sec=somas[s].sec)
             con.weight[0], con.delay = weight, delay
             kept.append(con)
@@ -198,7 +207,9 @@ def assign(processes: list[Any], params: dict[str, np.ndarray]) -> None:
 def networks(settings: Settings) -> list[Outcome]:
     """Compare random networks by each path, spike for spike."""
     paths = [path for path in settings.paths if path != "reference"]  # hours, of 100
-    found = Outcome("networks", f"{settings.duration:g} ms, usetable_hh 0, paths {', '.join(paths)}")
+    found = Outcome(
+        "networks", f"{settings.duration:g} ms, usetable_hh 0, paths {', '.join(paths)}"
+    )
     for seed in settings.progress(range(settings.seeds)):
         given = random_network(seed)
         spikes, v = theirs(given, settings.duration)
