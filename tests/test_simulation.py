@@ -253,7 +253,7 @@ def test_cells_without_a_current_stay_at_rest(fast_queue, needs):
 
 
 def test_no_cells(fast_queue):
-    with pytest.raises(InputError, match="no cells; expected at least one"):
+    with pytest.raises(InputError, match="no cables; expected at least one"):
         PassiveCells([], queue=fast_queue)
     with pytest.raises(ClhinesError, match="0 cells|1 or more"):
         PassiveCells(SMALL, 0, queue=fast_queue)
