@@ -109,6 +109,10 @@ class StoreWarning(UserWarning):
     """The winner of measuring could not be stored; the solver works all the same."""
 
 
+class RepairWarning(UserWarning):
+    """A value of a file was replaced as `repair` asked for; the message names file and line."""
+
+
 class RefinementWarning(UserWarning):
     """A mixed solve did not reach the residual of a float64 solution; the message says how far."""
 
