@@ -32,8 +32,8 @@ from clhines.forest import Forest
 from clhines.morphology import Morphology, read_swc, sample_cells
 
 if TYPE_CHECKING:
-    from clhines.channels import Mechanism
     from clhines.factors import Factors
+    from clhines.mechanisms import Mechanism
     from clhines.network import Network
     from clhines.parts import Plan
     from clhines.plan import METHODS, make_plan
@@ -82,7 +82,7 @@ _LATER = {
     "METHODS": "plan",
     "STDP": "plasticity",
     "Factors": "factors",
-    "Mechanism": "channels",
+    "Mechanism": "mechanisms",
     "Network": "network",
     "Plan": "parts",
     "Simulation": "simulation",

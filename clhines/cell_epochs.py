@@ -16,9 +16,9 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import program, reference
-from clhines.channels import Mechanism, normal_source
 from clhines.forest import Forest, ranges
 from clhines.kinds import GroupedKindSpec, grouped_kind_spec
+from clhines.mechanisms import Mechanism, normal_source
 from clhines.network import Kind, Model
 from clhines.parts import real_name
 from clhines.state import State
@@ -41,7 +41,7 @@ class CellEpochSpec:
     kinds : tuple of GroupedKindSpec
     secondorder : bool
     noise : str
-        OpenCL source of `channels.normal`, where a kind uses it.
+        OpenCL source of `mechanisms.normal`, where a kind uses it.
     """
 
     template: ClassVar[str] = "cell_epoch"
@@ -256,7 +256,7 @@ def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
     """Return of each kind whether several instances are taken at a time; see `choose_width`.
 
     That alone changes bits, as one instance has the exponential function of the device, several
-    have that of `emit`: parts of a network do as the whole would.
+    have that of `mechanisms.exponentials`: parts of a network do as the whole would.
     """
     blocks = make_blocks(model.forest, variable_nodes(model), lanes)
     own = np.where(blocks.cells >= 0, blocks.cells, blocks.cells[:, :1])

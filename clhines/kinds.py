@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from clhines.channels import normal_source
-from clhines.emit import folded
+from clhines.mechanisms import normal_source
+from clhines.mechanisms.printer import folded
 from clhines.network import Kind, Model
 
 
@@ -57,10 +57,11 @@ class KindSpec:
         states = [f"s[{f'{i} * count + ' if i else ''}j]" for i in range(n)]
         noise = ["noise"] if self.uses_noise else []
         where = "const int count, const int j, __global const real *p, __global"
-        values = ", ".join(["v", "t", *given, *states, *noise, "i", "g"])
+        values = ", ".join(["v", "t", "dt", *given, *states, *noise, "i", "g"])
         text = (
-            f"static void current_{k}(const real v, const real t, {where} const real *s,\n"
-            f"    const real noise, real *i, real *g)\n{{\n    {self.name}_current({values});\n}}\n"
+            f"static void current_{k}(const real v, const real t, const real dt, {where}\n"
+            f"    const real *s, const real noise, real *i, real *g)\n{{\n"
+            f"    {self.name}_current({values});\n}}\n"
         )
         load = "".join(f"    real s{i} = {state};\n" for i, state in enumerate(states))
         store = "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
@@ -114,7 +115,7 @@ class GroupedKindSpec(KindSpec):
     def wrappers(self, k: int) -> str:
         """Return functions of one group of kind `k`, with its numbers in global memory."""
         vector, n = f"real{self.width}", self.num_states
-        prefix = self.name if self.width == 1 else f"{self.name}_v{self.width}"
+        prefix = self.name if self.width == 1 else f"{self.name}__v{self.width}"
         values = [*self._values("given[{}]"), *(f"c[{i}]" for i in range(self.num_constants))]
         states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if self.uses_noise else []
         where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
@@ -126,9 +127,9 @@ class GroupedKindSpec(KindSpec):
                 f"static void constants_{k}(const real dt, __global const real *p, real *c)\n"
                 f"{{\n    {self.name}_constants({', '.join(['dt', *single, *results])});\n}}\n\n"
             )
-        given = ", ".join(["v", "t", *values, *states, *noise, "i", "g"])
+        given = ", ".join(["v", "t", "dt", *values, *states, *noise, "i", "g"])
         text += (
-            f"static void current_{k}(const {vector} v, const real t,\n"
+            f"static void current_{k}(const {vector} v, const real t, const real dt,\n"
             f"    {where} const {vector} *s,\n    const {vector} noise, {vector} *i, {vector} *g)\n"
             f"{{\n{folded(f'    {prefix}_current({given});')}\n}}\n"
         )

@@ -18,8 +18,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from clhines.cable import Cable
-from clhines.channels import Mechanism
-from clhines.channels import mechanism as find_mechanism
 from clhines.checks import (
     as_array,
     as_finite,
@@ -33,6 +31,8 @@ from clhines.checks import (
 )
 from clhines.errors import InputError
 from clhines.forest import Forest, repeat
+from clhines.mechanisms import Mechanism
+from clhines.mechanisms import mechanism as find_mechanism
 from clhines.morphology import Morphology
 from clhines.plasticity import STDP
 

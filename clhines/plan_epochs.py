@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clhines import layout, packing, schedule
-from clhines.channels import normal_source
 from clhines.errors import InputError
 from clhines.forest import Forest, ranges
+from clhines.mechanisms import normal_source
 from clhines.network import Kind, Model
 from clhines.parts import Limits, real_name
 from clhines.plan_contraction import Cut, cut_trees

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from clhines import reference
-from clhines.channels import normal
 from clhines.forest import ranges
+from clhines.mechanisms import normal
 from clhines.network import Model
 from clhines.state import (
     Chunk,
@@ -135,7 +135,7 @@ class ReferenceRun:
                 noise = normal(model.seed, instance, step)
             t = (step + 0.5) * model.dt
             args = self.v[kind.node], t, self._parameters[k], self.states[k]
-            i, g = kind.mechanism.current(*args, noise)
+            i, g = kind.mechanism.current(*args, noise, model.dt)
             g_sum += np.bincount(kind.node, kind.factor * g, n)
             i_sum += np.bincount(kind.node, kind.factor * i, n)
         return g_sum, i_sum

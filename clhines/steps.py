@@ -31,7 +31,7 @@ class StepSpec:
     kinds : tuple of KindSpec
     secondorder : bool
     noise : str
-        OpenCL source of `channels.normal`, where a kind uses it.
+        OpenCL source of `mechanisms.normal`, where a kind uses it.
     """
 
     template: ClassVar[str] = "step"

@@ -173,7 +173,7 @@ __kernel void epoch(
                         (ulong)step);
 % endif
 ${voltages(k, W, "now")}
-            current_${k}(now, t_mid, parameters_${k}, ${constants}, ${given}, held, noise,
+            current_${k}(now, t_mid, dt, parameters_${k}, ${constants}, ${given}, held, noise,
                 &current, &slope);
             const ${real} factor = ${f"factor_{k}[q]" if kind.density else "1"};
             const ${real} diagonal = factor * slope, right = factor * (slope * now - current);

@@ -322,7 +322,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 %>\
 % if kind.states:
                 if (step > first_step)
-                    ${kind.name}_advance(v, (step - (real)0.5) * dt, dt, ${params}${by_address});
+                    ${kind.name}_advance(v, (real)(step - 1) * dt, dt, ${params}${by_address});
 % endif
 % if kind.takes_events:
                 if (weight) {
@@ -337,7 +337,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(v, (step + (real)0.5) * dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${kind.name}_current(v, (step + (real)0.5) * dt, dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
 % if kind.density:
                 const real factor = ${factor_of(kind)};
                 i *= factor;
@@ -683,7 +683,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for s, name in enumerate(kind.states):
             real s_${name} = ${state(kind, s)};
 % endfor
-            ${kind.name}_advance(v, (step - (real)0.5) * dt, dt, ${params}${", ".join("&s_" + name for name in kind.states)});
+            ${kind.name}_advance(v, (real)(step - 1) * dt, dt, ${params}${", ".join("&s_" + name for name in kind.states)});
 % for s, name in enumerate(kind.states):
             ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
 % endfor

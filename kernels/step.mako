@@ -87,7 +87,7 @@ __kernel void between_solves(
 % endif
             real current, slope;
             const real noise = ${f"normal(seed, (ulong)(number_{k} + j), (ulong)next)" if kind.uses_noise else "0"};
-            current_${k}(v_now, t_mid, count_${k}, j, parameters_${k}, states_${k}, noise, &current,
+            current_${k}(v_now, t_mid, dt, count_${k}, j, parameters_${k}, states_${k}, noise, &current,
                          &slope);
 % if kind.density:
             diagonal += factor_${k}[j] * slope;

@@ -5,7 +5,7 @@ import pytest
 
 from clhines import InputError, Network, reference
 from clhines.cable import discretise
-from clhines.channels import Mechanism
+from clhines.mechanisms import Mechanism
 from clhines.morphology import ring_cell, sample_cells
 from clhines.plasticity import STDP
 

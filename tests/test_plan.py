@@ -670,9 +670,11 @@ def test_bytes_needed_by_hand():
 ORDER = """errors forest morphology cable reference transforms schedule pieces packing layout
     choice draw parts plan_cells plan_fine plan_levels plan_serial plan_reduction plan_contraction
     plan_dhs plan figures device render pocl program tune mixed resident factors staging
-    slices pipeline rates share solver tridiagonal vectors equations emit channels spikes
+    slices pipeline rates share solver tridiagonal mechanisms spikes
     plasticity network kinds state reference_run steps cell_epochs plan_epochs epochs ring ranks
     simulation cli""".split()
+MECHANISMS = """units exact expressions forms singular parser equations reader meaning advance
+    simplify blocks exponentials printer helpers source builtin mechanism noise""".split()
 FOLDER = Path(clhines.__file__).parent
 
 
@@ -718,6 +720,28 @@ def test_modules_import_only_from_those_above(path):
     assert ("mako" in outside) == (path.stem == "render")
     if path.stem != "cli":
         assert "argparse" not in outside
+
+
+@pytest.mark.parametrize(
+    "path", sorted((FOLDER / "mechanisms").glob("*.py")), ids=lambda p: f"mechanisms/{p.stem}"
+)
+def test_mechanisms_import_errors_and_only_from_those_above(path):
+    tree = ast.parse(path.read_text("utf-8"))
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    own = set()
+    for node in found:
+        if node.module == "clhines.mechanisms":
+            own |= {alias.name for alias in node.names}
+        elif node.module.startswith("clhines.mechanisms."):
+            own.add(node.module.split(".")[2])
+        elif node.module.startswith("clhines"):
+            assert node.module == "clhines.errors"
+    if path.stem == "__init__":
+        assert own <= set(MECHANISMS)
+    else:
+        assert path.stem in MECHANISMS, f"{path.name} has no place in the order of modules"
+        assert own <= set(MECHANISMS[: MECHANISMS.index(path.stem)])
+    assert not {"pyopencl", "mako"} & imports_of(path)[1]
 
 
 def test_everything_down_to_plan_works_without_pyopencl():

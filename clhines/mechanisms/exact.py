@@ -1,0 +1,201 @@
+"""Exact numbers of mechanism texts: fractions of bounded size, and functions of them to 60 digits.
+
+A literal is an exact decimal. Results of arithmetic stay exact until they need too many digits;
+then, and where a function gives an irrational number, they are rounded to `DIGITS` decimal digits,
+many more than any floating-point format here has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+DIGITS = 60
+MAX_LITERAL = 400  # characters of a literal
+MAX_POWER = 64  # largest whole exponent
+_MAX_BITS = 6000  # of numerator and denominator together
+_LARGEST = Fraction(math.ldexp(1.0, 1023)) * 2
+_SMALLEST = Fraction(1, 10**400)
+_SAME = Fraction(1, 10**50)  # relative difference that rounding alone may make
+PI = Fraction("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
+
+
+class ExpressionError(ValueError):
+    """An expression that has no finite real value, or is too large."""
+
+
+class NotRealError(ExpressionError):
+    """A constant part of an expression has no finite real value."""
+
+
+def bounded(x: Fraction) -> Fraction:
+    """Return a number, rounded to `DIGITS` where it has too many digits.
+
+    Raises
+    ------
+    ExpressionError
+        It is too large, or too close to 0.
+    """
+    if x == 0:
+        return x
+    if abs(x) >= _LARGEST:
+        raise ExpressionError("a number is too large")
+    if abs(x) < _SMALLEST:
+        raise ExpressionError("a number is too small")
+    if x.numerator.bit_length() + x.denominator.bit_length() > _MAX_BITS:
+        return Fraction(_decimal(x))
+    return x
+
+
+def literal(text: str) -> Fraction:
+    """Return the exact value of a decimal literal.
+
+    Raises
+    ------
+    ExpressionError
+        It has too many digits or is out of range.
+    """
+    if len(text) > MAX_LITERAL:
+        raise ExpressionError(
+            f"a number has {len(text)} characters; expected at most {MAX_LITERAL}"
+        )
+    mantissa, _, exponent = text.lower().partition("e")
+    digits = Fraction(mantissa)
+    power = int(exponent or 0)
+    if digits != 0 and power > 400:
+        raise ExpressionError("a number is too large")
+    if digits != 0 and power < -800:
+        raise ExpressionError("a number is too small")
+    return bounded(digits * Fraction(10) ** power) if digits else Fraction(0)
+
+
+def total(numbers: list[Fraction]) -> Fraction:
+    """Return a sum; what rounding alone leaves of rounded numbers is 0."""
+    result = sum(numbers, Fraction(0))
+    if result and abs(result) < _SAME * max(abs(x) for x in numbers):
+        return Fraction(0)
+    return bounded(result)
+
+
+def power(base: Fraction, exponent: Fraction) -> Fraction:
+    """Return a power.
+
+    Raises
+    ------
+    ExpressionError
+        It is too large.
+    NotRealError
+        It is not a finite real number.
+    """
+    if (base == 0 and exponent < 0) or (base < 0 and exponent.denominator != 1):
+        raise NotRealError("a power")
+    if base == 0 or exponent == 0:
+        return Fraction(int(exponent == 0))
+    if abs(base) != 1:
+        size = float(exponent) * math.log10(abs(base))
+        if abs(size) > 400:
+            raise ExpressionError(f"a number is too {'large' if size > 0 else 'small'}")
+    if exponent.denominator == 1 and abs(exponent) <= MAX_POWER:
+        return bounded(base ** int(exponent))
+    if exponent == Fraction(1, 2):
+        whole = Fraction(math.isqrt(base.numerator), math.isqrt(base.denominator))
+        if whole * whole == base:
+            return whole
+    sign = -1 if base < 0 and exponent % 2 == 1 else 1
+    with localcontext() as context:
+        context.prec = DIGITS
+        return sign * bounded(Fraction((_decimal(exponent) * _decimal(abs(base)).ln()).exp()))
+
+
+def _decimal(x: Fraction) -> Decimal:
+    with localcontext() as context:
+        context.prec = DIGITS
+        return Decimal(x.numerator) / Decimal(x.denominator)
+
+
+def exp(x: Fraction) -> Fraction:
+    """Return e to the power of x."""
+    if abs(x) > 900:
+        raise ExpressionError(f"a number is too {'large' if x > 0 else 'small'}")
+    with localcontext() as context:
+        context.prec = DIGITS
+        return bounded(Fraction(_decimal(x).exp()))
+
+
+def log(x: Fraction) -> Fraction:
+    """Return the natural logarithm of a positive number."""
+    if x <= 0:
+        raise NotRealError("a logarithm")
+    with localcontext() as context:
+        context.prec = DIGITS
+        return Fraction(_decimal(x).ln())
+
+
+def _circular(x: Fraction, first: int) -> Fraction:
+    """Return the sine (`first` 1) or cosine (0) by its series, after whole turns are removed."""
+    if abs(x) > 10**9:
+        raise ExpressionError("the argument of a trigonometric function is too large")
+    x -= 2 * PI * round(x / (2 * PI))
+    with localcontext() as context:
+        context.prec = DIGITS + 10
+        value = _decimal(x)
+        term = result = value if first else Decimal(1)
+        k = first
+        while term and abs(term) > Decimal(10) ** (-DIGITS - 5):
+            term = -term * value * value / ((k + 1) * (k + 2))
+            result += term
+            k += 2
+    return _rounded(Fraction(result))
+
+
+def _rounded(x: Fraction) -> Fraction:
+    """Return 0 for what rounding leaves of a zero of a trigonometric function."""
+    return Fraction(0) if abs(x) < _SAME else bounded(x)
+
+
+def sin(x: Fraction) -> Fraction:
+    """Return the sine."""
+    return _circular(x, 1)
+
+
+def cos(x: Fraction) -> Fraction:
+    """Return the cosine."""
+    return _circular(x, 0)
+
+
+def tan(x: Fraction) -> Fraction:
+    """Return the tangent."""
+    below = cos(x)
+    if below == 0:
+        raise NotRealError("a tangent")
+    return bounded(sin(x) / below)
+
+
+def sinh(x: Fraction) -> Fraction:
+    """Return the hyperbolic sine."""
+    return bounded((exp(x) - exp(-x)) / 2) if x else x
+
+
+def cosh(x: Fraction) -> Fraction:
+    """Return the hyperbolic cosine."""
+    return bounded((exp(x) + exp(-x)) / 2)
+
+
+def tanh(x: Fraction) -> Fraction:
+    """Return the hyperbolic tangent."""
+    if abs(x) > 400:
+        return Fraction(1 if x > 0 else -1)
+    return bounded(sinh(x) / cosh(x))
+
+
+def sign(x: Fraction) -> Fraction:
+    """Return -1, 0 or 1."""
+    return Fraction((x > 0) - (x < 0))
+
+
+FUNCTIONS: dict[str, Callable[[Fraction], Fraction]] = {
+    "exp": exp, "log": log, "sin": sin, "cos": cos, "tan": tan, "sinh": sinh, "cosh": cosh,
+    "tanh": tanh, "abs": abs, "sign": sign,
+}  # fmt: skip

@@ -1,0 +1,172 @@
+"""Functions that generated source calls: quotients that are finite at 0, in each language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import comb, factorial
+
+import numpy as np
+
+from clhines.mechanisms.exponentials import exponentials
+from clhines.mechanisms.printer import Printer, folded
+
+
+def _eps(real: str) -> float:
+    return float(np.finfo(np.float32 if real == "float" else np.float64).eps)
+
+
+def _bernoulli_numbers(count: int) -> list[Fraction]:
+    """Bernoulli's numbers B_0 to B_(count - 1)."""
+    result: list[Fraction] = []
+    for m in range(count):
+        rest = sum((comb(m + 1, k) * b for k, b in enumerate(result)), Fraction(0))
+        result.append(Fraction(1) if m == 0 else -rest / (m + 1))
+    return result
+
+
+def bernoulli_coefficients(real: str) -> list[Fraction]:
+    """Coefficients of ``x**2k`` in ``x / (exp(x) - 1)``, so many that the rest is no rounding.
+
+    They fall by ``4 pi**2`` each and are used up to ``x = 1``.
+    """
+    result, numbers = [], _bernoulli_numbers(80)
+    for k in range(1, 40):
+        value = numbers[2 * k] / factorial(2 * k)
+        result.append(value)
+        if abs(value) < _eps(real) / 64:
+            break
+    return result
+
+
+def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
+    """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = most``."""
+    eps = _eps(real)
+    result = [Fraction(1)]
+    while result[-1] * most ** (len(result) - 1) > eps / 16:
+        result.append(result[-1] / (len(result) + 1))
+    return result
+
+
+def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
+    """Return statements that leave a polynomial in the local ``sum``."""
+    numbers = [p.number(c) for c in reversed(coefficients)]
+    first = f"sum = {numbers[0]}" if p.python else f"{p.type} sum = {numbers[0]}"
+    return [first, *(f"sum = sum * {x} + {c}" for c in numbers[1:])]
+
+
+def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
+    """Arguments, statements and result of each helper, in the printer's language.
+
+    What follows `_branching_bodies` is for whole arrays and vectors, which compute both sides.
+    """
+    one, half, tiny = p.number(1), p.number(0.5), p.number(_eps(p.real) / 4) if not p.python else ""
+    c = bernoulli_coefficients("double" if p.python else p.real)
+    slope = [2 * (k + 1) * value for k, value in enumerate(c)]
+    series = _expm1_coefficients("double" if p.python else p.real)
+    if not p.python and p.width == 1:
+        return _branching_bodies(p, c, slope, series)
+    const = "" if p.python else f"const {p.type} "
+    weight = [f"{const}z = b * dt", *_horner(p, series, "z")]
+    weight_value = "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"
+    if p.width > 1:
+        weight = weight[:1]
+        weight_value = f"({p.type})(dt)", f"{p.prefix}_expm1_(z) / b"
+
+    def choose(argument: str, limit: str, a: str, b: str) -> str:
+        if p.width > 1:  # fabs may be a call
+            return f"({argument} < {limit} & {argument} > -{limit}) ? {a} : {b}"
+        test = f"{p.call('fabs', argument)} < {limit}"
+        return f"np.where({test}, {a}, {b})"
+
+    far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
+    return {
+        "bernoulli": (
+            ["x", "e"],
+            [f"{const}y = x * x", *_horner(p, c, "y")],
+            choose("x", one, f"sum * y - {half} * x + {one}", far),
+        ),
+        "bernoulli_slope": (
+            ["x", "e"],
+            [f"{const}y = x * x", *_horner(p, slope, "y")],
+            choose("x", one, f"sum * x - {half}", far_slope),
+        ),
+        "weight": (
+            ["b", "dt"],
+            weight,
+            choose("z", tiny if p.width > 1 else half, *weight_value),
+        ),
+    }
+
+
+def _branching_bodies(
+    p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], series: Sequence[Fraction]
+) -> dict[str, tuple[list[str], list[str], str]]:
+    """`_helper_bodies` of scalars: a work-item computes what it needs alone."""
+    one, half = p.number(1), p.number(0.5)
+    few = _expm1_coefficients(p.real, _SMALL)
+    many = [f"sum = sum * z + {p.number(k)};" for k in reversed(series[len(few) : -1])]
+    far = "x / (e - {0})", "({0} - x - x / (e - {0})) / (e - {0})"
+    y = f"const {p.type} y = x * x"
+
+    def leave(argument: str, limit: str, value: str) -> str:
+        return f"if (fabs({argument}) >= {limit}) return {value}"
+
+    return {
+        "bernoulli": (
+            ["x", "e"],
+            [leave("x", one, far[0].format(one)), y, *_horner(p, c, "y")],
+            f"sum * y - {half} * x + {one}",
+        ),
+        "bernoulli_slope": (
+            ["x", "e"],
+            [leave("x", one, far[1].format(one)), y, *_horner(p, slope, "y")],
+            f"sum * x - {half}",
+        ),
+        "weight": (
+            ["b", "dt"],
+            [
+                f"const {p.type} z = b * dt",
+                leave("z", half, f"(exp(z) - {one}) / b"),
+                f"{p.type} sum = {p.number(0)}",
+                f"if (fabs(z) >= {p.number(_SMALL)}) {{   // else these terms are nothing\n"
+                f"        sum = {p.number(series[-1])};\n        "
+                + "\n        ".join(many)
+                + "\n    }",
+                *(f"sum = sum * z + {p.number(k)}" for k in reversed(few)),
+            ],
+            "dt * sum",
+        ),
+    }
+
+
+_SMALL = 0.03125  # rate times step, below which a short series will do
+_COMMENTS = {
+    "bernoulli": "x / (exp(x) - 1), e = exp(x); its series near x = 0",
+    "bernoulli_slope": "derivative of x / (exp(x) - 1), e = exp(x)",
+    "weight": "(exp(b*dt) - 1) / b, the integral of exp(b*s) over a step",
+}
+
+
+def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
+    """Return the helper functions that `text` calls."""
+    p = Printer(prefix, real, width=width)
+    result = ""
+    for name, (arguments, lines, value) in _helper_bodies(p).items():
+        if f"{prefix}_{name}_(" not in text:
+            continue
+        if p.python:
+            result += f"def {prefix}_{name}_({', '.join(arguments)}):\n"
+            result += "".join(f"    {line}\n" for line in lines) + f"    return {value}\n\n\n"
+        else:
+            declared = ", ".join(f"const {p.type} {a}" for a in arguments)
+            result += f"// {_COMMENTS[name]}\nstatic {p.type} {prefix}_{name}_({declared})\n{{\n"
+            result += "".join(f"    {line}{'' if line.endswith('}') else ';'}\n" for line in lines)
+            result += folded(f"    return {value};") + "\n}\n\n"
+    return result if width == 1 else _exponentials(result + text, p) + result
+
+
+def _exponentials(text: str, p: Printer) -> str:
+    texts = exponentials(p.real, p.width, p.prefix)
+    called = [name for name in ("exp", "expm1") if f"{p.prefix}_{name}_(" in text]
+    return "".join(texts[name] for name in (["reduced", *called] if called else []))
