@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from clhines.solver import Solver
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
-# row. The solution's error grows with the square root of the height, as rounding does.
+# row. How far the solution may then be from the true one is a matter of the condition.
 RESIDUAL_EPS = 64.0
 
 
@@ -818,17 +818,18 @@ def _seconds_of_all(cells: PassiveCells) -> float:
 
 def _check(cells: PassiveCells, report: dict[str, Any]) -> str:
     """Check the last step and add to the report; returns what is wrong, or nothing."""
-    eps = float(np.finfo(cells.solver.dtype).eps)
-    limits = {
-        "residual": RESIDUAL_EPS * eps,
-        "difference": RESIDUAL_EPS * eps * math.sqrt(float(cells.forest.heights.max())),
-    }
-    report |= {f"{name}_limit": limit for name, limit in limits.items()}
+    backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
+    report["residual_limit"] = backward
     try:
         report |= cells.check()
     except PivotError as error:
-        report |= {"residual": math.nan, "difference": math.nan, "check": "failed"}
+        names = "residual", "difference", "condition", "difference_limit"
+        report |= dict.fromkeys(names, math.nan) | {"check": "failed"}
         return str(error)
+    # Both solutions are that close to the true one: a backward error, times the condition.
+    exact = RESIDUAL_EPS * float(np.finfo(np.float64).eps)
+    report["difference_limit"] = report["condition"] * (backward + exact)
+    limits = {name: report[f"{name}_limit"] for name in ("residual", "difference")}
     wrong = [name for name, limit in limits.items() if not report[name] <= limit]  # also for NaN
     report["check"] = "failed" if wrong else "good"
     return "; ".join(

@@ -10,10 +10,16 @@ import pyopencl as cl
 
 from clhines.errors import DeviceError, InputError
 from clhines.parts import Limits
+from clhines.pocl import cache_problem
 
 INSTALL_HINT = (
     "install a driver for your GPU, or run 'pip install clhines[pocl]' for the CPU (PoCL)"
 )
+
+
+def _hint() -> str:
+    """Return what to do where no device was found."""
+    return cache_problem() or INSTALL_HINT
 
 
 class _Queue(cl.CommandQueue):
@@ -33,7 +39,7 @@ def all_devices() -> list[tuple[str, cl.Device]]:
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR
-        raise DeviceError(f"no OpenCL platform was found; {INSTALL_HINT}") from error
+        raise DeviceError(f"no OpenCL platform was found; {_hint()}") from error
     found = []
     for p, platform in enumerate(platforms):
         try:
@@ -41,7 +47,7 @@ def all_devices() -> list[tuple[str, cl.Device]]:
         except cl.Error:  # a platform without devices
             continue
     if not found:
-        raise DeviceError(f"no OpenCL device was found; {INSTALL_HINT}")
+        raise DeviceError(f"no OpenCL device was found; {_hint()}")
     return found
 
 
@@ -154,7 +160,7 @@ def choose(spec: Any = None, dtype: Any = np.float64) -> cl.Device:
     if not able:
         listed = ", ".join(d.name.strip() for _, d in all_devices())
         raise DeviceError(
-            f"no device for {np.dtype(dtype).name} was found among: {listed}; {INSTALL_HINT}"
+            f"no device for {np.dtype(dtype).name} was found among: {listed}; {_hint()}"
         )
     return next((d for d in able if d.type & cl.device_type.GPU), able[0])
 

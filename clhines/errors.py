@@ -67,6 +67,10 @@ class DeviceMemoryError(DeviceError, MemoryError):
     """The device has too little memory; the message says how much is needed and there is."""
 
 
+class HostMemoryError(ClhinesError, MemoryError):
+    """The host has too little memory; the message says how much is needed and there is."""
+
+
 class ShareError(DeviceError):
     """Some of several devices failed; the message names them and their cells.
 

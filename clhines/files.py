@@ -335,7 +335,7 @@ class Npz:
             if (shape, dtype) != (expected.shape, expected.dtype):
                 self._refuse(
                     name,
-                    f"has shape {shown(shape)}, dtype {shown(str(dtype))}; expected "
+                    f"has shape {shown(shape)}, dtype {shown(str(dtype))[1:-1]}; expected "
                     f"{expected.shape}, {expected.dtype}",
                 )
             size = dtype.itemsize * int(np.prod(shape, dtype=object))

@@ -12,7 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
+from clhines import hostmemory
+from clhines.checks import shown
 from clhines.errors import ForestError
+from clhines.hostmemory import check_room
 
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
 
@@ -43,6 +46,12 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     """
     rounds, rest = divmod(num_cells, len(per_cell))
     return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
+
+
+def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
+    """Count the nodes of `num_cells` cells that have the given sizes in turn."""
+    rounds, rest = divmod(int(num_cells), len(sizes))
+    return rounds * sum(sizes) + sum(sizes[:rest])
 
 
 def climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -310,8 +319,16 @@ class Forest:
             Parent of each node within its cell, -1 at the root.
         num_cells : int
         """
-        if num_cells < 1 or not len(parents):
-            raise ForestError(f"got {len(parents)} trees for {num_cells} cells; expected 1 or more")
+        whole = isinstance(num_cells, (int, np.integer)) and not isinstance(num_cells, bool)
+        if not whole or num_cells < 1 or not len(parents):
+            raise ForestError(
+                f"got {len(parents)} trees for {shown(num_cells)} cells; expected 1 or more"
+            )
+        nodes = repeated_nodes([len(p) for p in parents], num_cells)
+        check_room(
+            hostmemory.FOREST_NODE * nodes + hostmemory.FOREST_CELL * num_cells,
+            f"{shown(num_cells)} cells",
+        )
         once = cls.from_cells(parents[:num_cells])
         local = np.where(
             once.parent < 0, -1, once.parent - np.repeat(once.cell_offsets[:-1], once.sizes)

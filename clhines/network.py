@@ -30,7 +30,8 @@ from clhines.checks import (
     spread,
 )
 from clhines.errors import InputError
-from clhines.forest import Forest, repeat
+from clhines.forest import Forest, repeat, repeated_nodes
+from clhines.hostmemory import check_room
 from clhines.mechanisms import Mechanism
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.morphology import Morphology
@@ -41,6 +42,7 @@ _WORDS = ("soma", "soma.middle", "dendrites", "all")
 _ROUNDING = 1e-9  # of a step, by which a delay may be shorter than one step
 _SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time of a spike
 _CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by adding half steps
+_NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
 
 
@@ -395,6 +397,9 @@ class Network:
     def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
         cables = check_cables(cables)
         count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
+        check_room(
+            _NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells"
+        )
         self._frozen = False
         self.cables, self.num_cells = tuple(cables), count
         different = {id(cable): cable for cable in cables}

@@ -15,7 +15,9 @@ from typing import Literal
 import numpy as np
 
 from clhines.cable import Cable, discretise, sections_of
+from clhines.checks import as_seed, as_whole_number, shown
 from clhines.errors import InputError
+from clhines.hostmemory import check_room
 from clhines.morphology import ring_cell
 from clhines.network import Network
 
@@ -25,6 +27,7 @@ WEIGHT, TAU, REVERSAL = 0.01, 2.0, 0.0  # µS, ms, mV
 G_PAS, E_PAS = 1e-4, -65.0  # S/cm², mV
 THRESHOLD, V_INIT = -20.0, -65.0  # mV
 SHAPES = 64
+_SHAPE_BYTES = 4096  # of the smallest cable, at least
 
 
 def ring_cables(
@@ -57,9 +60,8 @@ def ring_cables(
     InputError
         An argument is out of range.
     """
-    for name, value, least in (("num_shapes", num_shapes, 1), ("seed", seed, 0)):
-        if not isinstance(value, (int, np.integer)) or value < least:
-            raise InputError(f"{name} is {value!r}, expected a whole number, {least} or more")
+    num_shapes, seed = as_whole_number("num_shapes", num_shapes, 1), as_seed(seed)
+    check_room(_SHAPE_BYTES * num_shapes, f"{num_shapes} different cells")
     cables = []
     for k in range(num_shapes):
         rng = np.random.default_rng([seed, k])
@@ -107,8 +109,8 @@ def ring_network(
     InputError
         An argument is out of range, or HH is to be in the soma and a cell has none.
     """
-    if hh not in ("soma", "all"):
-        raise InputError(f"hh={hh!r}; expected 'soma' or 'all'")
+    if not isinstance(hh, str) or hh not in ("soma", "all"):
+        raise InputError(f"hh={shown(hh)}; expected 'soma' or 'all'")
     network = Network(cables, num_cells)
     for k, cable in enumerate(network.cables[: network.num_cells]):
         if hh == "soma" and not cable.sections.has_soma:

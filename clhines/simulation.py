@@ -32,7 +32,8 @@ from clhines.checks import (
 from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
 from clhines.errors import DeviceMemoryError, InputError, SimulationError
-from clhines.forest import Forest, repeat
+from clhines.forest import Forest, repeat, repeated_nodes
+from clhines.hostmemory import check_room
 from clhines.network import LAST_STEP, Group, Network, check_cables
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
@@ -53,6 +54,7 @@ from clhines.state import (
 )
 from clhines.steps import Steps
 
+_NODE_BYTES = 8 + 5 * 4  # of the forest, the matrix and the voltages of `PassiveCells` in float32
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
@@ -103,6 +105,8 @@ class PassiveCells:
     ) -> None:
         cables = check_cables(cables)
         count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
+        nodes = repeated_nodes([c.num_nodes for c in cables], count)
+        check_room(_NODE_BYTES * nodes, f"{count} cells")
         self.cables, self.steps = list(cables), 0
         self.forest = Forest.repeated([c.parent for c in cables], count)
         systems = [c.system(dt) for c in cables]
@@ -202,9 +206,10 @@ class PassiveCells:
         Returns
         -------
         dict
-            `residual`: largest row-wise backward error over all cells. `difference`: largest
-            difference from the reference's solution, over its largest magnitude. The reference
-            solves each different cell once; all its copies are compared with it.
+            `residual`: largest componentwise backward error over all cells. `difference`: largest
+            difference from the reference's solution, over its largest magnitude. `condition`: by
+            how much such a difference may exceed the backward error, see `reference.condition`.
+            The reference solves each different cell once; all its copies are compared with it.
 
         Raises
         ------
@@ -232,9 +237,12 @@ class PassiveCells:
             b = c * before + constant
             truth = reference.solve_serial(once, d[:m], u[:m], b[:m])
             expected = repeat(np.split(truth, once.cell_offsets[1:-1]), count)
+            largest = np.abs(truth).max()
+            reach = reference.condition(once, d[:m], u[:m], b[:m], truth)
             return {
                 "residual": reference.residual(self.forest, d, u, b, v),
-                "difference": float(np.abs(v - expected).max() / np.abs(expected).max()),
+                "difference": float(np.abs(v - expected).max() / largest),
+                "condition": float(reach.max() / largest),
             }
 
 
@@ -526,6 +534,9 @@ class Simulation:
             steps = self._whole_steps(duration)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
+            width = sum(len(r.index) for r in self._records)
+            size = width * steps * self._dtype.itemsize
+            check_room(size, f"{width} values recorded in {steps} steps")
         if self.ranks is not None:
             records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
             known = hashlib.sha256(repr(records).encode()).hexdigest()[:8]

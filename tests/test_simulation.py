@@ -163,7 +163,7 @@ def test_check_compares_with_the_reference(fast_queue, needs, dtype):
     cells.advance(range(3))
     found = cells.check()
     height = cells.forest.heights.max()
-    assert set(found) == {"residual", "difference"}
+    assert set(found) == {"residual", "difference", "condition"}
     assert all(isinstance(value, float) for value in found.values())
     assert 0 < found["residual"] <= 8 * eps
     assert 0 < found["difference"] <= 8 * eps * np.sqrt(height)
