@@ -84,6 +84,11 @@ class Cable:
         return len(self.parent)
 
     @cached_property
+    def in_soma(self) -> np.ndarray:
+        """(n,) bool: the segments of the soma, all of them; none where there is no soma."""
+        return self.sections.soma[self.section] & (self.area > 0)
+
+    @cached_property
     def capacitance(self) -> np.ndarray:
         """(n,) float64, nF: capacitance of each node, 0 at junctions."""
         return 1e-5 * self.cm * self.area
@@ -259,7 +264,7 @@ def _checked_nseg(sections: Sections, nseg: np.ndarray) -> np.ndarray:
     even = np.flatnonzero(sections.needs_middle & (counts % 2 == 0))
     if len(even):
         s = int(even[0])
-        raise InputError(f"nseg of section {s}, of a soma, is {counts[s]}; expected an odd number")
+        raise InputError(f"nseg of section {s}, a soma, is {counts[s]}; expected an odd number")
     return sections.checked_counts(counts.astype(np.float64))
 
 

@@ -30,6 +30,7 @@ from clhines.errors import (
     RankError,
 )
 from clhines.forest import repeat
+from clhines.repair import REPAIRS
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
@@ -188,7 +189,8 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--steps", type=_count, default=40, metavar="K",
                        help="steps to advance (default: 40)")  # fmt: skip
     solve.add_argument("--current", type=_finite, default=0.1, metavar="NA",
-                       help="current into each soma from t = 0 on [nA] (default: 0.1)")  # fmt: skip
+                       help="current into the middle of each soma from t = 0 on [nA] "
+                       "(default: 0.1)")  # fmt: skip
     solve.add_argument(
         "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
     )
@@ -220,6 +222,8 @@ def _add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bo
                         help="longest compartment [um]; default: the d_lambda rule")  # fmt: skip
     parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
                         help="files with several roots: refuse, or one cell a root")  # fmt: skip
+    parser.add_argument("--repair", choices=REPAIRS,
+                        help="interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
     if method:
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
@@ -249,10 +253,12 @@ def _add_ring(networks: Any) -> None:
         help="these cells in place of random ones")  # fmt: skip
     add("--roots", choices=("refuse", "split"), default="refuse",
         help="of --swc, files with several roots: refuse, or one cell a root")  # fmt: skip
+    add("--repair", choices=REPAIRS,
+        help="of --swc: interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
     add("--max-length", type=positive, metavar="UM",
         help="of --swc: longest compartment [um]; default: the d_lambda rule")  # fmt: skip
     add("--hh", choices=("soma", "all"), default="soma",
-        help="HH in the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
+        help="HH in all of the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
     add("--weight", type=_finite, default=0.01, metavar="US",
         help="of the connections [uS] (default: 0.01)")  # fmt: skip
     add("--delay", type=positive, default=5.0, metavar="MS",
@@ -261,7 +267,7 @@ def _add_ring(networks: Any) -> None:
         help="simulated time (default: 100)")  # fmt: skip
     add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
     add("--out", metavar="FILE",
-        help=".npz: spikes, and voltages of the first six somas; .csv: spikes")  # fmt: skip
+        help=".npz: spikes, and voltages in the middle of six somas; .csv: spikes")  # fmt: skip
     add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
     add("--device", metavar="SPEC", action=_Once, help="index pair like 0:1, or part of a name")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
@@ -353,17 +359,19 @@ def _devices(_: argparse.Namespace) -> int:
     return 0
 
 
-def _read_files(names: Sequence[str], roots: Any) -> list[clhines.Morphology]:
+def _read_files(names: Sequence[str], roots: Any, repair: Any) -> list[clhines.Morphology]:
     cells: list[clhines.Morphology] = []
     for name in names:
-        found = morphology.read_swc(name, roots=roots)
+        found = morphology.read_swc(name, roots=roots, repair=repair)
         cells += found if isinstance(found, list) else [found]
     return cells
 
 
 def _read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
     """Read and discretise each file; the built-in sample when none is named."""
-    cells = _read_files(arguments.files, arguments.roots) or morphology.sample_cells()
+    cells = (
+        _read_files(arguments.files, arguments.roots, arguments.repair) or morphology.sample_cells()
+    )
     if arguments.files and arguments.cells and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
@@ -618,6 +626,8 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     if arguments.swc is None:
         if arguments.max_length is not None:
             raise InputError("--max-length is for the cells of --swc; got no --swc")
+        if arguments.repair is not None:
+            raise InputError("--repair is for the files of --swc; got no --swc")
         count = arguments.cells or 64
         given = {name: value for name, value in random.items() if value is not None}
         shapes = min(arguments.shapes or ring.SHAPES, count)
@@ -625,7 +635,7 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     for name in ("depth", "branching", "compartments", "shapes"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for random cells; got it together with --swc")
-    cells = _read_files(arguments.swc, arguments.roots)
+    cells = _read_files(arguments.swc, arguments.roots, arguments.repair)
     if arguments.cells is not None and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells of --swc; expected at "

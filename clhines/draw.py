@@ -216,7 +216,7 @@ def activity(
     t, v, names = traces
     for k, name in enumerate(names):
         below.plot(t, v[:, k], lw=1.1, color=_LINES[k % len(_LINES)], label=name)
-    below.set(xlabel="time [ms]", ylabel="voltage of the soma [mV]")
+    below.set(xlabel="time [ms]", ylabel="voltage in the soma's middle [mV]")
     if len(t) > 1:
         below.set_xlim(float(t[0]), float(t[-1]))
     if names:

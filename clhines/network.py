@@ -38,7 +38,7 @@ from clhines.morphology import Morphology
 from clhines.plasticity import STDP
 
 _DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
-_WORDS = ("soma", "dendrites", "all")
+_WORDS = ("soma", "soma.middle", "dendrites", "all")
 _ROUNDING = 1e-9  # of a step, by which a delay may be shorter than one step
 _SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time of a spike
 _CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by adding half steps
@@ -376,14 +376,17 @@ class Network:
     forest : Forest
         Nodes have the numbers that they have in their cables; each tree is rooted at its soma.
     soma : (num_cells,) int64
-        Node of each cell's soma, over all cells.
+        Node in the middle of each cell's soma, over all cells: where it spikes, and where the
+        examples put synapses and clamps. Of a soma that branches it is in the middle of its first
+        section, and without a soma in the first segment at the root (`Cable.soma`).
     area : (n,) float64, µm²
         0 at junctions, which have no membrane.
     groups : tuple of Group
     frozen : bool
         Whether a `Simulation` has been made of it.
     threshold : float or (num_cells,) float64, mV
-        A cell spikes when its soma comes from below to this voltage or above; 10 at first.
+        A cell spikes when the middle of its soma comes from below to this voltage or above; 10 at
+        first.
 
     Raises
     ------
@@ -476,9 +479,12 @@ class Network:
         ----------
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``density``.
-        where : "soma", "dendrites" or "all"; (count,) integer; (n,) bool
-            Nodes by natural index, or a mask. Junctions have no membrane: the words leave them
-            out, and they are refused elsewhere. ``dendrites`` is all that is not the soma.
+        where : "soma", "soma.middle", "dendrites" or "all"; (count,) integer; (n,) bool
+            ``soma`` is all segments of the soma, of all its sections if it branches, as in
+            NEURON; ``soma.middle`` the one in its middle, `soma`; ``dendrites`` all that is not
+            the soma, axons too. Or nodes by natural index, or a mask. Junctions have no membrane:
+            the words leave them out, and they are refused elsewhere. The first two words are
+            refused if a cell has no soma.
         **parameters : float or (count,) float64
             Those not given have the mechanism's defaults.
 
@@ -551,12 +557,13 @@ class Network:
                 raise InputError(
                     f"where={shown(where)}; expected {', '.join(_WORDS)}, nodes or a mask"
                 )
-            if where == "soma":
-                return self.soma
-            chosen = self.area > 0
+            if where == "all":
+                return np.flatnonzero(self.area > 0)
+            in_soma = repeat([cable.in_soma for cable in self.cables], self.num_cells)
             if where == "dendrites":
-                chosen[self.soma] = False
-            return np.flatnonzero(chosen)
+                return np.flatnonzero((self.area > 0) & ~in_soma)
+            self._check_somas(where)
+            return self.soma if where == "soma.middle" else np.flatnonzero(in_soma)
         nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
             return self._checked_nodes("where", nodes)
@@ -565,6 +572,14 @@ class Network:
                 f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
             )
         return np.flatnonzero(nodes)
+
+    def _check_somas(self, where: str) -> None:
+        for k, cable in enumerate(self.cables[: self.num_cells]):
+            if not cable.sections.has_soma:
+                raise InputError(
+                    f"where={where!r}: cell {k} ({cable.name}) has no soma, no sample of type 1; "
+                    "expected all, nodes or a mask"
+                )
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")

@@ -72,7 +72,7 @@ _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}
 
 
 class PassiveCells:
-    """Passive cells with a constant current into each soma, advanced by backward Euler.
+    """Passive cells with a constant current into each soma's middle, advanced by backward Euler.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class PassiveCells:
         Default: one of each.
     dt : float, ms
     current : float, nA
-        Into the soma of every cell, from t = 0 on.
+        Into the middle of the soma of every cell (`Cable.soma`), from t = 0 on.
     v_init : float, mV
         Voltage everywhere at t = 0.
     **options

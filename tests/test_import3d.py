@@ -93,7 +93,6 @@ def test_file_as_it_is(name):
             compare(morphology, FOLDER / "good" / name)
         return
     more, alike, area, resistance = compare(morphology, FOLDER / "good" / name)
-    print(name, more, alike, area, resistance)
     if why == "order":
         assert -3 < more < 0
         assert abs(area) < AGREED
