@@ -52,12 +52,15 @@ What is not as in NEURON's importer, each on purpose
       points.
     - *one sample*: a neurite of one sample at the root of a soma that branches is kept, with the
       point that it leaves. NEURON drops it.
-    - A cell of one sample that is not of type 1 is refused. NEURON makes a sphere of it.
+    - *ring*: a step of the diameter at the very end of a section always has its ring. In NEURON
+      rounding decides whether it has, where the section has more than one segment.
+    - A cell of one sample that is not of type 1 is refused, and a sphere of three samples has
+      nothing but samples of type 1. NEURON looks at the type of the root alone.
 
 How far the two agree (``tests/test_import3d.py``, with NEURON 9.0.2): of 30 files 25 as they are,
 and all 30 when they are written depth first from their somas (the outlined one with the sphere in
 place of the outline), have the same sections with the same numbers of segments by the d_lambda
-rule, and areas and input resistances that differ by less than 1e-9; so have 100 random cells with
+rule, and areas and input resistances that differ by less than 1e-9; so have 160 random cells with
 somas, types and coincident samples of all kinds.
 
 Radii
