@@ -120,7 +120,7 @@ def limits(device: cl.Device) -> Limits:
         vector_bytes=_vector_bytes(device),
         local_bytes=device.local_mem_size,
         ptx="cl_nv_compiler_options" in device.extensions,
-        clang=any(name in device.platform.name for name in _CLANG),
+        clang=device.platform.name.strip() in _CLANG,
     )
 
 

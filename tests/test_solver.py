@@ -756,7 +756,11 @@ def test_wrong_shapes_and_types(queue):
     good = np.ones(7, np.float32)
     rows = np.ones((2, 7), np.float32)
     gpu = cla.to_device(queue, good)
+    masked = np.ma.masked_array(good, [1] + [0] * 6)
     for arguments, words in [
+        ((good, good, masked), "b has 1 masked values; expected none"),
+        ((masked, good, good), "d has 1 masked values; expected none"),
+        ((good, good, [masked, masked]), "b has 2 masked values; expected none"),
         ((good[:6], good, good), r"d has shape \(6,\); expected \(7,\) or \(k, 7\) in natural"),
         ((good, rows[:, :6], good), r"u has shape \(2, 6\)"),
         ((good, good, np.ones((7, 2))), r"b has shape \(7, 2\); expected \(7,\) or \(k, 7\)"),
@@ -777,7 +781,7 @@ def test_wrong_shapes_and_types(queue):
         ((gpu[:6], gpu, gpu), r"d has shape \(6,\)"),
     ]:
         with pytest.raises(InputError, match=words) as caught:
-            solver.solve(*arguments)
+            solver.solve(*arguments[:3], l=arguments[3] if len(arguments) > 3 else None)
         assert "\n" not in str(caught.value)
     for out, words in [
         (good[:6], r"out is ndarray of float32 with shape \(6,\); expected .* shape \(7,\)"),
