@@ -73,9 +73,11 @@ def check_refusal(
     if not shown.strip():
         raise WrongError(f"empty message: {where}")
     if len(shown.splitlines()) > 1:
-        raise WrongError(f"message of several lines: {where}: {shortened(shown)}")
+        raise WrongError(f"message of several lines: {where}: {subject(text)}: {shortened(shown)}")
     if len(shown) > most:
-        raise WrongError(f"message of {len(shown)} letters: {where}: {shortened(shown)}")
+        raise WrongError(
+            f"message of {len(shown)} letters: {where}: {subject(text)}: {shortened(shown)}"
+        )
     if any(ord(c) < 32 or ord(c) == 127 for c in shown):
         raise WrongError(f"control characters in a message: {where}: {shortened(shown)}")
     if ascii_only and not shown.isascii():
@@ -89,8 +91,14 @@ def shortened(text: str, most: int = 160) -> str:
     return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
+def subject(text: str) -> str:
+    """Return what a message begins with: the name of an argument, in most."""
+    return (re.findall(r"[A-Za-z_]+", text) or ["?"])[0]
+
+
 def without_numbers(text: str) -> str:
     """Return a message without what differs between cases of one fault."""
+    text = re.sub(r"^(message of [^:]*: \w+: \w+):.*", r"\1", text, flags=re.S)
     text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
     return re.sub(r"[-+]?\d[\d.e+-]*", "#", text)[:120]
 

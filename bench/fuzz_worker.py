@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing as mp
 import os
 import sys
@@ -53,6 +54,8 @@ def measured(module: Any, case: Any) -> Verdict:
             raise
         verdict = Verdict("traceback", _place(error), _end_of(error))
     verdict.seconds = time.process_time() - begin
+    if verdict.failed and hasattr(module, "explain"):
+        verdict.detail += f"\n  {module.explain(case)}"
     verdict.peak = max(_memory("VmHWM") - before, 0)
     verdict.notes["resident"] = _memory("VmRSS")
     if not verdict.failed and verdict.peak > getattr(module, "most_memory", lambda _: GROWTH)(case):
@@ -127,6 +130,7 @@ class Worker:
         self.target, self.folder = target, folder
         self.kept = self._cases = self._base = 0
         self._process: Any = None
+        self._idle = True  # it waits for a case
 
     def run(self, case: Any) -> Verdict:
         """Run a case; one that took too long is repeated, as a first build of a kernel is slow."""
@@ -142,6 +146,9 @@ class Worker:
     def close(self) -> None:
         """End the process."""
         if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._pipe.send(None)
+                self._process.join(2 if self._idle else 0)
             self._process.kill()
             self._process.join()
             self._pipe.close()
@@ -170,6 +177,7 @@ class Worker:
             target=work, args=(self.target, str(self.folder), other), daemon=True
         )
         self._process.start()
+        self._idle = True
         other.close()
         self._cases = 0
         if not self._pipe.poll(300):
@@ -188,6 +196,7 @@ class Worker:
         cpu, resident, begin = _cpu(process), _memory("VmRSS", process), time.monotonic()
         try:
             self._pipe.send(case)
+            self._idle = False
             while not self._pipe.poll(0.03):
                 used = _cpu(process) - cpu
                 grown = _memory("VmRSS", process) - resident
@@ -196,9 +205,11 @@ class Worker:
                     verdict.signature += kind(import_module(f"fuzz_{self.target}"), case)
                     self.close()
                     return verdict
+            self._idle = True
             return self._pipe.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._process.join()
+            self._idle = False
             code = self._process.exitcode
             self.close()
             said = (self.folder / "stderr.txt").read_text(errors="replace")[-300:]
