@@ -352,10 +352,10 @@ def evaluate(text: Text, tree: ast.expr, values: Mapping[str, Any]) -> Value:
             low, high = (Scope(text, {**values, "v": v}).value(tree) for v in beside)
         except ZeroDivisionError as error:
             raise UnclearError("undefined") from error
-        if abs(low.v - high.v) > mp.mpf(10) ** -18 * (abs(low.v) + abs(high.v)):
+        if abs(low.v - high.v) > mp.mpf(10) ** -18 * (1 + abs(low.v) + abs(high.v)):
             raise UnclearError("a jump or a pole")
         smooth = text.name == "smooth"  # of forms that are documented to be finite there
-        return Value(low.v, abs(low.v) * 10, limit=not smooth)
+        return Value(low.v, 1 + abs(low.v) * 10, limit=not smooth)
 
 
 def must_refuse(text: Text) -> str:
