@@ -11,6 +11,7 @@ and the smallest input found that shows the same fault; the exit code is then 1.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -173,6 +174,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--case", metavar="TARGET:SEED", help="repeat one case")
     parser.add_argument("--no-shrink", action="store_true", help="print failures as they are")
     options = parser.parse_args(argv)
+    os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # of workers that are ended
     names = options.only.split(",")
     if not set(names) <= set(TARGETS):
         parser.error(f"--only {options.only}: expected some of {','.join(TARGETS)}")

@@ -225,11 +225,34 @@ def _again() -> None:
     """Do what most do, without a queue: what each call keeps adds up."""
     import clhines
 
-    for _ in range(5):
+    for _ in range(3):
         off = np.ones(5)
         clhines.solve_tridiagonal(off, np.full(6, 4.0), off, np.ones(6))
         clhines.Solver(_THINGS["forest"], method="flat").solve(np.ones(7), np.zeros(7), np.ones(7))
         clhines.Simulation(_network()).run(0.1)
+
+
+def _late(call: str) -> None:
+    """Change a network after a simulation of it was made: an error, or it acts."""
+    from clhines import Simulation
+    from clhines.errors import ClhinesError
+
+    net = _network()
+    sim = Simulation(net, path="reference")
+    acts: dict[str, Callable[[], Any]] = {
+        "event": lambda: net.event(net.synapses, time=0.05, weight=0.05),
+        "connect": lambda: net.connect(0, net.synapses, weight=0.1),
+        "threshold": lambda: setattr(net, "threshold", -80.0),
+        "insert": lambda: net.insert("hh"),
+        "add": lambda: net.add("iclamp", at=net.soma, dur=9.0, amp=1.0),
+    }
+    try:
+        acts[call]()
+    except ClhinesError as error:
+        check_refusal(error)
+        raise
+    del sim
+    raise WrongError(f"a network is changed after its Simulation without a word: {call}")
 
 
 def _calls() -> dict[str, Call]:
@@ -252,6 +275,7 @@ def _calls() -> dict[str, Call]:
         "Solver.pack": (solver.pack, {"a": row["d"]}),
         "solve_tridiagonal": (clhines.solve_tridiagonal, chain),
         "again": (_again, {}),
+        "late": (_late, {"call": "event"}),
         "discretise": (clhines.discretise, {"morphology": _THINGS["cell"], "max_length": 40.0,
                                             "Ra": 100.0, "cm": 1.0, "d_lambda": 0.1}),
         "Cable.system": (cable.system, {"dt": 0.025, "g_pas": np.full(nodes, 1e-4),
@@ -301,8 +325,9 @@ def prepare(folder: Path) -> None:
     _THINGS["simulation"] = clhines.Simulation(_network(), queue=_THINGS["queue"])
     calls = _calls()
     _THINGS["calls"] = calls
-    for call in calls.values():
-        call.function(**call.base())
+    for name, call in calls.items():
+        if name != "late":
+            call.function(**call.base())
 
 
 # -------------------------------------------------------------------------------------- checks
@@ -318,6 +343,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "Solver.pack": ("a", "of other"),
     "solve_tridiagonal": ("dl d du b", "sizes dtype method"),
     "again": ("", ""),
+    "late": ("", "call"),
     "discretise": ("Ra cm max_length", "morphology nseg"),
     "Cable.system": ("dt g_pas e_pas", ""),
     "System.rhs": ("v current", ""),
@@ -335,6 +361,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "Mechanism": ("", "text"),
     "make_plan": ("", "forest method dtype"),
 }
+LATE = ["event", "connect", "threshold", "insert", "add"]
 WORDS = [
     "None",
     "text",
@@ -358,6 +385,8 @@ def generate(rng: np.random.Generator) -> Case:
     arguments = numbers + words
     if not arguments:
         return Case(call, ())
+    if call == "late":
+        return Case(call, (("call", pick(rng, LATE)),))
     count = min(int(pick(rng, [1, 1, 1, 2])), len(arguments))
     chosen = [arguments[int(k)] for k in rng.permutation(len(arguments))[:count]]
     values = list(VALUES)
@@ -381,6 +410,9 @@ def check(case: Case) -> str:
     arguments = call.base()
     for name, value in case.replaced:
         lawful = arguments.get(name, 1)
+        if case.call == "late":
+            arguments[name] = value
+            continue
         try:
             with np.errstate(all="ignore"):
                 arguments[name] = VALUES[value][0](lawful)

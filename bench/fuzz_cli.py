@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from fuzz_common import WrongError, fewer, pick, shortened
+from fuzz_swc import REAL
 
 LINE = 300  # letters of an error, names of files not counted
 COLUMNS = 100
@@ -38,6 +39,7 @@ METHODS = """auto flat interleaved block_interleaved block_local levels fine dhs
     contraction serial""".split()
 FILES = """good.swc good.swc two.swc bad.swc empty.swc folder.swc absent.swc /dev/null /dev/zero .
     link.swc huge.swc zero.swc split.swc -- -x.swc ~""".split()
+FILES += ["real.swc", "real.swc"]
 FILES += ["latin\udcff.swc", "new\nline.swc", ""]
 OUTS = """out.npz out.npz out.csv out.txt out absent/out.npz folder.swc locked.npz link.npz null.npz
     fifo.npz loop.npz out.NPZ .npz good.swc /dev/full.npz deep.npz/x.npz""".split()
@@ -70,7 +72,9 @@ OPTIONS: dict[str, dict[str, list[str] | None]] = {
     "tune": {"--list": None, "--clear": None, "--json": None},
     "devices": {},
 }  # fmt: skip
-_FOLDER = Path(".")
+COUNT_OPTIONS = "--cells", "--steps", "--depth", "--compartments", "--shapes"
+POSITIVE_OPTIONS = "--max-length", "--dt", "--duration", "--delay", "--max-memory"
+_FOLDER, _REAL = Path("."), REAL / "good" / "96ML.CNG.swc"
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ def generate(rng: np.random.Generator) -> Case:
         argv.insert(
             int(rng.integers(len(argv) + 1)), pick(rng, [*ODD, "--help", "--version", "-h"])
         )
-    closed = pick(rng, [(1,), (2,), (1, 2), (0, 1, 2)]) if rng.random() < 0.03 else ()
+    closed = pick(rng, [(1,), (2,), (1, 2), (0, 1, 2)]) if rng.random() < 0.06 else ()
     return Case(tuple(argv), closed)
 
 
@@ -155,9 +159,11 @@ def _fill() -> None:
         "zero.swc": CELL.replace("0.8", "0"),
         "split.swc": CELL + "6 3 200 0 0 1 -1\n7 3 220 0 0 1 6\n",
         "-x.swc": CELL,
+        "--": CELL,
         "latin\udcff.swc": CELL,
         "new\nline.swc": CELL,
         "locked.npz": "locked",
+        "real.swc": _REAL.read_text() if _REAL.is_file() else CELL,
         "target.npz": "target",
         "target.png": "target",
     }
@@ -208,12 +214,33 @@ def check(case: Case) -> str:
     return "accepted" if code == 0 else "refused"
 
 
+def unlawful(argv: tuple[str, ...]) -> str:
+    """Return the first option whose value is no number of the kind that it takes."""
+    words = list(argv)
+    for k, word in enumerate(words):
+        name, sign, value = word.partition("=")
+        value = value if sign else (words[k + 1] if k + 1 < len(words) else "")
+        if name in COUNT_OPTIONS and not re.fullmatch("0*[1-9][0-9]{0,15}", value, re.ASCII):
+            return word
+        if name in POSITIVE_OPTIONS:
+            try:
+                good = 0 < float(value) < float("inf")
+            except ValueError:
+                good = False
+            if not good:
+                return word
+    return ""
+
+
 def _check_code(case: Case, code: Any, out: str, err: str) -> None:
     if "Traceback" in err or "Traceback" in out:
         last = (err or out).strip().splitlines()[-1]
         raise WrongError(f"traceback printed: {shortened(last)}")
     if code not in (0, 1, 2):
         raise WrongError(f"exit code {code}: '{shortened(err)}'")
+    odd = unlawful(case.argv)
+    if code == 0 and odd and not {"-h", "--help", "--version"} & set(case.argv):
+        raise WrongError(f"accepted: {odd.partition('=')[0]} of no number: '{odd}'")
     hidden = err
     for word in sorted(case.argv, key=len, reverse=True):
         if len(word) > 2:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import stat
-import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from fuzz_common import WrongError, check_refusal, pick, shortened
+from fuzz_npz import CHANGES, array_of, members_of
 
 PATHS = ("reference", "reference", "steps", "epochs")
 BEGIN, MORE = 5.0, 1.0  # ms: before the state was saved, and after it was restored
@@ -25,8 +24,6 @@ _SIMS: dict[str, Any] = {}
 _SAVED: dict[str, bytes] = {}
 _MEMBERS: dict[str, dict[str, np.ndarray]] = {}
 _AFTER: dict[str, np.ndarray] = {}
-
-Members = dict[str, bytes]
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,8 @@ class Case:
 def generate(rng: np.random.Generator) -> Case:
     """Make one to three changes of a file."""
     path = pick(rng, PATHS)
+    if rng.random() < 0.02:
+        return Case("float32", ())
     if rng.random() < 0.05:
         return Case(path, (), pick(rng, list(PLACES)))
     names = [pick(rng, list(CHANGES)) for _ in range(int(pick(rng, [1, 1, 1, 2, 3])))]
@@ -63,9 +62,10 @@ def prepare(folder: Path) -> None:
             _MEMBERS[path] = dict(arrays)
         _SIMS[path] = sim
         _AFTER[path] = _run(sim)
+    _SIMS["float32"] = _simulation("steps", "float32")
 
 
-def _simulation(path: str) -> Any:
+def _simulation(path: str, dtype: str = "float64") -> Any:
     """Three cells in a ring whose connections learn, with a spike every few ms."""
     import clhines
     from clhines import device
@@ -84,7 +84,7 @@ def _simulation(path: str) -> Any:
     net.event(synapses, index=[0, 1], time=[1.0, 5.5], weight=0.05)
     net.threshold = -20.0
     where = {} if path == "reference" else {"queue": device.make_queue(device.choose())}
-    sim = clhines.Simulation(net, dt=0.025, path=path, seed=7, **where)
+    sim = clhines.Simulation(net, dt=0.025, dtype=dtype, path=path, seed=7, **where)
     sim.record("v", np.arange(net.forest.num_nodes))
     return sim
 
@@ -92,220 +92,6 @@ def _simulation(path: str) -> Any:
 def _run(sim: Any) -> np.ndarray:
     with np.errstate(all="ignore"):
         return sim.run(MORE)[0]
-
-
-# -------------------------------------------------------------------------------------- changes
-
-
-def _members(data: bytes) -> Members:
-    with zipfile.ZipFile(io.BytesIO(data)) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
-def _zipped(members: Members, method: int = zipfile.ZIP_STORED) -> bytes:
-    room = io.BytesIO()
-    with zipfile.ZipFile(room, "w", method) as file:
-        for name, data in members.items():
-            file.writestr(zipfile.ZipInfo(name), data, method)
-    return room.getvalue()
-
-
-def _npy(array: Any, pickle: bool = False) -> bytes:
-    room = io.BytesIO()
-    np.lib.format.write_array(room, np.asanyarray(array), allow_pickle=pickle)
-    return room.getvalue()
-
-
-def _array(data: bytes) -> np.ndarray:
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
-
-
-def _one(rng: np.random.Generator, members: Members) -> str:
-    return pick(rng, list(members)) if rng.random() < 0.7 else "step.npy"
-
-
-Change = Callable[[np.random.Generator, bytes], bytes]
-
-
-def _by_array(change: Callable[[np.random.Generator, np.ndarray], Any]) -> Change:
-    """Change one array of the file."""
-
-    def changed(rng: np.random.Generator, data: bytes) -> bytes:
-        members = _members(data)
-        name = _one(rng, members)
-        if name in members:
-            with np.errstate(all="ignore"):
-                new = change(rng, _array(members[name]).copy())
-            members[name] = _npy(new, pickle=np.asarray(new).dtype == object)
-        return _zipped(members)
-
-    return changed
-
-
-def _by_member(change: Callable[[np.random.Generator, Members, str], Any]) -> Change:
-    """Change the members of the file, given the name of one."""
-
-    def changed(rng: np.random.Generator, data: bytes) -> bytes:
-        members = _members(data)
-        change(rng, members, _one(rng, members))
-        return _zipped(members)
-
-    return changed
-
-
-def _cast(rng: np.random.Generator, a: np.ndarray) -> Any:
-    kinds = "f4 f8 i4 i8 u8 i1 c16 ? U20 S20 >f8 >i8 f2 M8[s] O V8".split()
-    try:
-        return a.astype(pick(rng, kinds))
-    except (TypeError, ValueError):
-        return a
-
-
-def _reshape(rng: np.random.Generator, a: np.ndarray) -> Any:
-    forms: list[Callable[[], Any]] = [
-        lambda: a.reshape(-1, 1), lambda: a.reshape(1, -1), lambda: a.reshape(-1)[:-1],
-        lambda: np.append(a, a), lambda: a.reshape(-1)[:0], lambda: a.reshape(-1)[0],
-        lambda: np.asfortranarray(a), lambda: a[None, None],
-        lambda: np.append(a, a.reshape(-1)[:1]),
-        lambda: a.T, lambda: np.zeros((0, 3), a.dtype), lambda: np.zeros(a.size + 7, a.dtype),
-    ]  # fmt: skip
-    try:
-        return pick(rng, forms)()
-    except (IndexError, ValueError):
-        return a
-
-
-def _value(rng: np.random.Generator, a: np.ndarray) -> Any:
-    if a.dtype.kind not in "fiu" or not a.size:
-        return a
-    flat = a.reshape(-1)
-    k = int(rng.integers(a.size))
-    if a.dtype.kind == "f":
-        flat[k] = pick(rng, [np.nan, np.inf, -np.inf, 1e308, -1e308, 1e-310, 0.0, -0.0, 1.0, -70.0])
-    else:
-        info = np.iinfo(a.dtype)
-        flat[k] = pick(rng, [info.min, info.max, -1 if info.min else 1, 0, 1, 2**20, 7, 2**30])
-    return flat.reshape(a.shape)
-
-
-STEPS: list[Any] = [-1, -5, -(2**31), -(2**62), 2**31, 2**62, np.uint64(2**63), 1.5, np.nan, [200],
-                    [1, 2], 2**30, 2**30 + 1, 10**6, 0, 199, 201, True, "200", b"200", 200.0, 200j,
-                    np.int8(-3), np.int32(200), np.datetime64("2020"), [], None]  # fmt: skip
-
-
-def _set_step(rng: np.random.Generator, data: bytes) -> bytes:
-    members = _members(data)
-    value = np.asarray(pick(rng, STEPS))
-    members["step.npy"] = _npy(value, pickle=value.dtype == object)
-    return _zipped(members)
-
-
-def _rename(rng: np.random.Generator, members: Members, name: str) -> None:
-    plain = name.removesuffix(".npy")
-    new = pick(rng, ["x.npy", "V.npy", plain, "../" + name, "", "/v.npy", "v.npy"])
-    members[new] = members.pop(name, b"")
-
-
-def _swap(rng: np.random.Generator, members: Members, name: str) -> None:
-    other = pick(rng, list(members))
-    members[name], members[other] = members[other], members.get(name, b"")
-
-
-def _header(rng: np.random.Generator, members: Members, name: str) -> None:
-    """Write another shape or nonsense into the header of an array."""
-    if name not in members:
-        return
-    data = members[name]
-    size = struct.unpack("<H", data[8:10])[0]
-    text = data[10 : 10 + size].decode("latin-1")
-    shapes = ["(1000000000000,)", "(1099511627776, 1099511627776)", "(-1,)", "(3.5,)", "(True,)"]
-    shapes += ["(10**9,)", "'x'", "(" * 90 + ")" * 90, "(400000000,)", "(9223372036854775807,)"]
-    begin, end = text.index("'shape': ") + 9, text.rindex(", }")
-    new = pick(
-        rng,
-        [
-            text[:begin] + pick(rng, shapes) + text[end:],
-            text.replace("'descr'", "'desc'"),
-            "{" * 50,
-            text.replace("False", "maybe"),
-            text.strip() + " " * 40_000 + "\n",
-            text.replace("<f8", "|O").replace("<i8", "|O"),
-        ],
-    )
-    version = pick(rng, [b"\x01\x00", b"\x01\x00", b"\x09\x09"])
-    long = struct.pack("<H", min(len(new), 65535))
-    members[name] = data[:6] + version + long + new.encode("latin-1") + data[10 + size :]
-
-
-def _flags(rng: np.random.Generator, data: bytes) -> bytes:
-    """Change flags, methods or sizes in the directory of the archive, and in the local headers."""
-    changed = bytearray(data)
-    fields = {"flags": [1, 0x41, 0x800, 0xFFFF], "method": [1, 8, 9, 12, 14, 99]}
-    fields["size"] = [0, 2**31]
-    field, values = pick(rng, list(fields.items()))
-    for sign, at in ((b"PK\x01\x02", (8, 10, 24)), (b"PK\x03\x04", (6, 8, 22))):
-        place = data.find(sign)
-        if place < 0 or rng.random() < 0.2:
-            continue
-        offset = place + at[("flags", "method", "size").index(field)]
-        form = "<I" if field == "size" else "<H"
-        if offset + struct.calcsize(form) <= len(changed):
-            struct.pack_into(form, changed, offset, pick(rng, values))
-    return bytes(changed)
-
-
-def _flipped(rng: np.random.Generator, data: bytes) -> bytes:
-    changed = bytearray(data)
-    for _ in range(int(pick(rng, [1, 1, 2, 5, 50]))):
-        if changed:
-            changed[int(rng.integers(len(changed)))] ^= 1 << int(rng.integers(8))
-    return bytes(changed)
-
-
-def _bomb(rng: np.random.Generator, data: bytes) -> bytes:
-    """Make a small file that holds 320 MB of zeros."""
-    members = _members(data)
-    name = pick(rng, ["v.npy", "step.npy", "more.npy"])
-    members[name] = _npy(np.zeros(40_000_000))
-    return _zipped(members, zipfile.ZIP_DEFLATED)
-
-
-def _twice(rng: np.random.Generator, data: bytes) -> bytes:
-    room = io.BytesIO(data)
-    members = _members(data)
-    with zipfile.ZipFile(room, "a") as file:
-        name = pick(rng, list(members))
-        file.writestr(zipfile.ZipInfo(name), pick(rng, list(members.values())))
-    return room.getvalue()
-
-
-CHANGES: dict[str, Change] = {
-    "value": _by_array(_value),
-    "another value": _by_array(_value),
-    "dtype": _by_array(_cast),
-    "shape": _by_array(_reshape),
-    "step": _set_step,
-    "step again": _set_step,
-    "missing": _by_member(lambda rng, members, name: members.pop(name, None)),
-    "renamed": _by_member(_rename),
-    "swapped": _by_member(_swap),
-    "header": _by_member(_header),
-    "cut array": _by_member(lambda rng, m, name: m.update({name: m.get(name, b"")[:-9]})),
-    "empty array": _by_member(lambda rng, m, name: m.update({name: b""})),
-    "no array": _by_member(lambda rng, m, name: m.update({name: rng.bytes(300)})),
-    "more": _by_member(lambda rng, m, name: m.update({"more.npy": _npy(np.arange(5))})),
-    "text": _by_member(lambda rng, m, name: m.update({"note.txt": b"hello"})),
-    "flags": _flags,
-    "bits": _flipped,
-    "cut": lambda rng, data: data[: int(rng.integers(len(data) + 1))],
-    "junk after": lambda rng, data: data + rng.bytes(int(rng.integers(1, 70000))),
-    "junk before": lambda rng, data: rng.bytes(int(rng.integers(1, 100))) + data,
-    "deflated": lambda rng, data: _zipped(_members(data), zipfile.ZIP_DEFLATED),
-    "twice": _twice,
-    "no file": lambda rng, data: pick(rng, [b"", b"PK", rng.bytes(500), b"\x93NUMPY", b"{}"]),
-    "one array": lambda rng, data: _npy(np.arange(9.0)),
-    "large": lambda rng, data: _bomb(rng, data) if rng.random() < 0.1 else data,
-}
 
 
 def changed(case: Case) -> bytes:
@@ -327,6 +113,8 @@ def check(case: Case) -> str:
 
     if case.place:
         return _check_place(case)
+    if case.path == "float32":
+        return _check_precision()
     sim, file = _SIMS[case.path], _FOLDER / "case.npz"
     file.write_bytes(changed(case))
     try:
@@ -343,6 +131,18 @@ def check(case: Case) -> str:
         _restore_whole(case.path)
     _check_whole(case.path)
     return outcome
+
+
+def _check_precision() -> str:
+    """Restore a state of float64 into a simulation in float32: that is refused."""
+    from clhines.errors import ClhinesError
+
+    try:
+        _SIMS["float32"].restore(_FOLDER / "steps.npz")
+    except ClhinesError as error:
+        check_refusal(error, hide=[str(_FOLDER / "steps.npz")])
+        return "refused"
+    raise WrongError("accepted a float64 state in a float32 simulation")
 
 
 def _check_restored(path: str, file: Path) -> str:
@@ -462,10 +262,10 @@ def _check_place(case: Case) -> str:
 
 def explain(case: Case) -> str:
     """Return what the file holds that the whole one does not."""
-    if case.place:
+    if case.place or case.path not in _MEMBERS:
         return ""
     try:
-        held = {name: _array(data) for name, data in _members(changed(case)).items()}
+        held = {name: array_of(data) for name, data in members_of(changed(case)).items()}
     except Exception as error:  # whatever it is, it is what there is to say
         return f"the file: {type(error).__name__}: {shortened(str(error))}"
     whole, said = _MEMBERS[case.path], []
@@ -485,7 +285,7 @@ def smaller(case: Case) -> Iterator[Case]:
     """Yield cases with changes left out, and with another path."""
     for k in range(len(case.changes) if len(case.changes) > 1 else 0):
         yield replace(case, changes=case.changes[:k] + case.changes[k + 1 :])
-    if case.path != "reference":
+    if case.path != "reference" and case.changes:
         yield replace(case, path="reference")
 
 
