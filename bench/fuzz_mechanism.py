@@ -81,7 +81,9 @@ def check(case: Case) -> str:
         text = None
     try:
         m = Mechanism(case.text)
-        m.functions("double"), m.functions("float"), m.describe(), m.grouped("float", 4, ())
+        m.functions("double")
+        if case.points % 4 == 0:  # each takes as long
+            m.functions("float"), m.describe(), m.grouped("float", 4, ())
     except ClhinesError as error:
         message = check_refusal(error, most=MESSAGE)
         if case.lawful and not REASONS.search(message):

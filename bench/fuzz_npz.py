@@ -15,6 +15,7 @@ Members = dict[str, bytes]
 
 
 def members_of(data: bytes) -> Members:
+    """Return the bytes of each member of an archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         return {name: file.read(name) for name in file.namelist()}
 
@@ -34,6 +35,7 @@ def _npy(array: Any, pickle: bool = False) -> bytes:
 
 
 def array_of(data: bytes) -> np.ndarray:
+    """Return the array that a member holds."""
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
