@@ -153,6 +153,12 @@ class Text:
                         waiting += [inner] if inner is not None else []
         return found
 
+    def names(self) -> set[str]:
+        """Return names that stand in any statement."""
+        every = [*self.states.values(), *self.rates.values(), *self.currents.values()]
+        every += [*(tree for _, tree in self.events.values())]
+        return set().union(*map(self.needs, every))
+
     def circles(self) -> set[str]:
         """Return states whose rates depend on each other in a circle of two or more."""
         above = {s: self.needs(rate) & set(self.rates) - {s} for s, rate in self.rates.items()}
@@ -361,10 +367,8 @@ def evaluate(text: Text, tree: ast.expr, values: Mapping[str, Any]) -> Value:
 def must_refuse(text: Text) -> str:
     """Say why a text has to be refused by the rules of methods; nothing where it has not."""
     method = text.method.split()
-    circle = text.circles()
-    implicit = method[:1] in (["sparse"], ["derivimplicit"])
-    if circle and not implicit and "all" not in method:
-        return "states coupled in a circle without an implicit method"
+    if text.circles() and not method:
+        return "states coupled in a circle without a method"
     if method and not text.rates:
         return "a method that no state takes"
     return ""
