@@ -25,7 +25,7 @@ DEVICE_SHARE = 0.08
 # what a sensible text may be refused for
 REASONS = re.compile(
     r"too (large|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in|power "
-    r"|used nowhere|dimension|unit|coupled|implicit|sparse|derivimplicit|nothing|no state|method|depend|is a "
+    r"|used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend|is a "
 )
 _CABLE: Any = None
 _QUEUE: Any = None

@@ -25,7 +25,9 @@ NUMBERS = """nan NaN inf -inf infinity 1e400 -1e400 1e-400 1e308 -1e308 1e39 1e3
 NUMBERS += ["9" * 30, "9" * 400, "9" * 5000, "0." + "3" * 5000, "１", "٣", "−1", "½", "1\u00a0"]
 RADIUS_TOLERANCE = 2e-5  # points are in single precision
 _NUMBER = re.compile(rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+NODE_BYTES = 256  # that a node of an accepted cell may take, beyond what every case may
 _FOLDER = Path(".")
+_NODES = [0]  # of the cells accepted in a case
 
 
 @dataclass(frozen=True)
@@ -274,6 +276,11 @@ def tree_problem(rows: list[Row], roots: str) -> str:
 # -------------------------------------------------------------------------------------- checks
 
 
+def most_memory(case: Case) -> int:
+    """Bytes that a case may take: more than 200 MiB for large cells that were accepted."""
+    return (200 << 20) + NODE_BYTES * _NODES[0]
+
+
 def prepare(folder: Path) -> None:
     """Set the folder of the files."""
     global _FOLDER
@@ -287,6 +294,7 @@ def check(case: Case) -> str:
     from clhines.errors import ClhinesError, MorphologyError
     from clhines.morphology import read_swc
 
+    _NODES[0] = 0
     path = case.path or str(_FOLDER / "case.swc")
     if not case.path:
         Path(path).write_bytes(case.data)
@@ -340,6 +348,7 @@ def _check_cell(cell: Any, case: Case, path: str) -> bool:
             raise WrongError(f"refusal without file: {shortened(text)}") from None
         return False
     n, parent = cable.num_nodes, cable.parent
+    _NODES[0] += n
     if parent[0] != -1 or (
         n > 1 and not ((parent[1:] >= 0) & (parent[1:] < np.arange(1, n))).all()
     ):
