@@ -10,17 +10,19 @@ data, in ``costs.json``; they were fitted to measured times and are never negati
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from importlib.resources import files
+from importlib.resources import files as resources
 from math import inf, log2
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from clhines.checks import shown
+from clhines.errors import InputError
+from clhines.files import parse_json
 from clhines.forest import Forest, Trees
 
 if TYPE_CHECKING:
@@ -191,8 +193,27 @@ def _native_width(known: Statistics, limits: Limits, itemsize: int) -> int:
 @cache
 def costs() -> dict[str, dict[str, dict[str, float]]]:
     """Fitted seconds: ``costs()[kind + " " + dtype][candidate][term]``; part of the package."""
-    table = json.loads(files("clhines").joinpath(COSTS_FILE).read_text("utf-8"))
-    return dict(table["costs"])
+    text = resources("clhines").joinpath(COSTS_FILE).read_bytes()
+    return checked_costs(parse_json(text, COSTS_FILE))
+
+
+def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the costs of a table as it is read; `InputError` for anything but finite seconds."""
+    known = set(_terms(Statistics(1, 1, 1, 1, 1, 1, 1, (1,) * len(VECTOR_WIDTHS)), 1, 8, 1))
+    costs = table.get("costs") if isinstance(table, dict) else None
+    if not isinstance(costs, dict):
+        raise InputError(f"{COSTS_FILE}: has no costs; expected a table of them")
+    for kind, rows in costs.items():
+        for name, terms_ in rows.items() if isinstance(rows, dict) else [(kind, None)]:
+            if not isinstance(terms_, dict) or not set(terms_) <= known:
+                raise InputError(f"{COSTS_FILE}: {name} has not the terms of the model")
+            for term, seconds in terms_.items():
+                number = type(seconds) in (int, float)
+                if not number or not 0 <= seconds < inf:
+                    raise InputError(
+                        f"{COSTS_FILE}: {name}, {term} is {shown(seconds)}; expected seconds"
+                    )
+    return costs
 
 
 def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: Any) -> float:

@@ -8,11 +8,10 @@ import math
 import os
 import re
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 import clhines
-from clhines import cable, morphology
+from clhines import cable, files, morphology
 from clhines.choice import MODES, Candidate
 from clhines.errors import (
     BuildError,
@@ -29,9 +28,9 @@ from clhines.errors import (
     InputError,
     PivotError,
     RankError,
-    StoreWarning,
 )
 from clhines.forest import repeat
+from clhines.repair import REPAIRS
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
@@ -42,12 +41,14 @@ if TYPE_CHECKING:
     from clhines.solver import Solver
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
-# row. The solution's error grows with the square root of the height, as rounding does.
+# row. How far the solution may then be from the true one is a matter of the condition.
 RESIDUAL_EPS = 64.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns 0 for good, 1 for a failed check, 2 for bad input."""
+    if not _streams_open():
+        return 2
     arguments = _parser().parse_args(argv)
     arguments.told = None  # how the ranks of several processes end together
     code, message = _run(arguments)
@@ -56,8 +57,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return ranks.finish(arguments.told, message, code)
     if message:
-        print(f"clhines: {message}", file=sys.stderr)
+        _tell(f"clhines: {message}")
     return code
+
+
+def _tell(text: str) -> None:
+    """Print to the standard error, whose reader may have gone."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _streams_open() -> bool:
+    """Give closed streams, which Python has no object for, a place; no output is an error."""
+    closed = sys.stdout is None
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        mode = "r" if number == 0 else "w"
+        file = open(os.devnull, mode, encoding="utf-8")
+        if file.fileno() != number:  # else a file opened later would get that number
+            with suppress(OSError):
+                os.dup2(file.fileno(), number)
+        setattr(sys, name, file)
+    if closed:
+        _tell("clhines: the standard output is closed; expected a file, /dev/null at least")
+    return not closed
 
 
 def _run(arguments: argparse.Namespace) -> tuple[int, str]:
@@ -77,26 +101,34 @@ def _run(arguments: argparse.Namespace) -> tuple[int, str]:
     except KeyboardInterrupt:
         return 130, "interrupted"
     except BrokenPipeError:  # the reader of our output has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 2, ""
     except OSError as error:
+        with suppress(OSError):
+            sys.stdout.flush()
+        if error.filename is None:  # of the standard output, which is full
+            _drop_output()
         where = f"{error.filename}: " if error.filename else ""
         return 2, f"{where}{error.strerror or error}"
     except MemoryError as error:
         return 2, f"out of memory: {error}"
 
 
+def _drop_output() -> None:
+    """Let what was printed and cannot be written go, so that nothing tries again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Show clhines' own warnings as the errors are shown, without a place in the source."""
+    """Show warnings as the errors are shown, without a place in the source."""
     with warnings.catch_warnings():
-        usual = warnings.showwarning
 
-        def show(message: Any, category: Any, *rest: Any, **more: Any) -> None:
-            if issubclass(category, StoreWarning):
-                print(f"clhines: {' '.join(str(message).splitlines())}", file=sys.stderr)
-            else:
-                usual(message, category, *rest, **more)
+        def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
+            ours = category.__module__.startswith("clhines")
+            what = "" if ours else f"{category.__name__}: "
+            _tell(f"clhines: {what}{' '.join(str(message).split())}")
 
         warnings.showwarning = show
         yield
@@ -109,10 +141,20 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self._negative_number_matcher = re.compile(r"^-\.?\d")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse ``--`` as a value, which argparse takes away from its option."""
+        for text in sys.argv[1:] if args is None else args:
+            if text == "--":
+                break
+            if re.fullmatch(r"--[a-z][a-z-]*=--", str(text)):
+                self.error(f"argument {text[:-3]}: got '--', expected a value")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         numbers = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"
         if any(os.environ.get(name, "0") != "0" for name in numbers):
             self.exit(2)  # all ranks have the same arguments; the first one says it
+        message = " ".join(message.split())
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -147,7 +189,8 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--steps", type=_count, default=40, metavar="K",
                        help="steps to advance (default: 40)")  # fmt: skip
     solve.add_argument("--current", type=_finite, default=0.1, metavar="NA",
-                       help="current into each soma from t = 0 on [nA] (default: 0.1)")  # fmt: skip
+                       help="current into the middle of each soma from t = 0 on [nA] "
+                       "(default: 0.1)")  # fmt: skip
     solve.add_argument(
         "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
     )
@@ -179,6 +222,8 @@ def _add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bo
                         help="longest compartment [um]; default: the d_lambda rule")  # fmt: skip
     parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
                         help="files with several roots: refuse, or one cell a root")  # fmt: skip
+    parser.add_argument("--repair", choices=REPAIRS,
+                        help="interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
     if method:
         methods = ["auto", *clhines.METHODS]
         parser.add_argument("--method", choices=methods, default="auto", metavar="M",
@@ -208,10 +253,12 @@ def _add_ring(networks: Any) -> None:
         help="these cells in place of random ones")  # fmt: skip
     add("--roots", choices=("refuse", "split"), default="refuse",
         help="of --swc, files with several roots: refuse, or one cell a root")  # fmt: skip
+    add("--repair", choices=REPAIRS,
+        help="of --swc: interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
     add("--max-length", type=positive, metavar="UM",
         help="of --swc: longest compartment [um]; default: the d_lambda rule")  # fmt: skip
     add("--hh", choices=("soma", "all"), default="soma",
-        help="HH in the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
+        help="HH in all of the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
     add("--weight", type=_finite, default=0.01, metavar="US",
         help="of the connections [uS] (default: 0.01)")  # fmt: skip
     add("--delay", type=positive, default=5.0, metavar="MS",
@@ -220,7 +267,7 @@ def _add_ring(networks: Any) -> None:
         help="simulated time (default: 100)")  # fmt: skip
     add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
     add("--out", metavar="FILE",
-        help=".npz: spikes, and voltages of the first six somas; .csv: spikes")  # fmt: skip
+        help=".npz: spikes, and voltages in the middle of six somas; .csv: spikes")  # fmt: skip
     add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
     add("--device", metavar="SPEC", action=_Once, help="index pair like 0:1, or part of a name")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
@@ -312,17 +359,24 @@ def _devices(_: argparse.Namespace) -> int:
     return 0
 
 
-def _read_files(names: Sequence[str], roots: Any) -> list[clhines.Morphology]:
+def _read_files(names: Sequence[str], arguments: argparse.Namespace) -> list[clhines.Morphology]:
+    """Read the files; counts the samples that were repaired."""
     cells: list[clhines.Morphology] = []
     for name in names:
-        found = morphology.read_swc(name, roots=roots)
+        found = morphology.read_swc(name, roots=arguments.roots, repair=arguments.repair)
         cells += found if isinstance(found, list) else [found]
+    arguments.repaired = sum(len(cell.repaired) for cell in cells)
     return cells
+
+
+def _repairs(arguments: argparse.Namespace) -> dict[str, int]:
+    """Return what a report says of the samples that were repaired, if that was asked for."""
+    return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
 def _read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
     """Read and discretise each file; the built-in sample when none is named."""
-    cells = _read_files(arguments.files, arguments.roots) or morphology.sample_cells()
+    cells = _read_files(arguments.files, arguments) or morphology.sample_cells()
     if arguments.files and arguments.cells and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
@@ -332,6 +386,11 @@ def _read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    from clhines import draw
+
+    if arguments.plot is not None:
+        _check_writable(arguments.plot, "--plot", draw.FORMATS)
+        draw.check_matplotlib()
     cables = _read_cells(arguments)
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
@@ -342,11 +401,12 @@ def _plan(arguments: argparse.Namespace) -> int:
 
         found = device.choose(arguments.device, dtype)
         limits, name = device.limits(found), device.label(found)
-    print(f"device            {name}"[:100])
     made = clhines.make_plan(forest, arguments.method, dtype, limits)
-    print(made.describe())
     if arguments.plot is not None:
-        made.plot(arguments.plot)
+        with _named("--plot"):
+            made.plot(arguments.plot)
+    text = f"device            {name}"[:100] + f"\n{made.describe()}"
+    _print_report(text, arguments.plot)
     return 0
 
 
@@ -382,6 +442,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         "nodes": forest.num_nodes,
         "branches": forest.num_branches,
         "shapes": forest.trees.num_trees,
+        **_repairs(arguments),
         "method": solver.plan.method,
         "dtype": arguments.dtype,
         **_where(solver),
@@ -395,7 +456,7 @@ def _solve(arguments: argparse.Namespace) -> int:
     failed = "" if arguments.no_check else _check(cells, report)
     if arguments.out is not None:
         _write(arguments.out, cables, cells)
-    print(_json(report) if arguments.json else _table(report))
+    _print_report(_json(report) if arguments.json else _table(report), arguments.out)
     if failed:
         print(f"clhines: the check failed: {failed}", file=sys.stderr)
     return 1 if failed else 0
@@ -486,7 +547,9 @@ def _ring(arguments: argparse.Namespace) -> int:
         )
     if recorded:
         _write_activity(arguments, report, runs)
-    print(_json(report) if arguments.json else _ring_table(report))
+    drawn = arguments.plot is not None and files.is_stdout(arguments.plot)
+    text = _json(report) if arguments.json else _ring_table(report)
+    _print_report(text, arguments.plot if drawn else arguments.out)
     return 0
 
 
@@ -528,6 +591,7 @@ def _ring_report(
     return {
         "cells": network.num_cells,
         "shapes": network.forest.trees.num_trees,
+        **_repairs(arguments),
         "compartments": compartments,
         "nodes": network.forest.num_nodes,
         "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in network.groups),
@@ -569,6 +633,8 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     if arguments.swc is None:
         if arguments.max_length is not None:
             raise InputError("--max-length is for the cells of --swc; got no --swc")
+        if arguments.repair is not None:
+            raise InputError("--repair is for the files of --swc; got no --swc")
         count = arguments.cells or 64
         given = {name: value for name, value in random.items() if value is not None}
         shapes = min(arguments.shapes or ring.SHAPES, count)
@@ -576,7 +642,7 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     for name in ("depth", "branching", "compartments", "shapes"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for random cells; got it together with --swc")
-    cells = _read_files(arguments.swc, arguments.roots)
+    cells = _read_files(arguments.swc, arguments)
     if arguments.cells is not None and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells of --swc; expected at "
@@ -598,24 +664,25 @@ def _write_activity(
     found["v_cell"] = np.arange(found["v"].shape[1])
     spikes = found["spike_time"], found["spike_cell"]
     if arguments.out is not None:
-        with _whole_file("--out", arguments.out) as path, path.open("wb") as file:
-            if path.suffix == ".csv":
+        with _named("--out"):
+            if Path(arguments.out).suffix.lower() == ".csv":
                 pairs = zip(*(a.tolist() for a in spikes), strict=True)
                 lines = ["time_ms,cell", *(f"{time:.9g},{cell}" for time, cell in pairs), ""]
-                file.write("\n".join(lines).encode())
+                files.write_text(arguments.out, "\n".join(lines))
             else:
-                np.savez(file, **found)  # type: ignore[arg-type]
+                files.write_npz(arguments.out, found)
     if arguments.plot is not None:
         title = "{cells} cells in a ring, {compartments} compartments".format(**report)
         traces = found["t"], found["v"], [f"cell {k}" for k in found["v_cell"]]
-        with _whole_file("--plot", arguments.plot) as path:
-            draw.activity(spikes, report["cells"], traces, title, path)
+        with _named("--plot"):
+            draw.activity(spikes, report["cells"], traces, title, arguments.plot)
 
 
 def _ring_table(report: dict[str, Any]) -> str:
     """Return the report of a simulation for reading."""
     rows = {
         "cells": "{cells} in a ring ({shapes} distinct shapes)",
+        "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
         "nodes": "{nodes}, {compartments} of them with membrane",
         "mechanisms": "{mechanisms}",
         "device": "{device}",
@@ -759,17 +826,18 @@ def _seconds_of_all(cells: PassiveCells) -> float:
 
 def _check(cells: PassiveCells, report: dict[str, Any]) -> str:
     """Check the last step and add to the report; returns what is wrong, or nothing."""
-    eps = float(np.finfo(cells.solver.dtype).eps)
-    limits = {
-        "residual": RESIDUAL_EPS * eps,
-        "difference": RESIDUAL_EPS * eps * math.sqrt(float(cells.forest.heights.max())),
-    }
-    report |= {f"{name}_limit": limit for name, limit in limits.items()}
+    backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
+    report["residual_limit"] = backward
     try:
         report |= cells.check()
     except PivotError as error:
-        report |= {"residual": math.nan, "difference": math.nan, "check": "failed"}
+        names = "residual", "difference", "condition", "difference_limit"
+        report |= dict.fromkeys(names, math.nan) | {"check": "failed"}
         return str(error)
+    # Both solutions are that close to the true one: a backward error, times the condition.
+    exact = RESIDUAL_EPS * float(np.finfo(np.float64).eps)
+    report["difference_limit"] = report["condition"] * (backward + exact)
+    limits = {name: report[f"{name}_limit"] for name in ("residual", "difference")}
     wrong = [name for name, limit in limits.items() if not report[name] <= limit]  # also for NaN
     report["check"] = "failed" if wrong else "good"
     return "; ".join(
@@ -795,6 +863,7 @@ def _table(report: dict[str, Any]) -> str:
     """Return the report for reading."""
     rows = {
         "cells": "{cells} ({shapes} distinct shapes)",
+        "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
         "nodes": "{nodes}",
         "branches": "{branches}",
         "method": "{method}, {dtype}",
@@ -820,16 +889,12 @@ def _table(report: dict[str, Any]) -> str:
 
 def _check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:
     """Refuse a result file that could not be written, before any work is done."""
-    path = Path(name)
-    if path.is_dir():
-        raise InputError(f"{option} {name}: is a folder; expected the name of a file")
-    if path.suffix not in endings:
+    with _named(option):
+        files.check_target(name)
+    suffix = Path(name).suffix.lower()
+    if suffix not in endings and not files.is_special(name):
         expected = " or ".join(repr(ending) for ending in endings)
-        raise InputError(f"{option} {name}: the name ends in {path.suffix!r}; expected {expected}")
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(
-            f"{option} {name}: expected a file in a folder that exists and is writable"
-        )
+        raise InputError(f"{option} {name}: the name ends in {suffix!r}; expected {expected}")
 
 
 def _write(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
@@ -841,33 +906,22 @@ def _write(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
         "cell_offsets": forest.cell_offsets,
         "xyz": repeat([c.xyz for c in cables], forest.num_cells),
     }
-    with _whole_file("--out", name) as path, path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    with _named("--out"):
+        files.write_npz(name, arrays)
 
 
 @contextmanager
-def _whole_file(option: str, name: str) -> Iterator[Path]:
-    """Give a path beside the file of that name, which takes its place when all went well."""
+def _named(option: str) -> Iterator[None]:
+    """Begin what is said of a file with the option that named it."""
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=Path(name).parent, suffix=Path(name).suffix, delete=False
-        ) as file:
-            path = Path(file.name)
-        try:
-            yield path
-            os.chmod(path, 0o666 & ~_umask())
-            os.replace(path, name)
-        except BaseException:
-            path.unlink()
-            raise
-    except OSError as error:
-        raise InputError(f"{option} {name}: {error.strerror or error}") from error
+        yield
+    except InputError as error:
+        raise InputError(f"{option} {error}") from error
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _print_report(text: str, out: str | None) -> None:
+    """Print a report; to the standard error where the results go to the standard output."""
+    print(text, file=sys.stderr if out is not None and files.is_stdout(out) else None)
 
 
 if __name__ == "__main__":

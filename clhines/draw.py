@@ -5,6 +5,7 @@ Needs matplotlib, and only here.
 
 from __future__ import annotations
 
+import os
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from clhines import files
 from clhines.errors import InputError
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -164,8 +166,7 @@ def picture(
     ):
         shown = strip.text(x, 1, text, va="top", family="monospace", fontsize=8)
         shown.set_in_layout(False)
-    if path is not None:
-        figure.savefig(path)
+    _save(figure, path)
     return figure
 
 
@@ -215,22 +216,33 @@ def activity(
     t, v, names = traces
     for k, name in enumerate(names):
         below.plot(t, v[:, k], lw=1.1, color=_LINES[k % len(_LINES)], label=name)
-    below.set(xlabel="time [ms]", ylabel="voltage of the soma [mV]")
+    below.set(xlabel="time [ms]", ylabel="voltage in the soma's middle [mV]")
     if len(t) > 1:
         below.set_xlim(float(t[0]), float(t[-1]))
     if names:
         below.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     for axes in (raster, below):
         axes.spines[["top", "right"]].set_visible(False)
-    if path is not None:
-        figure.savefig(path)
+    _save(figure, path)
     return figure
 
 
 def check_format(path: Any) -> None:
-    """Refuse a path that ends in none of `FORMATS`."""
-    if path is not None and Path(path).suffix.lower() not in FORMATS:
+    """Refuse a path that ends in none of `FORMATS`, and one that cannot be written to."""
+    if path is None:
+        return
+    files.check_target(path)
+    if Path(os.fsdecode(path)).suffix.lower() not in FORMATS and not files.is_special(path):
         raise InputError(f"{path} cannot be drawn; expected a name in {', '.join(FORMATS)}")
+
+
+def _save(figure: Any, path: Any) -> None:
+    """Write a picture whole or not at all, in the format of its ending."""
+    if path is None:
+        return
+    suffix = Path(os.fsdecode(path)).suffix.lower()
+    with files.whole(path) as file:
+        figure.savefig(file, format=(suffix if suffix in FORMATS else FORMATS[0])[1:])
 
 
 def check_matplotlib() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from math import isfinite
 from pathlib import Path
@@ -26,6 +26,8 @@ Seed = int | np.random.Generator
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
 _INT64_END = 2**63
 _MAX_NODES = 2**31 - 1  # parent arrays are int32
+MAX_FILE = 64  # MiB of an SWC file, a million samples
+_MAX_LINES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ class Morphology:
         Line number of each sample in the file, from 1; 0 where there is no file.
     name : str
         File name or a label, for messages.
+    repaired : (k,) int64
+        Indices of the samples whose radius `read_swc` has interpolated; none without ``repair``.
     """
 
     parent: np.ndarray
@@ -57,21 +61,32 @@ class Morphology:
     id: np.ndarray
     line: np.ndarray
     name: str = "cell"
+    repaired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 # ---------------------------------------------------------------------------------- SWC files
 
 
 @overload
-def read_swc(path: str | os.PathLike[str], roots: Literal["refuse"] = "refuse") -> Morphology: ...
+def read_swc(
+    path: str | os.PathLike[str],
+    roots: Literal["refuse"] = "refuse",
+    repair: Literal["zero-radius"] | None = None,
+) -> Morphology: ...
 
 
 @overload
-def read_swc(path: str | os.PathLike[str], roots: Literal["split"]) -> list[Morphology]: ...
+def read_swc(
+    path: str | os.PathLike[str],
+    roots: Literal["split"],
+    repair: Literal["zero-radius"] | None = None,
+) -> list[Morphology]: ...
 
 
 def read_swc(
-    path: str | os.PathLike[str], roots: Literal["refuse", "split"] = "refuse"
+    path: str | os.PathLike[str],
+    roots: Literal["refuse", "split"] = "refuse",
+    repair: Literal["zero-radius"] | None = None,
 ) -> Morphology | list[Morphology]:
     """Read an SWC file and refuse whatever is not a tree of finite numbers.
 
@@ -87,6 +102,10 @@ def read_swc(
         The file.
     roots : {"refuse", "split"}
         What to do with several roots (parent -1): refuse the file, or read one cell a root.
+    repair : {"zero-radius"}, optional
+        Interpolate radii of 0 inside neurites (`clhines.repair.zero_radii`), which would be refused
+        where a matrix is built. Each one is told by a `RepairWarning`, with file, line, sample and
+        new radius, and listed in `Morphology.repaired`.
 
     Returns
     -------
@@ -101,9 +120,15 @@ def read_swc(
     MorphologyError
         The file cannot be read (message ``file: ...``) or is malformed (message
         ``file:line: ...``): not seven columns, not a number, not finite, an id that is negative
-        or repeated, a parent that is absent, a cycle, several roots, no samples.
+        or repeated, a parent that is absent, a cycle, several roots, no samples; or it is larger
+        than 64 MiB or 4,194,304 lines.
     InputError
-        `roots` is neither "refuse" nor "split".
+        `roots` is neither "refuse" nor "split", or `repair` is not known.
+
+    Warns
+    -----
+    RepairWarning
+        For each sample that was repaired.
 
     Notes
     -----
@@ -114,6 +139,10 @@ def read_swc(
     """
     if roots not in ("refuse", "split"):
         raise InputError(f'roots is {roots!r}, expected "refuse" or "split"')
+    from clhines.repair import REPAIRS, repaired  # which needs this module
+
+    if repair is not None and repair not in REPAIRS:
+        raise InputError(f'repair is {repair!r}, expected "zero-radius" or None')
     name = os.fspath(path)
     rows, line_list = _parse(_read_bytes(name), name)
     whole = np.array([row[:3] for row in rows], dtype=np.int64)
@@ -132,7 +161,9 @@ def read_swc(
         line=line,
         name=name,
     )
-    return cell if roots == "refuse" else _split(cell, top)
+    if roots == "refuse":
+        return repaired(cell, repair)
+    return [repaired(each, repair) for each in _split(cell, top)]
 
 
 def _refuse(name: str, line: int, message: str) -> NoReturn:
@@ -141,10 +172,18 @@ def _refuse(name: str, line: int, message: str) -> NoReturn:
 
 def _read_bytes(name: str) -> bytes:
     try:
-        data = Path(name).read_bytes()
+        with Path(name).open("rb") as file:
+            data = file.read(MAX_FILE * 2**20 + 1)  # of a pipe or a device the size is not known
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise MorphologyError(f"{name}: cannot be read: {reason}, expected an SWC file") from error
+    if len(data) > MAX_FILE * 2**20:
+        raise MorphologyError(
+            f"{name}: is larger than {MAX_FILE} MiB, expected an SWC file of at most that"
+        )
+    lines = data.count(b"\n") + data.count(b"\r")
+    if lines > _MAX_LINES:
+        raise MorphologyError(f"{name}: has {lines} lines, expected at most {_MAX_LINES}")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         _refuse(name, 1, "a UTF-16 byte-order mark, expected ASCII or UTF-8")
     return data.removeprefix(b"\xef\xbb\xbf")
@@ -156,13 +195,15 @@ def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
     lines: list[int] = []
     number = 0
     for number, text in enumerate(data.splitlines(), 1):
-        fields = text.partition(b"#")[0].split()
+        fields = text.partition(b"#")[0].split(None, 7)
         if not fields:
             continue
         if len(fields) != 7:
-            columns = " ".join(_COLUMNS)
+            columns, most = " ".join(_COLUMNS), 1000
+            many = len(text.partition(b"#")[0].split(None, most))
+            count = f"more than {most}" if many > most else str(many)
             got = _show(text.strip())
-            _refuse(name, number, f"{len(fields)} columns in {got}, expected 7: {columns}")
+            _refuse(name, number, f"{count} columns in {got}, expected 7: {columns}")
         row = _row_quickly(fields)
         rows.append(_row_strictly(fields, number, name) if row is None else row)
         lines.append(number)

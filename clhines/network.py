@@ -13,21 +13,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from clhines.cable import Cable
+from clhines.checks import (
+    as_array,
+    as_finite,
+    as_indices,
+    as_number,
+    as_seed,
+    as_whole_number,
+    broadcast,
+    shown,
+    spread,
+)
 from clhines.errors import InputError
-from clhines.forest import Forest, repeat
+from clhines.forest import Forest, repeat, repeated_nodes
+from clhines.hostmemory import check_room
 from clhines.mechanisms import Mechanism
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.morphology import Morphology
 from clhines.plasticity import STDP
 
 _DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
-_WORDS = ("soma", "dendrites", "all")
-_ROUNDING = 1e-9  # of a step, by which a delay or a time may miss its place
+_WORDS = ("soma", "soma.middle", "dendrites", "all")
+_ROUNDING = 1e-9  # of a step, by which a delay may be shorter than one step
+_SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time of a spike
+_CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by adding half steps
+_NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
 
 
@@ -280,6 +295,41 @@ class Events:
     weight: np.ndarray
 
 
+class _Parameters(dict[str, Any]):
+    """Parameters of a group; those of a frozen network do not change."""
+
+    def __init__(
+        self, network: Network, mechanism: str, count: int, values: dict[str, Any]
+    ) -> None:
+        super().__init__(values)
+        self._network, self._mechanism, self._count = network, mechanism, count
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._network._check_not_frozen(f"{self._mechanism}: {name}")
+        if name not in self:
+            raise InputError(
+                f"{self._mechanism} has no parameter {name!r}; expected one of "
+                f"{', '.join(self) or 'none'}"
+            )
+        super().__setitem__(name, _parameter(self._mechanism, name, value, self._count))
+
+    def update(self, *given: Any, **named: Any) -> None:
+        for name, value in dict(*given, **named).items():
+            self[name] = value
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise InputError(f"{self._mechanism}: parameters can only be set; expected a new value")
+
+    __delitem__ = clear = pop = popitem = setdefault = _refuse
+
+    def __ior__(self, other: Any) -> _Parameters:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> Any:
+        return _Parameters, (self._network, self._mechanism, self._count, dict(self))
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Instances of a mechanism that were inserted or added together.
@@ -293,6 +343,7 @@ class Group:
     nodes : (count,) int64
         Natural index of each instance's node, in the order given.
     parameters : dict of name -> float or (count,) float64
+        Values may be replaced until a `Simulation` is made of the network.
     """
 
     network: Network = field(repr=False)
@@ -308,6 +359,10 @@ class Group:
 class Network:
     """Cells, what is in their membranes, and how they are connected.
 
+    What is needed of the cables is read here. A network is frozen once a `Simulation` has been made
+    of it: all that would change it raises `InputError`, as no simulation would see it. More
+    simulations can be made of it.
+
     Parameters
     ----------
     cables : Cable or sequence of Cable
@@ -321,12 +376,17 @@ class Network:
     forest : Forest
         Nodes have the numbers that they have in their cables; each tree is rooted at its soma.
     soma : (num_cells,) int64
-        Node of each cell's soma, over all cells.
+        Node in the middle of each cell's soma, over all cells: where it spikes, and where the
+        examples put synapses and clamps. Of a soma that branches it is in the middle of its first
+        section, and without a soma in the first segment at the root (`Cable.soma`).
     area : (n,) float64, µm²
         0 at junctions, which have no membrane.
-    groups : list of Group
+    groups : tuple of Group
+    frozen : bool
+        Whether a `Simulation` has been made of it.
     threshold : float or (num_cells,) float64, mV
-        A cell spikes when its soma comes from below to this voltage or above; 10 at first.
+        A cell spikes when the middle of its soma comes from below to this voltage or above; 10 at
+        first.
 
     Raises
     ------
@@ -335,20 +395,13 @@ class Network:
     """
 
     def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
-        if isinstance(cables, Cable | Morphology):
-            cables = [cables]
-        if not isinstance(cables, Iterable):
-            raise InputError(f"cables is {type(cables).__name__}; expected a Cable, or several")
-        cables = list(cables)
-        for k, cable in enumerate(cables):
-            if not isinstance(cable, Cable):
-                raise InputError(
-                    f"cables[{k}] is {type(cable).__name__}; expected a Cable, of discretise()"
-                )
-        if not cables:
-            raise InputError("got no cables; expected at least one")
+        cables = check_cables(cables)
         count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
-        self.cables, self.num_cells = cables, count
+        check_room(
+            _NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells"
+        )
+        self._frozen = False
+        self.cables, self.num_cells = tuple(cables), count
         different = {id(cable): cable for cable in cables}
         rooted = {key: _rooted(cable) for key, cable in different.items()}
         turns = [rooted[id(cable)] for cable in cables]
@@ -356,12 +409,62 @@ class Network:
         starts = self.forest.cell_offsets[:-1]
         self.soma = starts + np.resize([cable.soma for cable in cables], count)
         self.area = repeat([cable.area for cable in cables], count)
-        self.threshold: Any = 10.0
-        self.groups: list[Group] = []
+        self.threshold = 10.0
+        self._groups: list[Group] = []
         self._g_axial = [g for _, g in turns]
+        taken = {key: (c.capacitance.copy(), c.g_total.copy()) for key, c in different.items()}
+        self._capacitance, self._g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
+        for array in (self.soma, self.area):
+            array.setflags(write=False)
         self._rule: STDP | None = None
         self._connections: list[tuple[np.ndarray, ...]] = []
         self._events: list[tuple[np.ndarray, ...]] = []
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_"):
+            self._check_not_frozen(name)
+            if "_events" in vars(self) and name != "threshold":
+                raise InputError(f"{name} cannot be set; expected threshold, or methods")
+        super().__setattr__(name, value)
+
+    def _check_not_frozen(self, what: str) -> None:
+        if self._frozen:
+            raise InputError(
+                f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
+                "before that, or a new Network"
+            )
+
+    def freeze(self) -> None:
+        """Refuse all changes from now on; done when a `Simulation` has been made."""
+        self._frozen = True
+        arrays = [
+            self._threshold,
+            *(v for group in self._groups for v in group.parameters.values()),
+        ]
+        for array in arrays:
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a `Simulation` has been made of it."""
+        return self._frozen
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """All groups, in the order in which they came."""
+        return tuple(self._groups)
+
+    @property
+    def threshold(self) -> Any:
+        """Float or (num_cells,) float64, mV: at which a cell spikes."""
+        return self._threshold
+
+    @threshold.setter
+    def threshold(self, value: object) -> None:
+        checked = as_finite("threshold", np.atleast_1d(as_array("threshold", value)))
+        scalar = np.ndim(value) == 0  # type: ignore[arg-type]
+        self._threshold: Any = float(checked[0]) if scalar else checked
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
@@ -376,9 +479,12 @@ class Network:
         ----------
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``density``.
-        where : "soma", "dendrites" or "all"; (count,) integer; (n,) bool
-            Nodes by natural index, or a mask. Junctions have no membrane: the words leave them
-            out, and they are refused elsewhere. ``dendrites`` is all that is not the soma.
+        where : "soma", "soma.middle", "dendrites" or "all"; (count,) integer; (n,) bool
+            ``soma`` is all segments of the soma, of all its sections if it branches, as in
+            NEURON; ``soma.middle`` the one in its middle, `soma`; ``dendrites`` all that is not
+            the soma, axons too. Or nodes by natural index, or a mask. Junctions have no membrane:
+            the words leave them out, and they are refused elsewhere. The first two words are
+            refused if a cell has no soma.
         **parameters : float or (count,) float64
             Those not given have the mechanism's defaults.
 
@@ -386,6 +492,7 @@ class Network:
         -------
         Group
         """
+        self._check_not_frozen("insert()")
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
@@ -415,6 +522,7 @@ class Network:
         -------
         Group
         """
+        self._check_not_frozen("add()")
         found = find_mechanism(mechanism)
         if found.kind != "point":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
@@ -437,20 +545,25 @@ class Network:
             name: _parameter(mechanism.name, name, parameters.get(name, default[name]), len(nodes))
             for name in known
         }
-        group = Group(self, len(self.groups), mechanism, nodes, values)
-        self.groups.append(group)
+        nodes.setflags(write=False)
+        given = _Parameters(self, mechanism.name, len(nodes), values)
+        group = Group(self, len(self._groups), mechanism, nodes, given)
+        self._groups.append(group)
         return group
 
     def _nodes_where(self, where: Any) -> np.ndarray:
         if isinstance(where, str):
             if where not in _WORDS:
-                raise InputError(f"where={where!r}; expected {', '.join(_WORDS)}, nodes or a mask")
-            if where == "soma":
-                return self.soma
-            chosen = self.area > 0
+                raise InputError(
+                    f"where={shown(where)}; expected {', '.join(_WORDS)}, nodes or a mask"
+                )
+            if where == "all":
+                return np.flatnonzero(self.area > 0)
+            in_soma = repeat([cable.in_soma for cable in self.cables], self.num_cells)
             if where == "dendrites":
-                chosen[self.soma] = False
-            return np.flatnonzero(chosen)
+                return np.flatnonzero((self.area > 0) & ~in_soma)
+            self._check_somas(where)
+            return self.soma if where == "soma.middle" else np.flatnonzero(in_soma)
         nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
             return self._checked_nodes("where", nodes)
@@ -459,6 +572,14 @@ class Network:
                 f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
             )
         return np.flatnonzero(nodes)
+
+    def _check_somas(self, where: str) -> None:
+        for k, cable in enumerate(self.cables[: self.num_cells]):
+            if not cable.sections.has_soma:
+                raise InputError(
+                    f"where={where!r}: cell {k} ({cable.name}) has no soma, no sample of type 1; "
+                    "expected all, nodes or a mask"
+                )
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")
@@ -503,25 +624,28 @@ class Network:
         weight : float array
             In the unit of the mechanism, µS for the built-in ones.
         delay : float array, ms
-            One step or more, which `compile` checks; taken to the next half step as NEURON does.
+            One step or more, which `compile` checks. It acts after the nearest whole number of
+            steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`.
         rule : STDP, optional
             Of `clhines.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.
         """
+        self._check_not_frozen("connect()")
         self._check_target(target)
         self._check_rule(rule)
         index = np.arange(len(target)) if index is None else index
         given = {"source": source, "index": index, "weight": weight, "delay": delay}
-        arrays = _broadcast(given)
+        arrays = broadcast(given)
         cells = as_indices("source", arrays["source"], self.num_cells, "cell")
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        weights, delays = _finite("weight", arrays["weight"]), _finite("delay", arrays["delay"])
+        weights, delays = as_finite("weight", arrays["weight"]), as_finite("delay", arrays["delay"])
         if len(delays) and delays.min() <= 0:
             k = int(np.argmin(delays))
             raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected above 0")
         group = np.full(len(cells), target.number)
         plastic = np.full(len(cells), rule is not None)
         self._connections.append((cells, group, instance, weights, delays, plastic))
+        self._rule = rule or self._rule
 
     def event(self, target: Group, index: Any = 0, time: Any = 0.0, weight: Any = 0.0) -> None:
         """Send an event from outside; the arrays broadcast.
@@ -533,13 +657,15 @@ class Network:
         index : integer array
             Which of the group's instances.
         time : float array, ms
-            It acts in the step that begins at most half a step before, as in NEURON.
+            It acts in the first step whose middle is not before it, as in NEURON: see
+            `event_steps`.
         weight : float array
         """
+        self._check_not_frozen("event()")
         self._check_target(target)
-        arrays = _broadcast({"index": index, "time": time, "weight": weight})
+        arrays = broadcast({"index": index, "time": time, "weight": weight})
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        times, weights = _finite("time", arrays["time"]), _finite("weight", arrays["weight"])
+        times, weights = as_finite("time", arrays["time"]), as_finite("weight", arrays["weight"])
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
         self._events.append((np.full(len(times), target.number), instance, times, weights))
@@ -551,7 +677,6 @@ class Network:
             raise InputError(f"rule is {type(rule).__name__}; expected an STDP")
         if self._rule is not None and self._rule != rule:
             raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
-        self._rule = rule
 
     def _check_target(self, target: Any) -> None:
         if not isinstance(target, Group):
@@ -572,7 +697,7 @@ class Network:
         ----------
         dt : float, ms
         v_init : float or (n,) float64, mV
-        secondorder : bool
+        secondorder : bool, or 0 or 2 as in NEURON
             NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
         seed : int
             Of the noise.
@@ -592,7 +717,7 @@ class Network:
             forest=self.forest,
             soma=self.soma,
             u=u,
-            capacitance=repeat([cable.capacitance for cable in self.cables], self.num_cells),
+            capacitance=repeat(self._capacitance, self.num_cells),
             area=self.area,
             constant_d=constant_d,
             constant_b=constant_b,
@@ -601,16 +726,16 @@ class Network:
             num_targets=sum(k.count for k in kinds if k.first_target >= 0),
             connections=self._compiled_connections(dt, first, instances),
             events=self._compiled_events(dt, first, instances),
-            threshold=_spread("threshold", self.threshold, self.num_cells),
-            v_init=_spread("v_init", v_init, n),
+            threshold=spread("threshold", self.threshold, self.num_cells),
+            v_init=spread("v_init", v_init, n),
             dt=dt,
-            secondorder=bool(secondorder),
-            seed=_seed(seed),
+            secondorder=_second_order(secondorder),
+            seed=as_seed(seed),
         )
 
     def _axial_sums(self) -> np.ndarray:
         """(n,) float64, µS: sum of the axial conductances at each node."""
-        return repeat([cable.g_total for cable in self.cables], self.num_cells)
+        return repeat(self._g_total, self.num_cells)
 
     def _kinds(
         self, constant_d: np.ndarray, constant_b: np.ndarray
@@ -680,7 +805,7 @@ class Network:
                 f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
                 f"less than {LAST_STEP} steps of {dt:g} ms"
             )
-        steps = np.maximum(_due(delay, dt), 1)
+        steps = np.maximum(delay_steps(delay, dt), 1)
         target = _targets(group, index, first, instances)
         self._check_bounds(source, weight, plastic)
         return Connections(source, target, weight, steps, plastic, self._rule)
@@ -704,10 +829,27 @@ class Network:
         group, index, time, weight = _joined(self._events, empty)
         soon = time / dt < LAST_STEP
         group, index, time, weight = (a[soon] for a in (group, index, time, weight))
-        step = np.maximum(_due(time, dt), 0)
+        step = event_steps(time, dt)
         order = np.argsort(step, kind="stable")
         target = _targets(group, index, first, instances)
         return Events(target[order], step[order], weight[order])
+
+
+def check_cables(cables: Any) -> list[Cable]:
+    """Return one or several cables as a list; `InputError` for anything else."""
+    if isinstance(cables, Cable | Morphology):
+        cables = [cables]
+    if not isinstance(cables, Iterable):
+        raise InputError(f"cables is {type(cables).__name__}; expected a Cable, or several")
+    found = list(cables)
+    for k, cable in enumerate(found):
+        if not isinstance(cable, Cable):
+            raise InputError(
+                f"cables[{k}] is {type(cable).__name__}; expected a Cable, of discretise()"
+            )
+    if not found:
+        raise InputError("got no cables; expected at least one")
+    return found
 
 
 def _rooted(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
@@ -721,9 +863,49 @@ def _rooted(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
     return parent, g_axial
 
 
-def _due(time: np.ndarray, dt: float) -> np.ndarray:
-    """Step in which something at `time` acts: it begins at most half a step before."""
-    return np.ceil(time / dt - 0.5 - _ROUNDING).astype(np.int64)
+def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
+    """Return the steps between a spike and its event, as NEURON counts them.
+
+    A spike has the time of the end of its step and 1e-10 ms, which NEURON adds, and an event acts
+    in the first step whose middle is not before it. So a delay of n + 1/2 steps takes n + 1.
+
+    Parameters
+    ----------
+    delay : (m,) float64, ms
+    dt : float, ms
+
+    Returns
+    -------
+    (m,) int64
+    """
+    return np.ceil((delay + _SPIKE_LATE) / dt - 0.5).astype(np.int64)
+
+
+def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
+    """Return the step in which an event from outside acts, as NEURON counts them.
+
+    It is the first step whose middle is not before the event; here nothing is added to the time.
+    NEURON's clock adds half steps, and its rounding decides where an event falls on a middle: at
+    dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. The middles are
+    computed in the same way, those of the first 2**22 steps; later ones as (k + 1/2) dt.
+
+    Parameters
+    ----------
+    time : (m,) float64, ms
+    dt : float, ms
+
+    Returns
+    -------
+    (m,) int64
+    """
+    step = np.maximum(np.ceil(time / dt - 0.5 - _ROUNDING), 0).astype(np.int64)
+    early = np.flatnonzero(step < _CLOCK_STEPS - 1)
+    if len(early):
+        halves = np.full(2 * int(step[early].max()) + 4, 0.5 * dt)
+        halves[0] = 0.0
+        middles = np.cumsum(halves)[::2] + 0.5 * dt  # one by one, as rounding has an order
+        step[early] = np.searchsorted(middles, time[early])
+    return step
 
 
 def _joined(parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]) -> list[np.ndarray]:
@@ -754,67 +936,13 @@ def _merged(groups: list[Group], name: str, order: np.ndarray) -> Any:
     return np.concatenate(each)[order]
 
 
-# ------------------------------------------------------------------------------------- checks
-
-
-def as_array(name: str, values: Any) -> np.ndarray:
-    """Return values as an array of at most one dimension."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InputError(f"{name} is not an array: {error}") from error
-    if array.ndim > 1:
-        raise InputError(f"{name} has shape {array.shape}; expected one dimension")
-    return array
-
-
-def as_number(name: str, value: Any) -> float:
-    """Return a finite number."""
-    array = as_array(name, value)
-    if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
-        raise InputError(f"{name} is {value!r}; expected a finite number")
-    return float(array)
-
-
-def as_whole_number(name: str, value: Any, least: int) -> int:
-    """Return a whole number of `least` or more."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InputError(f"{name} is {value!r}; expected a whole number, {least} or more")
-    return int(value)
-
-
-def _seed(seed: Any) -> int:
-    value = as_whole_number("seed", seed, 0)
-    if value >= 2**64:
-        raise InputError(f"seed is {value}; expected less than 2**64")
-    return value
-
-
-def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
-    """Return (m,) int64 indices of things of which there are `count`."""
-    if not values.size:
-        return np.zeros(0, np.int64)
-    if values.dtype.kind not in "iu":
-        text = values.dtype.kind == "U"
-        got = f"is {str(values[0])!r}" if text else f"has dtype {values.dtype}"
-        raise InputError(f"{name} {got}; expected whole numbers of {what}s")
-    bad = np.flatnonzero((values < 0) | (values >= count))
-    if len(bad):
-        k = int(bad[0])
-        raise InputError(f"{name}[{k}]: there is no {what} {values[k]}; expected 0 to {count - 1}")
-    return values.astype(np.int64)
-
-
-def _finite(name: str, values: np.ndarray) -> np.ndarray:
-    if values.size and values.dtype.kind not in "fiu":
-        raise InputError(f"{name} has dtype {values.dtype}; expected real numbers")
-    values = values.astype(np.float64)
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        k = int(bad[0])
-        raise InputError(f"{name}[{k}] is {values[k]}; expected a finite number")
-    return values
+def _second_order(value: object) -> bool:
+    """Take True, False, and NEURON's 0 and 2; its 1 is another method."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if not isinstance(value, (int, np.integer)) or value not in (0, 2):
+        raise InputError(f"secondorder is {shown(value)}; expected True or False")
+    return value == 2
 
 
 def _parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
@@ -824,23 +952,5 @@ def _parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
         raise InputError(
             f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
         )
-    checked = _finite(f"{mechanism}: {name}", np.atleast_1d(array))
+    checked = as_finite(f"{mechanism}: {name}", np.atleast_1d(array))
     return checked if array.ndim else float(checked[0])
-
-
-def _spread(name: str, value: Any, count: int) -> np.ndarray:
-    array = as_array(name, value)
-    if array.shape not in ((), (count,)):
-        raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
-    return np.broadcast_to(_finite(name, np.atleast_1d(array)), count).copy()
-
-
-def _broadcast(given: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Return arrays of one dimension and one length."""
-    arrays = {name: np.atleast_1d(as_array(name, values)) for name, values in given.items()}
-    try:
-        equal = np.broadcast_arrays(*arrays.values())
-    except ValueError as error:
-        shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
-        raise InputError(f"{shapes} do not go together; expected equal lengths or 1") from error
-    return dict(zip(arrays, equal, strict=True))

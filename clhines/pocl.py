@@ -10,8 +10,10 @@ reports. Nothing happens where the record does not look exactly as expected.
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import struct
+from pathlib import Path
 
 import pyopencl as cl
 
@@ -45,6 +47,23 @@ def name_processor(device: cl.Device) -> str | None:
         return None
     ctypes.c_void_p.from_address(field).value = ctypes.addressof(_NAMES[choice])
     return _LEVELS[choice][0].decode()
+
+
+def cache_problem() -> str | None:
+    """Say what to do where PoCL has no cache that it can write to: it then shows no device."""
+    named = os.environ.get("POCL_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(named) if named else Path(home, "pocl")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)  # as PoCL does
+        if os.access(folder, os.W_OK | os.X_OK):
+            return None
+    except OSError:
+        pass
+    return (
+        f"PoCL, where it is installed, cannot write its cache, {folder}: set POCL_CACHE_DIR to a "
+        "folder that is writable"
+    )
 
 
 def _find_name(record: int, triple: bytes) -> int | None:

@@ -173,6 +173,33 @@ def multiply(
     return y.reshape(np.shape(x))
 
 
+def condition(
+    forest: Forest,
+    d: np.ndarray,
+    u: np.ndarray,
+    b: np.ndarray,
+    x: np.ndarray,
+) -> np.ndarray:
+    """Return how far a solution may be from the true one, per componentwise backward error.
+
+    A solution with the error w (Oettli-Prager, see `residual`) is off by at most w times
+    ``|A^-1| (|A| |x| + |b|)`` (Bauer and Skeel; Higham 2002, theorem 7.4). Where the entries off
+    the diagonal are not positive and all pivots are, A is an M-matrix and no entry of its inverse
+    is negative, so that one solve gives it exactly.
+
+    Returns
+    -------
+    (n,) float64
+        NaN where a pivot is bad, or an entry off the diagonal is positive.
+    """
+    scale = multiply(forest, np.abs(d), np.abs(u), np.abs(x)) + np.abs(b)
+    bound, pivots = solve_with_pivots(forest, d, u, scale)
+    inner = forest.parent >= 0
+    if (np.asarray(u)[inner] > 0).any() or not (pivots > 0).all():
+        return np.full(forest.num_nodes, np.nan)
+    return bound
+
+
 def residual(
     forest: Forest,
     d: np.ndarray,

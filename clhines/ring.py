@@ -1,9 +1,10 @@
 """The ring network of the 2018 report: different random cells, one event that goes round.
 
-Each cell has one synapse at its soma, and a spike of cell c reaches that of cell c + 1 after a
-delay; one event to cell 0 starts it. Somas are active (HH), dendrites passive, or all is active.
-The cells are those of `clhines.morphology.ring_cell` (Huber 2018, section 7, after the example of
-the Arbor repository), so that the trees differ and the work of a step does not depend on spikes.
+Each cell has one synapse in the middle of its soma, and a spike of cell c reaches that of cell
+c + 1 after a delay; one event to cell 0 starts it. Somas are active (HH), dendrites passive, or
+all is active. The cells are those of `clhines.morphology.ring_cell` (Huber 2018, section 7, after
+the example of the Arbor repository), so that the trees differ and the work of a step does not
+depend on spikes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Literal
 import numpy as np
 
 from clhines.cable import Cable, discretise, sections_of
+from clhines.checks import as_seed, as_whole_number, shown
 from clhines.errors import InputError
+from clhines.hostmemory import check_room
 from clhines.morphology import ring_cell
 from clhines.network import Network
 
@@ -24,6 +27,7 @@ WEIGHT, TAU, REVERSAL = 0.01, 2.0, 0.0  # µS, ms, mV
 G_PAS, E_PAS = 1e-4, -65.0  # S/cm², mV
 THRESHOLD, V_INIT = -20.0, -65.0  # mV
 SHAPES = 64
+_SHAPE_BYTES = 4096  # of the smallest cable, at least
 
 
 def ring_cables(
@@ -56,9 +60,8 @@ def ring_cables(
     InputError
         An argument is out of range.
     """
-    for name, value, least in (("num_shapes", num_shapes, 1), ("seed", seed, 0)):
-        if not isinstance(value, (int, np.integer)) or value < least:
-            raise InputError(f"{name} is {value!r}, expected a whole number, {least} or more")
+    num_shapes, seed = as_whole_number("num_shapes", num_shapes, 1), as_seed(seed)
+    check_room(_SHAPE_BYTES * num_shapes, f"{num_shapes} different cells")
     cables = []
     for k in range(num_shapes):
         rng = np.random.default_rng([seed, k])
@@ -79,7 +82,7 @@ def ring_network(
     weight: float = WEIGHT,
     delay: float = DELAY,
 ) -> Network:
-    """Connect cells in a ring: a spike of cell c makes an event at the soma of cell c + 1.
+    """Connect cells in a ring: a spike of cell c makes an event in the soma of cell c + 1.
 
     Parameters
     ----------
@@ -88,7 +91,8 @@ def ring_network(
     num_cells : int, optional
         Default: one of each.
     hh : {"soma", "all"}
-        HH in the soma and passive dendrites (``pas``, `G_PAS` and `E_PAS`), or HH everywhere.
+        HH in all of the soma and passive dendrites (``pas``, `G_PAS` and `E_PAS`), or HH
+        everywhere.
     weight : float, µS
         Of all connections and of the event that starts the ring, at `START` in cell 0.
     delay : float, ms
@@ -103,11 +107,17 @@ def ring_network(
     Raises
     ------
     InputError
-        An argument is out of range.
+        An argument is out of range, or HH is to be in the soma and a cell has none.
     """
-    if hh not in ("soma", "all"):
-        raise InputError(f"hh={hh!r}; expected 'soma' or 'all'")
+    if not isinstance(hh, str) or hh not in ("soma", "all"):
+        raise InputError(f"hh={shown(hh)}; expected 'soma' or 'all'")
     network = Network(cables, num_cells)
+    for k, cable in enumerate(network.cables[: network.num_cells]):
+        if hh == "soma" and not cable.sections.has_soma:
+            raise InputError(
+                f"hh='soma': cell {k} ({cable.name}) has no soma, no sample of type 1; expected "
+                "HH everywhere (hh='all', --hh all) or cells with somas"
+            )
     network.insert("hh", where=hh)
     if hh == "soma":
         network.insert("pas", where="dendrites", g=G_PAS, e=E_PAS)

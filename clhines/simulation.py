@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import threading
 import time
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,21 +18,25 @@ from tqdm import tqdm
 
 from clhines import device as devices
 from clhines import program, reference
+from clhines import saved as saved_states
 from clhines.cable import Cable
 from clhines.cell_epochs import CellEpochs
+from clhines.checks import (
+    as_array,
+    as_choice,
+    as_indices,
+    as_number,
+    as_switch,
+    as_whole_number,
+    shown,
+)
 from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
 from clhines.errors import DeviceMemoryError, InputError, SimulationError
-from clhines.forest import Forest, repeat
-from clhines.network import (
-    LAST_STEP,
-    Group,
-    Network,
-    as_array,
-    as_indices,
-    as_number,
-    as_whole_number,
-)
+from clhines.forest import Forest, repeat, repeated_nodes
+from clhines.guard import exclusive
+from clhines.hostmemory import check_room
+from clhines.network import LAST_STEP, Group, Network, check_cables
 from clhines.parts import real_name
 from clhines.plasticity import Plasticity
 from clhines.ranks import Received, Share, SplitRun, cell_costs, own_queue, ranks_of, split
@@ -53,6 +56,7 @@ from clhines.state import (
 )
 from clhines.steps import Steps
 
+_NODE_BYTES = 8 + 5 * 4  # of the forest, the matrix and the voltages of `PassiveCells` in float32
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
@@ -68,7 +72,7 @@ _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}
 
 
 class PassiveCells:
-    """Passive cells with a constant current into each soma, advanced by backward Euler.
+    """Passive cells with a constant current into each soma's middle, advanced by backward Euler.
 
     Parameters
     ----------
@@ -78,7 +82,7 @@ class PassiveCells:
         Default: one of each.
     dt : float, ms
     current : float, nA
-        Into the soma of every cell, from t = 0 on.
+        Into the middle of the soma of every cell (`Cable.soma`), from t = 0 on.
     v_init : float, mV
         Voltage everywhere at t = 0.
     **options
@@ -101,9 +105,10 @@ class PassiveCells:
         v_init: float = -65.0,
         **options: Any,
     ) -> None:
-        if not cables:
-            raise InputError("got no cells; expected at least one")
-        count = len(cables) if num_cells is None else num_cells
+        cables = check_cables(cables)
+        count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
+        nodes = repeated_nodes([c.num_nodes for c in cables], count)
+        check_room(_NODE_BYTES * nodes, f"{count} cells")
         self.cables, self.steps = list(cables), 0
         self.forest = Forest.repeated([c.parent for c in cables], count)
         systems = [c.system(dt) for c in cables]
@@ -177,14 +182,13 @@ class PassiveCells:
         each = zip(*(a if isinstance(a, list) else [a] for a in operands), strict=True)
         for kernel, queue, arrays in zip(self._rhs, self.solver.queues, each, strict=True):
             n = arrays[0].size
-            items = -(-n // 64) * 64
-            kernel(queue, (items,), (64,), n, *(a.data for a in arrays))
-        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+            kernel(queue, *devices.small_groups(queue.device, n), n, *(a.data for a in arrays))
+        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
 
     def solve_again(self) -> list[cl.Event]:
         """Enqueue the last step's solve once more, for timing; the voltages stay the same."""
         v = self._values
-        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
         return self.solver.kernel_events
 
     def voltages(self) -> np.ndarray:
@@ -203,9 +207,10 @@ class PassiveCells:
         Returns
         -------
         dict
-            `residual`: largest row-wise backward error over all cells. `difference`: largest
-            difference from the reference's solution, over its largest magnitude. The reference
-            solves each different cell once; all its copies are compared with it.
+            `residual`: largest componentwise backward error over all cells. `difference`: largest
+            difference from the reference's solution, over its largest magnitude. `condition`: by
+            how much such a difference may exceed the backward error, see `reference.condition`.
+            The reference solves each different cell once; all its copies are compared with it.
 
         Raises
         ------
@@ -233,9 +238,12 @@ class PassiveCells:
             b = c * before + constant
             truth = reference.solve_serial(once, d[:m], u[:m], b[:m])
             expected = repeat(np.split(truth, once.cell_offsets[1:-1]), count)
+            largest = np.abs(truth).max()
+            reach = reference.condition(once, d[:m], u[:m], b[:m], truth)
             return {
                 "residual": reference.residual(self.forest, d, u, b, v),
-                "difference": float(np.abs(v - expected).max() / np.abs(expected).max()),
+                "difference": float(np.abs(v - expected).max() / largest),
+                "condition": float(reach.max() / largest),
             }
 
 
@@ -274,6 +282,9 @@ class Result:
 
 class Simulation:
     """A network advanced in time.
+
+    The network is frozen when the simulation has been made: changes would not be seen. All that
+    is set here is set once; attributes are for reading.
 
     Parameters
     ----------
@@ -346,18 +357,18 @@ class Simulation:
         comm: Any = None,
         **options: Any,
     ) -> None:
+        self._lock, self._on_host = threading.RLock(), path == "reference"
         self.ranks = ranks_of(comm)
         with self._agreed():
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
-            if path not in PATHS:
-                raise InputError(f"path={path!r}; expected {', '.join(PATHS)}")
-            self.network, self.step, self._broken = network, 0, ""
+            as_choice("path", path, PATHS)
+            self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
-            chunk = as_whole_number("chunk", chunk, 1)
+            chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
             if max_spikes is not None:
-                max_spikes = as_whole_number("max_spikes", max_spikes, 1)
+                max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
             real_name(dtype)
             on_host = path == "reference"
             if not on_host:
@@ -374,6 +385,7 @@ class Simulation:
                 own = self.model.part(first, end, overlap)
             epoch = epoch_steps(own)
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
+            self._dtype = np.dtype("float64" if path == "reference" else dtype)
             if path == "reference":
                 self.path = path
                 self._run: Any = ReferenceRun(own)
@@ -389,6 +401,18 @@ class Simulation:
                 if steps.any() and self.path == "epochs":
                     self.path, self._run = "steps", _DeviceRun(state, Steps(state, method))
                 self._run = SplitRun(self.ranks, share, self._run)
+        network.freeze()
+        self._made = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if getattr(self, "_made", False) and not name.startswith("_"):
+            raise InputError(f"{name} cannot be set; expected it as an argument of Simulation()")
+        super().__setattr__(name, value)
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+        return self._step
 
     def _same(self, **given: Any) -> None:
         """Refuse ranks of which one simulates something else than the others."""
@@ -441,6 +465,7 @@ class Simulation:
         """Time, ms."""
         return self.step * self.model.dt
 
+    @exclusive
     def record(self, what: str, where: Any, index: Any = None) -> int:
         """Record voltages of nodes or a state of instances in the runs that follow.
 
@@ -463,17 +488,15 @@ class Simulation:
 
     def _record(self, what: str, where: Any, index: Any) -> Record:
         if not isinstance(where, Group):
-            if what != "v":
+            if not isinstance(what, str) or what != "v":
                 raise InputError(
-                    f"{what!r} of nodes; expected 'v', or for a state the Group that insert() or "
-                    "add() gave"
+                    f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
+                    "or add() gave"
                 )
             nodes = np.atleast_1d(as_array("where", where))
             return Record("v", -1, as_indices("where", nodes, self.model.forest.num_nodes, "node"))
         if where.network is not self.network:
             raise InputError(f"group {where.mechanism.name} belongs to another network")
-        if where.number >= len(self.model.instances):
-            raise InputError(f"group {where.mechanism.name} came after this simulation was made")
         place = np.arange(len(where))
         if index is not None:
             index = np.atleast_1d(as_array("index", index))
@@ -482,10 +505,11 @@ class Simulation:
             return Record("v", -1, where.nodes[place])
         if what not in where.mechanism.states:
             known = ", ".join(("v", *where.mechanism.states))
-            raise InputError(f"{where.mechanism.name} has no state {what!r}; expected {known}")
+            raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {known}")
         kind, instance = self.model.instances[where.number]
         return Record(what, kind, instance[place])
 
+    @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
         """Advance by a time.
 
@@ -510,9 +534,13 @@ class Simulation:
             There is no room on the device for what is recorded in a chunk.
         """
         with self._agreed():
+            progress = as_switch("progress", progress)
             steps = self._whole_steps(duration)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
+            width = sum(len(r.index) for r in self._records)
+            size = width * steps * self._dtype.itemsize
+            check_room(size, f"{width} values recorded in {steps} steps")
         if self.ranks is not None:
             records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
             known = hashlib.sha256(repr(records).encode()).hexdigest()[:8]
@@ -529,7 +557,7 @@ class Simulation:
                 chunk = self._advance_whole(count, cost)
                 failed = int(min(chunk.failed[chunk.failed > 0], default=0))
                 chunks.append(chunk)
-                self.step += count
+                self._step += count
                 bar.update(count * self.model.dt)
                 done = (self.step - begin) * self.model.dt * 1e-3
                 bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
@@ -547,7 +575,7 @@ class Simulation:
         steps = whole_steps(duration, self.model.dt)
         if steps is None or steps > most:
             raise InputError(
-                f"duration is {duration!r} ms; expected a whole number of steps of "
+                f"duration is {shown(duration)} ms; expected a whole number of steps of "
                 f"{self.model.dt:g} ms, at most {most}"
             )
         return steps
@@ -624,21 +652,25 @@ class Simulation:
         )
         raise SimulationError(self._broken, cell, node, at, result)
 
+    @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
         return self._run.voltages()
 
+    @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         return self._run.weights()
 
+    @exclusive
     def save(self, path: Any) -> None:
-        """Write all that is needed to go on to an ``.npz`` file.
+        """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
 
         Parameters
         ----------
         path : str or path-like
-            Taken as it is; it need not end in ``.npz``.
+            Taken as it is; it need not end in ``.npz``. A symbolic link stays, and its target is
+            replaced; what is no regular file (a FIFO, say) is written to; see `clhines.files`.
 
         Raises
         ------
@@ -650,9 +682,9 @@ class Simulation:
         arrays = self._run.save()
         with self._agreed():
             if self._first:
-                arrays |= {"step": np.int64(self.step), "network": np.str_(self._signature)}
-                _write_whole(path, arrays)
+                saved_states.write(path, arrays, self.step, self._signature)
 
+    @exclusive
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
 
@@ -660,37 +692,24 @@ class Simulation:
         ----------
         path : str or path-like
             Of a simulation of the same network, with the same events from outside, `dt`,
-            `secondorder` and `seed`; another path may have saved it.
+            `secondorder`, `seed` and `dtype` (``reference`` computes in float64); another path may
+            have saved it.
 
         Raises
         ------
         InputError
-            The file cannot be read, or is of another network.
+            The file cannot be read, is of another network or another precision, or is damaged; the
+            simulation then stays as it was.
         """
-        saved: dict[str, Any] = {}
+        step, saved = 0, dict[str, np.ndarray]()
         with self._agreed():
             if self._first:
-                saved = _read_whole(path)
-                if str(saved.get("network")) != self._signature:
-                    raise InputError(
-                        f"{path}: of another network or another dt; expected one saved by this "
-                        "simulation"
-                    )
+                step, saved = saved_states.read(path, self.model, self._dtype, self._signature)
         self._broken = f"{path} was not restored"
-        try:
-            self._run.load(saved)
-        except KeyError as error:
-            raise InputError(
-                f"{path}: has no {error}, which path {self.path!r} needs; expected one saved by it"
-            ) from error
-        except (ValueError, IndexError) as error:
-            raise InputError(
-                f"{path}: its arrays do not fit this network ({error}); expected a whole file"
-            ) from error
-        step = int(saved.get("step", 0))
+        self._run.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
-        self.step, self._broken = step, ""
+        self._step, self._broken = step, ""
 
     @property
     def _first(self) -> bool:
@@ -700,60 +719,14 @@ class Simulation:
     @cached_property
     def _signature(self) -> str:
         """A digest of what the arrays of a saved state depend on."""
-        model, digest = self.model, hashlib.sha256()
-        for kind in model.kinds:
-            digest.update(kind.mechanism.text.encode())
-            digest.update(kind.node.tobytes())
-            for array in kind.arrays().values():
-                digest.update(array.tobytes())
-        for array in (model.forest.parent, model.u, model.capacitance, model.threshold):
-            digest.update(array.tobytes())
-        for array in (model.constant_d, model.constant_b):
-            digest.update(array.tobytes())
-        known, events = model.connections, model.events
-        for array in (events.target, events.step, events.weight):
-            digest.update(array.tobytes())
-        for array in (known.source, known.target, known.weight, known.delay):
-            digest.update(array.tobytes())
-        digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
-        return digest.hexdigest()
-
-
-def _write_whole(path: Any, arrays: dict[str, Any]) -> None:
-    """Write an ``.npz`` file that is there whole or not at all."""
-    try:
-        name = os.fspath(path)
-        part = f"{os.fsdecode(name)}.{os.getpid()}.part"
-        try:
-            with open(part, "wb") as file:
-                np.savez(file, **arrays)
-            os.replace(part, name)
-        finally:
-            if os.path.exists(part):
-                os.remove(part)
-    except (OSError, TypeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be written: {reason}") from error
-
-
-def _read_whole(path: Any) -> dict[str, Any]:
-    """Read a file of `Simulation.save`."""
-    try:
-        with open(path, "rb") as file, zipfile.ZipFile(file):
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (TypeError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not a file that save() has written") from error
+        return saved_states.signature(self.model)
 
 
 def whole_steps(duration: Any, dt: float) -> int | None:
     """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
     try:
-        ratio = float(duration) / dt
-    except (TypeError, ValueError):
+        ratio = as_number("duration", duration) / dt
+    except InputError:
         return None
     if not 0 <= ratio <= LAST_STEP:
         return None

@@ -23,10 +23,13 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import program
+from clhines.checks import as_array, as_number, as_seed, as_whole_number
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
+from clhines.hostmemory import check_room
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 
+_MOST = 2**31 - 1  # sources and targets: their numbers fit int32
 _SUM_BITS = 63  # of an int64, without its sign
 _LEAST_BITS = 40  # of the largest weight
 _FLAG_BITS = 32  # steps a launch of ``pull`` takes
@@ -84,13 +87,17 @@ class Connections:
         num_sources: int | None = None,
         num_targets: int | None = None,
     ) -> None:
-        shape = np.shape(source)
+        source = as_array("source", source)
+        shape = source.shape
         if len(shape) != 1:
             raise InputError(f"source has shape {shape}; expected (connections,)")
         self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
         self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
         self.delay, _ = _numbers("delay", delay, shape, 1, None)
-        self.weight = _broadcast("weight", np.asarray(weight, np.float64), shape)
+        given = as_array("weight", weight)
+        if given.size and given.dtype.kind not in "fiu":
+            raise InputError(f"weight has dtype {given.dtype}; expected real numbers")
+        self.weight = _broadcast("weight", given.astype(np.float64), shape)
         if not np.isfinite(self.weight).all():
             k = int(np.argmin(np.isfinite(self.weight)))
             raise InputError(f"weight of connection {k} is {self.weight[k]}; expected finite")
@@ -221,7 +228,9 @@ def _numbers(
     name: str, values: Any, shape: tuple[int, ...], least: int, end: int | None
 ) -> tuple[np.ndarray, int]:
     """Return integers as int32, and what they must be below."""
-    given = _broadcast(name, np.asarray(values), shape)
+    given = _broadcast(name, as_array(name, values), shape)
+    if end is not None:
+        end = as_whole_number(f"num_{name}s", end, 0, _MOST)
     if given.size and not np.issubdtype(given.dtype, np.integer):
         raise InputError(f"{name} has dtype {given.dtype}; expected integers")
     most = int(given.max(initial=least - 1))
@@ -264,8 +273,13 @@ def random_connections(
     Connections
         Sorted by source, then target.
     """
+    probability = as_number("probability", probability)
     if not 0 <= probability <= 1:
         raise InputError(f"probability is {probability}; expected 0 to 1")
+    num_sources = as_whole_number("num_sources", num_sources, 0, _MOST)
+    num_targets = as_whole_number("num_targets", num_targets, 0, _MOST)
+    seed, expected = as_seed(seed), num_sources * num_targets * probability
+    check_room(24 * expected, f"{expected:.0f} connections")
     generator: Any = np.random.Generator(np.random.Philox(seed))
     pairs = _successes(generator, num_sources * num_targets, probability)
     count = len(pairs)
@@ -615,7 +629,8 @@ class Delivery:
                 "needs; use 'pull'"
             )
         on_cpu = devices.is_cpu(self.queue.device)
-        group = work_group or min(16 if on_cpu else 256, self.queue.device.max_work_group_size)
+        most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
+        group = work_group or min(16 if on_cpu else 256, most)
         if algorithm in ("vpo", "pull"):
             return DeliverSpec(algorithm, group)
         if group & (group - 1):

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from tqdm import tqdm
 
 import clhines
 from clhines import device as devices
-from clhines import program, reference
+from clhines import files, program, reference
 from clhines.choice import Candidate
-from clhines.errors import BuildError, DeviceMemoryError
+from clhines.errors import BuildError, DeviceMemoryError, InputError
 from clhines.forest import Forest
 from clhines.parts import Plan, real_name
 from clhines.plan import METHODS
@@ -38,6 +37,7 @@ _CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
 _TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the best are given up
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 _SCHEMA = 1  # of the store's files
+_MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a plan takes
 
 
 def median_seconds(
@@ -45,8 +45,9 @@ def median_seconds(
 ) -> float:
     """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
-    On a CPU the wall time from enqueue to finish; elsewhere the device time between the
-    timestamps of the first and the last event that `launch` returns.
+    On a CPU, and of a queue without timestamps (``PROFILING_ENABLE``), the wall time from enqueue
+    to finish; elsewhere the device time between the timestamps of the first and the last event
+    that `launch` returns.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def median_seconds(
     -------
     float, s
     """
-    wall = _by_wall_time(queue.device)
+    wall = _by_wall_time(queue)
     taken = []
     for k in range(-warmup, repeats):
         queue.finish()
@@ -74,8 +75,9 @@ def median_seconds(
     return float(np.median(taken))
 
 
-def _by_wall_time(device: cl.Device) -> bool:
-    return devices.is_cpu(device) or devices.is_simulator(device)
+def _by_wall_time(queue: cl.CommandQueue) -> bool:
+    device, timed = queue.device, cl.command_queue_properties.PROFILING_ENABLE
+    return devices.is_cpu(device) or devices.is_simulator(device) or not queue.properties & timed
 
 
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
@@ -229,7 +231,7 @@ def seconds_in_turns(
     """
     taken: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0
-    most = _MOST_TURNS[_by_wall_time(queue.device)]
+    most = _MOST_TURNS[_by_wall_time(queue)]
     order = np.random.default_rng(0)  # a thread pool remembers what ran before
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:
@@ -303,14 +305,10 @@ def save(key: dict[str, Any], tuning: Tuning) -> Path:
         "options": dict(tuning.best.options),
         "seconds": {str(c): s for c, s in tuning.rows if math.isfinite(s)},
     }
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix="tuned-", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(entry, file, indent=1)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        files.write_text(path, json.dumps(entry, indent=1), part="tuned-{}.tmp")
+    except InputError as error:
+        raise OSError(str(error)) from error
     return path
 
 
@@ -356,8 +354,8 @@ def _path(key: dict[str, Any]) -> Path:
 def _read(path: Path) -> dict[str, Any] | None:
     """Return an entry, or None for anything but a file that `save` could have written."""
     try:
-        entry = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
+        entry = files.read_json(path)
+    except InputError:
         return None
     if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA:
         return None
@@ -366,6 +364,6 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(options, dict) or not set(options) <= set(METHODS[method].options):
         return None
-    if not all(type(value) is int and value >= 1 for value in options.values()):
+    if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
         return None
     return entry

@@ -318,32 +318,41 @@ def test_soma_of_three_samples_has_no_branches():
     cable = discretise(three_samples(-5.01, 4.99), max_length=100)
     assert cable.num_nodes == 3
     np.testing.assert_allclose(cable.area[0], 4 * np.pi * 25, rtol=1e-6)
-    assert cable.sections.points[:3].tolist() == [[0, -5, 0, 10], [0, 0, 0, 10], [0, 5, 0, 10]]
+    assert cable.sections.points[:3].tolist() == [[-5, 0, 0, 10], [0, 0, 0, 10], [5, 0, 0, 10]]
     assert cable.parent.tolist() == [-1, 0, 0]
 
 
 @pytest.mark.parametrize(
-    ("morphology", "points"),
-    [
-        (three_samples(-3, 5), [[0, -3, 0, 10], [0, 0, 0, 10], [0, 5, 0, 10]]),
-        (three_samples(-5, 5, (5, 4, 3)), [[0, -5, 0, 8], [0, 0, 0, 10], [0, 5, 0, 6]]),
-    ],
+    ("morphology", "radii"),
+    [(three_samples(-3, 5), (5, 5)), (three_samples(-5, 5, (5, 4, 3)), (4, 3))],
 )
-def test_other_somata_in_a_row_are_one_section(morphology, points):
-    cable = discretise(morphology, max_length=100)
-    assert cable.num_nodes == 3
-    assert cable.sections.points[:3].tolist() == points
-    assert cable.parent.tolist() == [-1, 0, 0]
-    assert cable.soma == 0
+def test_other_somata_of_three_samples_are_two_sections(morphology, radii):
+    """They are joined at the root, and neurites begin there at their own first samples."""
+    sections = sections_of(morphology)
+    assert sections.parent.tolist() == [-1, 0, 0, 0]
+    assert sections.parent_x.tolist() == [0, 0, 0, 0]
+    assert sections.soma.tolist() == [True, True, False, False]
+    assert sections.points[[1, 3], 3].tolist() == [2 * radii[0], 2 * radii[1]]
+    assert sections.points[4:6].tolist() == [[5, 0, 0, 2], [25, 0, 0, 2]]
+    cable = discretise(sections, max_length=100)
+    assert cable.parent.tolist() == [-1, 0, 0, 0, 0]
+    assert cable.area[0] == 0  # the root is a junction
+    assert cable.soma == 1
+    assert_sound(cable)
 
 
-def test_stacked_soma_holds_its_neurites_in_the_middle():
+def test_stacked_soma_holds_its_neurites_at_its_ends_and_in_the_middle():
     rows = [(i, 1, 0, i, 0, 3 - abs(i - 3), i - 1 or -1) for i in range(1, 6)]
     rows += [(6, 3, 9, 1, 0, 1, 1), (7, 3, 19, 1, 0, 1, 6), (8, 3, 9, 5, 0, 1, 5)]
+    rows += [(9, 3, 9, 2, 0, 1, 2), (10, 3, 19, 2, 0, 1, 9)]
     cable = discretise(cell(*rows), max_length=2)
-    assert cable.nseg.tolist() == [3, 5, 5]
-    assert cable.soma == 1
-    assert cable.parent[cable.first_node].tolist() == [-1, 1, 1]
+    assert cable.nseg.tolist() == [3, 10, 5, 5]  # the first two have the way inside the soma
+    assert cable.sections.parent_x.tolist() == [0, 0, 1, 0.5]
+    # A junction, three segments, and a junction at the end.
+    assert cable.soma == 2
+    assert cable.parent[cable.first_node].tolist() == [0, 0, 4, 2]
+    assert cable.sections.points[5].tolist() == [0, 1, 0, 2]
+    assert_sound(cable)
 
 
 def test_soma_samples_at_one_place_are_a_sphere():
@@ -377,9 +386,10 @@ def test_branched_soma_is_kept_as_it_is():
         max_length=100,
     )
     sections = cable.sections
-    assert not sections.has_soma
+    assert sections.soma.tolist() == [True, True, True, False]
     assert sections.parent.tolist() == [-1, 0, 0, 1]
-    assert sections.points[-2:].tolist() == [[15, 9, 0, 2], [25, 9, 0, 2]]
+    assert sections.parent_x.tolist() == [0, 1, 1, 1]
+    assert sections.points[-3:].tolist() == [[9, 9, 0, 2], [15, 9, 0, 2], [25, 9, 0, 2]]
     assert cable.soma == 0
     assert_sound(cable)
 
@@ -395,16 +405,20 @@ def test_soma_that_is_not_the_root():
     ]
     sections = sections_of(cell(*rows))
     assert sections.has_soma
-    assert sections.parent.tolist() == [-1, 0, 0]
-    assert sections.parent_x[1:].tolist() == [0.5, 0.5]
+    assert sections.parent.tolist() == [-1, 0, 0, 2]
+    assert sections.parent_x[1:].tolist() == [0.5, 0.5, 1]
+    assert sections.soma.tolist() == [True, False, False, False]
+    assert sections.type.tolist() == [1, 3, 3, 1]
     assert sections.points[3:5].tolist() == [[-10, 0, 0, 4], [-30, 0, 0, 2]]
-    assert sections.points[5:].tolist() == [[10, 0, 0, 2], [40, 0, 0, 2], [41, 0, 0, 2]]
+    assert sections.points[5:7].tolist() == [[10, 0, 0, 2], [40, 0, 0, 2]]
+    assert sections.points[7:].tolist() == [[40, 0, 0, 2], [41, 0, 0, 2]]
 
 
 # -------------------------------------------------------------- coincident samples and radii
 
 
-def test_samples_at_one_place_are_merged():
+def test_samples_at_one_place_are_kept():
+    """A step of the diameter is a ring of membrane, as in NEURON."""
     rows = [
         (1, 3, 0, 0, 0, 1, -1),
         (2, 3, 10, 0, 0, 1, 1),
@@ -416,10 +430,14 @@ def test_samples_at_one_place_are_merged():
         (8, 3, 30, 0, 0, 0.5, 6),
     ]
     sections = sections_of(cell(*rows))
-    assert sections.offsets.tolist() == [0, 3, 5, 7]
-    assert sections.points[:, 3].tolist() == [2, 4, 4, 1, 1, 4, 2]
-    assert sections.arc.tolist() == [0, 10, 20, 0, 10, 0, 10]
-    assert_sound(discretise(cell(*rows)))
+    assert sections.offsets.tolist() == [0, 4, 8, 10]
+    assert sections.points[:, 3].tolist() == [2, 2, 4, 4, 4, 1, 1, 1, 4, 2]
+    assert sections.arc.tolist() == [0, 10, 10, 20, 0, 0, 10, 10, 0, 10]
+    cable = discretise(cell(*rows), max_length=100)
+    assert_sound(cable)
+    rings = np.pi * (4 - 1), np.pi * (4 - 0.25)
+    np.testing.assert_allclose(cable.area[0], 20 * np.pi + 40 * np.pi + rings[0], rtol=1e-14)
+    np.testing.assert_allclose(cable.area[2], 10 * np.pi + rings[1], rtol=1e-14)
 
 
 def test_section_without_length_is_left_out():
@@ -452,7 +470,8 @@ def test_step_that_is_lost_in_the_arc():
     rows += [(3, 3, 0, 0, 0, 1, 2), (4, 3, 1e-20, 0, 0, 3, 3), (5, 3, 1, 0, 0, 3, 4)]
     cable = discretise(cell(*rows), max_length=10)
     assert_sound(cable)
-    np.testing.assert_allclose(cable.area.sum(), 2 * np.pi * 2003, rtol=1e-12)
+    ring = np.pi * (9 - 1)
+    np.testing.assert_allclose(cable.area.sum(), 2 * np.pi * 2003 + ring, rtol=1e-12)
 
 
 @pytest.mark.parametrize("parent", [[-1, -1], [1, 0], [-1, 1], [-1, 2], [-2, 0], [0, 0]])
@@ -540,7 +559,8 @@ def test_arguments_must_be_positive(name, value):
 
 
 def test_too_many_segments():
-    with pytest.raises(InputError, match="segments in a cell, expected at most"):
+    expected = r"^test.swc: 1e\+13 segments in a cell, of which 1e\+13 in section 0 of 10 µm; exp"
+    with pytest.raises(InputError, match=expected):
         discretise(straight(10, 1), max_length=1e-12)
 
 
@@ -581,7 +601,7 @@ def test_needs_no_opencl():
 def test_good_cells(name):
     cable = discretise(read_swc(FOLDER / "good" / name))
     assert_sound(cable)
-    has_soma = name not in ("Gad1-F-600000.CNG.swc", "EBT7R.CNG.swc", "dCH-cobalt.CNG.swc")
+    has_soma = name not in ("Gad1-F-600000.CNG.swc", "EBT7R.CNG.swc")
     assert cable.sections.has_soma == has_soma
     assert_sound(discretise(cable.sections, max_length=cable.sections.length.sum() / 1000))
 

@@ -349,7 +349,9 @@ def test_wrong_right_hand_side_fails_the_check(cli, monkeypatch, wrong):
 
 def test_wrong_solve_fails_the_check(cli, monkeypatch):
     enqueue = Solver.enqueue
-    monkeypatch.setattr(Solver, "enqueue", lambda self, d, u, b, out: enqueue(self, d, u, d, out))
+    monkeypatch.setattr(
+        Solver, "enqueue", lambda self, d, u, b, out: enqueue(self, d, u, d, out=out)
+    )
     result = cli("solve", "--steps", 2, "--json")
     assert result.code == 1
     assert_one_line(result.err, "clhines: the check failed: residual ")
@@ -837,6 +839,40 @@ def test_ring_picture(cli, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["ring.svg"]
 
 
+def test_ring_of_a_long_soma_is_active_in_all_of_it(cli, swc):
+    """A soma of three discs, 40 µm long: at 10 µm five segments, as odd as NEURON's middle asks."""
+    text = "1 1 0 0 0 9 -1\n2 1 20 0 0 9 1\n3 1 40 0 0 9 2\n4 3 50 0 0 1 3\n5 3 90 0 0 1 4\n"
+    arguments = ["--path", "reference", "--duration", 1, "--max-length", 10]
+    result = cli("simulate", "ring", "--swc", swc(text), *arguments)
+    assert result.table()["mechanisms"] == "hh x 5, pas x 5, expsyn x 1"
+
+
+ZERO = SWC.replace("60 0 0.5 2", "60 0 0 2").replace("10 0 1 1", "10 0 2 1")
+# Half way from sample 2 (2 µm) to 4 (0.25 µm); 5 is as near, and 4 the smaller id.
+ZERO = ZERO.replace("4 3 40 90 0 0.5", "4 3 30 100 0 0.25")
+REPAIRED = ":4: sample 3 has radius 0, repaired to 1.125 µm"
+
+
+@pytest.mark.parametrize("command", ["solve", "plan", "tune", "ring"])
+def test_repair_is_told(cli, swc, command):
+    path = swc(ZERO)
+    line = ["simulate", "ring", "--path", "reference", "--duration", 1, "--swc"]
+    words = line if command == "ring" else [command]
+    named = "by repair='zero-radius', --repair zero-radius"
+    cli(*words, path).assert_refused(f"{path}:4: sample 3 has radius 0, ", named)
+    result = cli(*words, path, "--repair", "zero-radius")
+    assert result.code == 0
+    assert result.err.splitlines()[0] == f"clhines: {path}{REPAIRED}"
+    if command in ("solve", "ring"):
+        assert result.table()["repaired"] == "1 radii of 0, interpolated"
+        told = cli(*words, path, "--repair", "zero-radius", "--json")
+        assert json.loads(told.out)["repaired"] == 1
+
+
+def test_repair_needs_files(cli):
+    cli("simulate", "ring", "--repair", "zero-radius").assert_refused("got no --swc")
+
+
 def test_ring_of_files(cli, swc):
     files = [swc(), swc(OTHER, "other.swc")]
     arguments = ["--path", "reference", "--duration", 5, "--max-length", 10]
@@ -847,7 +883,10 @@ def test_ring_of_files(cli, swc):
     cables = [discretise(read_swc(file), max_length=10) for file in files]
     assert table["nodes"].startswith(f"{2 * cables[0].num_nodes + cables[1].num_nodes}, ")
     files = [swc(TWO_ROOTS, "two.swc"), "--roots", "split"]
-    split = cli("simulate", "ring", "--swc", *files, "--path", "reference", "--duration", 1)
+    short = "--path", "reference", "--duration", 1
+    no_soma = "has no soma, no sample of type 1; expected HH everywhere (hh='all', --hh all)"
+    cli("simulate", "ring", "--swc", *files, *short).assert_refused("hh='soma': cell 1", no_soma)
+    split = cli("simulate", "ring", "--swc", *files, *short, "--hh", "all")
     assert split.table()["cells"] == "2 in a ring (2 distinct shapes)"
 
 
@@ -880,9 +919,9 @@ def test_ring_of_files(cli, swc):
         (["--swc", "cell.swc", "cell.swc", "--cells", "1"], "is less than the 2 cells of --swc"),
         (["--max-length", "10"], "--max-length is for the cells of --swc"),
         (["--out", "ring.txt"], "the name ends in '.txt'; expected '.npz' or '.csv'"),
-        (["--out", "no/folder.csv"], "--out no/folder.csv: expected a file in a folder that"),
+        (["--out", "no/folder.csv"], "--out no/folder.csv: cannot be written: No such file"),
         (["--plot", "ring.npz"], "the name ends in '.npz'; expected '.png' or '.svg' or '.pdf'"),
-        (["--plot", "no/folder.png"], "--plot no/folder.png: expected a file in a folder that"),
+        (["--plot", "no/folder.png"], "--plot no/folder.png: cannot be written: No such file"),
         (["ring.swc"], "unrecognized arguments"),
     ],
     ids=lambda a: " ".join(a) if isinstance(a, list) else "",

@@ -1,17 +1,30 @@
 """What a network becomes: trees rooted at somas, folded constants, kinds, connections, refusals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from clhines import InputError, Network, reference
 from clhines.cable import discretise
 from clhines.mechanisms import Mechanism
-from clhines.morphology import ring_cell, sample_cells
+from clhines.morphology import Morphology, ring_cell, sample_cells
 from clhines.plasticity import STDP
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
 RING = ring_cell(3, 0.7, 3, seed=1, stems=2)
 LONG_SOMA = discretise(RING, max_length=4.0)  # several segments: its node is not the first
+Y_SOMA = discretise(
+    Morphology(
+        parent=np.array([-1, 0, 0, 0, 3]),
+        xyz=np.array([[0, 0, 0], [0, 5, 0], [0, -3, 0], [5, 0, 0], [13, 0, 0.0]]),
+        radius=np.array([5, 5, 5, 1, 1.0]),
+        type=np.array([1, 1, 1, 3, 3]),
+        id=np.arange(5),
+        line=np.arange(1, 6),
+    ),
+    max_length=2.0,
+)
 
 
 def full_network(num_cells=4):
@@ -54,13 +67,41 @@ def test_words_for_places():
     everywhere = net.insert("hh").nodes
     np.testing.assert_array_equal(everywhere, np.flatnonzero(net.area > 0))
     net = Network([LONG_SOMA])
-    assert net.insert("hh", "soma").nodes.tolist() == [LONG_SOMA.soma]
+    soma = np.flatnonzero((LONG_SOMA.section == 0) & (LONG_SOMA.area > 0))
+    assert len(soma) == LONG_SOMA.nseg[0] > 1
+    assert net.insert("hh", "soma").nodes.tolist() == soma.tolist()
     dendrites = net.insert("pas", "dendrites").nodes
-    np.testing.assert_array_equal(dendrites, everywhere[everywhere != LONG_SOMA.soma])
-    mask = np.zeros(len(net.area), bool)
+    np.testing.assert_array_equal(dendrites, np.setdiff1d(everywhere, soma))
+    net = Network([LONG_SOMA, CABLES[0]])
+    assert net.insert("hh", "soma.middle").nodes.tolist() == net.soma.tolist()
+    assert net.insert("pas", "soma").nodes.tolist() == [*soma, net.soma[1]]
+    mask = np.zeros(LONG_SOMA.num_nodes, bool)
     mask[everywhere[3:5]] = True
     net = Network([LONG_SOMA])
     assert net.insert("hh", mask).nodes.tolist() == everywhere[3:5].tolist()
+
+
+def test_a_soma_that_branches_is_all_of_its_sections():
+    """A star of three: two sections of the soma, which begin at a junction, and a dendrite."""
+    one, two, three = (Y_SOMA.first_node[s] for s in range(3))
+    assert Y_SOMA.nseg.tolist() == [3, 2, 4]
+    net = Network([Y_SOMA])
+    nodes = net.insert("hh", "soma").nodes.tolist()
+    assert nodes == [one, one + 1, one + 2, two, two + 1]
+    assert net.insert("pas", "dendrites").nodes.tolist() == list(range(three, three + 4))
+    assert net.soma.tolist() == [one + 1]
+
+
+def test_a_cell_without_a_soma_has_no_nodes_there():
+    bare = discretise(ring_cell(2, 0.5, 3, 0))
+    bare = discretise(replace(bare.sections, soma=np.zeros(len(bare.nseg), bool), name="bare.swc"))
+    net = Network([LONG_SOMA, bare])
+    for where in ("soma", "soma.middle"):
+        said = "no soma, no sample of type 1; expected all, nodes or a mask"
+        with refused(f"where={where!r}: cell 1 .bare.swc. has {said}"):
+            net.insert("hh", where)
+    assert Network([LONG_SOMA, bare], 1).insert("hh", "soma").nodes.size == LONG_SOMA.nseg[0]
+    assert Network([bare]).insert("pas", "dendrites").nodes.size == np.count_nonzero(bare.area)
 
 
 def test_groups_of_one_mechanism_become_one_kind():
@@ -140,7 +181,7 @@ def test_refused_networks():
     [
         (("nothing",), {}, "unknown mechanism 'nothing'"),
         (("expsyn",), {}, "expsyn is a point process; use add"),
-        (("hh", "axon"), {}, "where='axon'; expected soma, dendrites, all"),
+        (("hh", "axon"), {}, "where='axon'; expected soma, soma.middle, dendrites, all"),
         (("hh", [0.5]), {}, "where has dtype float64; expected whole numbers of nodes"),
         (("hh", [10**6]), {}, r"where\[0\]: there is no node 1000000"),
         (("hh", [-1]), {}, r"where\[0\]: there is no node -1"),

@@ -1,6 +1,7 @@
 """Networks in time, on every device: executors against the reference, closed forms, refusals."""
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from clhines import InputError, Network, Simulation, SimulationError
@@ -343,10 +344,18 @@ def test_more_spikes_than_room(fast_queue, needs):
         sim.run(10.0)
 
 
-def test_no_memory_is_told_in_one_line(fast_queue, needs):
+def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
     needs(fast_queue, "float64")
-    with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
-        Simulation(simple_network()[0], DT, queue=fast_queue, max_spikes=2**50)
+    with pytest.raises(InputError, match="max_spikes is 1125899906842624; .* at most 2147483647"):
+        Simulation(simple_network()[0], DT, queue=fast_queue, max_spikes=2**50)  # fits no int32
+
+    def full(*_):
+        cl.Buffer(fast_queue.context, cl.mem_flags.READ_WRITE, 2**60)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("clhines.simulation.State", full)
+        with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
+            Simulation(simple_network()[0], DT, queue=fast_queue)
     net, syn = simple_network()
     net.connect(0, syn, 0, 0.1, 2.0**29 * DT)
     error, words = DeviceMemoryError, "events on their way to 5 targets"
@@ -417,9 +426,70 @@ def test_refused(fast_queue, needs, tmp_path):
             changed.groups[0].parameters[change] = 0.2
         with pytest.raises(InputError, match="of another network"):
             Simulation(changed, DT, queue=fast_queue).restore(tmp_path / "state")
-    late = net.add("expsyn", at=[0])
-    with pytest.raises(InputError, match="after this simulation was made"):
-        sim.record("g", late)
+
+
+def test_the_network_is_frozen_once_it_is_simulated():
+    """No simulation would see a change: each is refused, and the next one has the same network."""
+    net, syn = simple_network()
+    net.threshold = np.full(5, 10.0)
+    threshold, v_init = net.threshold, np.full(net.forest.num_nodes, -65.0)
+    sim = Simulation(net, DT, path="reference", v_init=v_init)
+    v_init[:] = 0.0
+    assert sim.voltages()[0] == -65.0
+    for change in (
+        lambda: net.event(syn, 0, 1.0, 0.1),
+        lambda: net.connect(0, syn, 0, 0.1),
+        lambda: net.insert("pas", [0]),
+        lambda: net.add("expsyn", at=0),
+        lambda: setattr(net, "threshold", 0.0),
+        lambda: syn.parameters.update(tau=3.0),
+        lambda: net.groups[0].parameters.__setitem__("gnabar", 0.2),
+    ):
+        with pytest.raises(InputError, match="frozen, as a Simulation was made of it"):
+            change()
+    for array in (threshold, net.soma, net.area, syn.nodes):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+    for name in ("dt", "v_init", "step", "model"):
+        with pytest.raises(InputError, match=f"{name} cannot be set"):
+            setattr(sim, name, 1)
+    again = Simulation(net, DT, path="reference")
+    np.testing.assert_array_equal(again.run(2.0).spike_time, sim.run(2.0).spike_time)
+
+
+def test_what_no_network_knows_is_not_set():
+    """NEURON's names for the whole are arguments of `Simulation` here."""
+    net, syn = simple_network()
+    for name in ("v_init", "celsius", "treshold", "dt", "area", "groups"):
+        with pytest.raises(InputError, match=f"{name} cannot be set"):
+            setattr(net, name, 1.0)
+    with pytest.raises(InputError, match="expsyn has no parameter 'tua'"):
+        syn.parameters["tua"] = 2.0
+    with pytest.raises(InputError, match=r"expsyn: tau\[0\] is nan"):
+        syn.parameters["tau"] = np.nan
+    syn.parameters["tau"] = 2.5
+    assert net.compile().kinds[-1].parameters["tau"] == 2.5
+    with pytest.raises(InputError, match="no path|path="):
+        Simulation(net, DT, path="none")
+    assert not net.frozen  # where no simulation came of it
+
+
+def test_a_cable_changed_later_changes_no_network():
+    cable = discretise(ring_cell(2, 0.6, 3, seed=4))
+    net = Network(cable)
+    before = net.compile()
+    for array in (cable.capacitance, cable.g_total, cable.area, cable.g_axial):
+        array *= 2
+    after = net.compile()
+    for name in ("capacitance", "constant_d", "area", "u"):
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+
+
+def test_a_refused_rule_is_not_kept():
+    net, syn = simple_network()
+    with pytest.raises(InputError, match=r"weight\[0\] is nan"):
+        net.connect(0, syn, 0, np.nan, rule=STDP(0.1, 0.1))
+    net.connect(0, syn, 0, 0.1, rule=STDP(0.2, 0.1))
 
 
 @pytest.mark.parametrize("path", PATHS)

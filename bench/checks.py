@@ -1,0 +1,147 @@
+"""Independent checks against NEURON, with its defaults but where a line names a setting.
+
+    python bench/checks.py [NAME ...] [--seeds N] [--morphologies FOLDER] [--device SPEC]
+                           [--out FOLDER]
+
+NAME is one of ``networks`` (random networks, spike for spike), ``delays`` (over a grid, and events
+from outside), ``hh`` (without and with NEURON's table of rates), ``kinetics`` (`sparse`,
+`derivimplicit` and `cnexp` of .mod files in tests/mod, which are compiled), ``units`` (texts in
+other units than NEURON's) and ``cells`` (SWC files by NEURON's importer; needs
+``--morphologies``); default: all. The table goes to checks.txt and checks.json in the folder.
+
+The exit code is 1 where a check fails, 2 where one that was named could not be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import checks_common
+import common
+import numpy as np
+from checks_cells import cells
+from checks_common import MissingError, Outcome, Settings
+from checks_kinetics import kinetics, units
+from checks_networks import networks
+from checks_timing import delays, hh
+from tqdm import tqdm
+
+from clhines import device as devices
+
+CHECKS: dict[str, Callable[[Settings], list[Outcome]]] = {
+    "networks": networks,
+    "delays": delays,
+    "hh": hh,
+    "kinetics": kinetics,
+    "units": units,
+    "cells": cells,
+}
+PAD = " " * 8
+SHOWN = 8  # failures of a check in the table; the JSON has all
+
+
+def run(names: list[str], settings: Settings) -> tuple[list[Outcome], dict[str, float]]:
+    """Make the checks; what they found, and seconds of each."""
+    outcomes, seconds = [], {}
+    for name in names:
+        begin = time.perf_counter()
+        try:
+            outcomes += CHECKS[name](settings)
+        except MissingError as error:
+            outcomes.append(Outcome(name, "", skipped=str(error)))
+        seconds[name] = time.perf_counter() - begin
+    return outcomes, seconds
+
+
+def figure(value: float) -> str:
+    """Write a count as it is, another number with two digits."""
+    return str(value) if isinstance(value, int) else f"{value:.2g}"
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Return the results as text, at most 100 columns wide."""
+    lines = []
+    for o in outcomes:
+        word = "skip" if o.skipped else "pass" if o.passed else "FAIL"
+        lines.append(f"{word}  {o.check:<9} {o.skipped or o.what}"[:100])
+        if o.skipped:
+            continue
+        parts = [f"{o.cases - len(o.failures)} of {o.cases}"]
+        parts += [f"{name} {figure(value)}" for name, value in o.figures.items()]
+        lines += textwrap.wrap("; ".join(parts), 100, initial_indent=PAD, subsequent_indent=PAD)
+        for text in o.failures[:SHOWN]:
+            lines += textwrap.wrap(text, 100, initial_indent=" " * 6 + "- ", subsequent_indent=PAD)
+        if len(o.failures) > SHOWN:
+            lines.append(f"      - and {len(o.failures) - SHOWN} more")
+    return "\n".join(lines)
+
+
+def versions() -> dict[str, Any]:
+    """Version of NEURON, where it is installed."""
+    try:
+        h = checks_common.neuron()  # NEURON itself sets a name `neuron` in the main module
+        return {"neuron": h.nrnversion(5), "system": platform.system()}
+    except MissingError:
+        return {"neuron": None}
+
+
+def parsed() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description="independent checks against NEURON")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
+    parser.add_argument("--seeds", type=int, default=100, help="random networks")
+    parser.add_argument("--morphologies", type=Path, help="folder of SWC files")
+    parser.add_argument("--device", help="see clhines.device.choose")
+    parser.add_argument("--out", default=str(common.RESULTS), help="folder of the table")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in CHECKS]
+    if unknown:
+        parser.error(f"there is no check {unknown[0]!r}; expected {', '.join(CHECKS)}")
+    if given.seeds < 1:
+        parser.error(f"--seeds is {given.seeds}; expected 1 or more")
+    if given.morphologies is not None and not given.morphologies.is_dir():
+        parser.error(f"--morphologies: there is no folder {given.morphologies}")
+    return given
+
+
+def main() -> int:
+    """Run the command."""
+    given = parsed()
+    queue = devices.make_queue(devices.choose(given.device, np.dtype("float64")))
+    settings = Settings(
+        queue,
+        seeds=given.seeds,
+        morphologies=given.morphologies,
+        progress=lambda items: tqdm(items, leave=False, disable=None),
+    )
+    outcomes, seconds = run(given.names or list(CHECKS), settings)
+    words = ["python bench/checks.py", *given.names, f"--seeds {given.seeds}"]
+    record = {**common.record(queue, " ".join(words)), **versions()}
+    head = (
+        f"{devices.label(queue.device)}, NEURON {record['neuron']}, commit {record['commit']}, "
+        f"seeds 0 to {given.seeds - 1}"
+    )
+    text = f"{head}\n\n{table(outcomes)}\n"
+    print(text)
+    folder = Path(given.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [{**asdict(o), "passed": o.passed} for o in outcomes]
+    result = {"record": record, "seconds": seconds, "checks": rows}
+    (folder / "checks.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    (folder / "checks.txt").write_text(text, "utf-8")
+    if any(not o.passed for o in outcomes):
+        return 1
+    return 2 if any(o.skipped and o.check in given.names for o in outcomes) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Checks of arguments, with one wording: "NAME is GOT; expected WHAT". NumPy only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clhines.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+_SHOWN = 60  # characters of a value that a message repeats
+MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
+
+
+def shown(value: object) -> str:
+    """Return the `repr` of a value, cut to what fits into a message of one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of more digits than Python prints
+        return f"a {type(value).__name__} with too many digits to print"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def as_array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndarray:
+    """Return values as an array of at most one dimension.
+
+    Raises
+    ------
+    InputError
+        More dimensions, no array, or a masked array with masked entries, which NumPy would read as
+        if they were not masked.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(
+            f"{name} is a masked array with masked entries; expected an array without a mask, as "
+            "of filled() or compressed()"
+        )
+    try:
+        array = np.asarray(values, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name} is not an array: {error}") from error
+    if array.ndim > 1:
+        raise InputError(f"{name} has shape {array.shape}; expected one dimension")
+    return array
+
+
+def as_number(name: str, value: object) -> float:
+    """Return a finite number."""
+    array = as_array(name, value)
+    if array.ndim or array.dtype.kind not in "fiu" or not np.isfinite(array):
+        raise InputError(f"{name} is {shown(value)}; expected a finite number")
+    return float(array)
+
+
+def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT) -> int:
+    """Return a whole number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InputError(f"{name} is {shown(value)}; expected a whole number, {least} or more")
+    if value > most:
+        raise InputError(f"{name} is {shown(value)}; expected a whole number, at most {most}")
+    return int(value)
+
+
+def as_seed(seed: object) -> int:
+    """Return a whole number from 0 to 2**64 - 1."""
+    if isinstance(seed, (int, np.integer)) and seed >= 2**64:
+        raise InputError(f"seed is {shown(seed)}; expected less than 2**64")
+    return as_whole_number("seed", seed, 0, 2**64 - 1)
+
+
+def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
+    """Return one of some words."""
+    if not isinstance(value, str) or value not in choices:
+        raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}")
+    return value
+
+
+def as_switch(name: str, value: object) -> bool:
+    """Return True or False, which are not taken from anything else."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} is {shown(value)}; expected True or False")
+    return bool(value)
+
+
+def as_indices(name: str, values: np.ndarray, count: int, what: str) -> np.ndarray:
+    """Return (m,) int64 indices of things of which there are `count`."""
+    if not values.size:
+        return np.zeros(0, np.int64)
+    if values.dtype.kind not in "iu":
+        text = values.dtype.kind == "U"
+        got = f"is {shown(str(values[0]))}" if text else f"has dtype {values.dtype}"
+        raise InputError(f"{name} {got}; expected whole numbers of {what}s")
+    bad = np.flatnonzero((values < 0) | (values >= count))
+    if len(bad):
+        k = int(bad[0])
+        raise InputError(f"{name}[{k}]: there is no {what} {values[k]}; expected 0 to {count - 1}")
+    return values.astype(np.int64)
+
+
+def as_finite(name: str, values: np.ndarray) -> np.ndarray:
+    """Return (m,) float64 finite numbers, in an array of their own."""
+    if values.size and values.dtype.kind not in "fiu":
+        raise InputError(f"{name} has dtype {values.dtype}; expected real numbers")
+    with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
+        values = values.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        k = int(bad[0])
+        raise InputError(f"{name}[{k}] is {values[k]}; expected a finite number")
+    return values
+
+
+def spread(name: str, value: object, count: int) -> np.ndarray:
+    """Return (count,) float64 of a number or as many."""
+    array = as_array(name, value)
+    if array.shape not in ((), (count,)):
+        raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
+    return np.broadcast_to(as_finite(name, np.atleast_1d(array)), count).copy()
+
+
+def broadcast(given: dict[str, object]) -> dict[str, np.ndarray]:
+    """Return arrays of one dimension and one length."""
+    arrays = {name: np.atleast_1d(as_array(name, values)) for name, values in given.items()}
+    try:
+        equal = np.broadcast_arrays(*arrays.values())
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
+        raise InputError(f"{shapes} do not go together; expected equal lengths or 1") from error
+    return dict(zip(arrays, equal, strict=True))

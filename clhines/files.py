@@ -1,0 +1,453 @@
+"""Files that are there whole or not at all; npz and JSON read without trust.
+
+Writing, see `whole`: regular files are replaced in one step, symbolic links are followed, and what
+is no regular file (a FIFO, ``/dev/stdout``) is written to. Reading, see `Npz` and `read_json`: a
+file may hold anything, so that all of it is compared with what is expected before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import struct
+import sys
+import tempfile
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, BinaryIO, NoReturn
+
+import numpy as np
+
+from clhines.checks import shown
+from clhines.errors import InputError
+
+PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+MOST_JSON = 1 << 20  # bytes of a JSON file that is read
+
+_LINKS = 40  # symbolic links that are followed one after another, as Linux does
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|(\d+)))/fd/(\d+)")
+_ZIP_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800  # how it was packed, and UTF-8 names
+_ZIP_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DAMAGED = (  # what zipfile, zlib and NumPy raise for bytes that nobody has written on purpose
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    NotImplementedError,
+    RecursionError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    Warning,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+# ---------------------------------------------------------------------------------- writing
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where a file goes: a path, or a descriptor that is open; `older` is what is there."""
+
+    path: str
+    older: os.stat_result | None = None
+    descriptor: int | None = None
+
+    @property
+    def replaced(self) -> bool:
+        """Whether a file beside it takes its place; otherwise it is written to."""
+        if self.descriptor is not None:
+            return False
+        return self.older is None or stat.S_ISREG(self.older.st_mode)
+
+
+def check_target(path: PathLike) -> None:
+    """Refuse a path that `whole` cannot write to.
+
+    Raises
+    ------
+    InputError
+        A folder; a file that is read-only (its mode counts, even for root) or in a folder that is
+        missing or not writable; a socket or a block device.
+    """
+    try:
+        _target(path)
+    except OSError as error:
+        raise _cannot(path, error) from error
+
+
+def is_special(path: PathLike) -> bool:
+    """Whether `whole` would write to what is there: a FIFO, a terminal, standard output ..."""
+    try:
+        return not _target(path).replaced
+    except (InputError, OSError):
+        return False
+
+
+def is_stdout(path: PathLike) -> bool:
+    """Whether a path names the standard output of this process."""
+    try:
+        return _target(path).descriptor == 1
+    except (InputError, OSError):
+        return False
+
+
+@contextmanager
+def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
+    """Give a binary file whose bytes are at `path` when the block ends, all or none of them.
+
+    Symbolic links are followed. A regular file is replaced in one step and keeps its mode, and its
+    owner where that is allowed. What is no regular file (a FIFO, a terminal, ``/dev/null``,
+    ``/dev/stdout``) is written to when the block has ended without an error.
+
+    Parameters
+    ----------
+    path : str, bytes or path-like
+    part : str
+        Name of the file beside it until then, with ``{}`` for some letters.
+
+    Raises
+    ------
+    InputError
+        See `check_target`; or an error of the system while it is written.
+    """
+    try:
+        target = _target(path)
+        with _replacing(target, part) if target.replaced else _sending(target) as file:
+            yield file
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) and is_stdout(path):
+            raise  # of the program's output, not of this file
+        raise _cannot(path, error) from error
+
+
+def _cannot(path: PathLike, error: OSError) -> InputError:
+    return InputError(f"{_text(path)}: cannot be written: {error.strerror or error}")
+
+
+def _text(path: PathLike) -> str:
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        return shown(path)
+
+
+def _target(path: PathLike) -> _Target:
+    """Find out what is at a path, and refuse what cannot be written to."""
+    try:
+        name = os.fsdecode(path)
+        descriptor = _descriptor(name)
+        if descriptor is not None:
+            return _Target(name, os.fstat(descriptor), descriptor)
+        real = os.path.realpath(name)
+        older = os.stat(real) if name else None
+    except FileNotFoundError:
+        older = None
+    except (TypeError, ValueError) as error:  # no path; one with a NUL
+        raise InputError(f"{_text(path)}: is no path of a file: {error}") from error
+    if not name:
+        raise InputError("the name of the file is empty; expected one")
+    target = _Target(real, older)
+    if older is not None:
+        _check_older(name, older)
+        if not os.access(real, os.W_OK):
+            raise InputError(f"{name}: is not writable; expected a file that is")
+    if target.replaced:
+        folder = os.path.dirname(real)
+        os.stat(folder)
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+            raise InputError(f"{name}: expected a file in a folder that exists and is writable")
+        if name.endswith(("/", os.sep)):
+            raise InputError(f"{name}: is the name of a folder; expected that of a file")
+    return target
+
+
+def _check_older(name: str, older: os.stat_result) -> None:
+    mode = older.st_mode
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{name}: is a folder; expected the name of a file")
+    if stat.S_ISSOCK(mode) or stat.S_ISBLK(mode):
+        what = "socket" if stat.S_ISSOCK(mode) else "block device"
+        raise InputError(f"{name}: is a {what}; expected a file")
+    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(f"{name}: is read-only; expected a file that may be replaced")
+
+
+def _descriptor(name: str) -> int | None:
+    """Return the open descriptor that a path like ``/dev/stdout`` stands for, or None."""
+    for _ in range(_LINKS):
+        found = _DESCRIPTOR.fullmatch(name)
+        if found and found.group(1) in (None, str(os.getpid())):
+            return int(found.group(2))
+        if not os.path.islink(name):
+            return None
+        name = os.path.normpath(os.path.join(os.path.dirname(name), os.readlink(name)))
+    return None
+
+
+@contextmanager
+def _replacing(target: _Target, part: str) -> Iterator[BinaryIO]:
+    older = target.older
+    temporary = os.path.join(os.path.dirname(target.path), part.format(secrets.token_hex(8)))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    handle = os.open(temporary, flags, 0o666 if older is None else 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        if older is not None:
+            with suppress(OSError, AttributeError):  # only root may give files away
+                os.chown(temporary, older.st_uid, older.st_gid)
+            os.chmod(temporary, stat.S_IMODE(older.st_mode))
+        os.replace(temporary, target.path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@contextmanager
+def _sending(target: _Target) -> Iterator[BinaryIO]:
+    with tempfile.TemporaryFile() as whole_file:
+        yield whole_file
+        whole_file.seek(0)
+        if target.descriptor is None:
+            with open(target.path, "wb", buffering=0) as out:
+                shutil.copyfileobj(whole_file, out)
+            return
+        if target.descriptor == 1:  # after what was printed before
+            sys.stdout.flush()
+        with os.fdopen(os.dup(target.descriptor), "wb") as out:
+            shutil.copyfileobj(whole_file, out)
+
+
+# ---------------------------------------------------------------------------------- reading
+
+
+def _open_regular(path: PathLike) -> BinaryIO:
+    """Open a regular file; anything else may be endless, or wait for ever."""
+    try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
+            raise InputError(f"{_text(path)}: cannot be read: is {what}")
+        return open(path, "rb")
+    except OSError as error:
+        raise InputError(f"{_text(path)}: cannot be read: {error.strerror or error}") from error
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{_text(path)}: is no path of a file: {error}") from error
+
+
+@dataclass(frozen=True)
+class Member:
+    """What an array of a file must be.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+        Exactly this one, byte order included.
+    low, high : number or array, optional
+        Bounds of all values, both included. Values must be finite in any case.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    low: float | np.ndarray | None = None
+    high: float | np.ndarray | None = None
+
+
+class Npz:
+    """An ``.npz`` file that is read member by member, each checked before it is used.
+
+    Nothing is unpickled, and no member takes more memory than what is expected of it.
+
+    Parameters
+    ----------
+    path : str, bytes or path-like
+    what : str
+        What it should be, for messages: ``a file that save() has written``.
+
+    Raises
+    ------
+    InputError
+        Here and in all methods; names the file, and the member where one is wrong.
+    """
+
+    def __init__(self, path: PathLike, what: str) -> None:
+        self.name, self._what = _text(path), what
+        self._file = _open_regular(path)
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+            members = self._zip.infolist()
+        except (*_DAMAGED, OSError) as error:
+            self._file.close()
+            raise InputError(f"{self.name}: not {what}: {_short(error)}") from error
+        self._members = {m.filename.removesuffix(".npy"): m for m in members}
+        if len(self._members) < len(members):
+            self._file.close()
+            raise InputError(f"{self.name}: not {what}: it has two members of one name")
+
+    def __enter__(self) -> Npz:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the members."""
+        return list(self._members)
+
+    def _refuse(self, name: str, why: str, error: BaseException | None = None) -> NoReturn:
+        raise InputError(f"{self.name}: {shown(name)} {why}") from error
+
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Return shape and dtype that a member says it has."""
+        with self._opened(name) as member:
+            shape, _, dtype = member[1]
+            return shape, dtype
+
+    def read(self, name: str, expected: Member) -> np.ndarray:
+        """Return an array that is what is expected of it."""
+        with self._opened(name) as (file, (shape, fortran, dtype)):
+            if (shape, dtype) != (expected.shape, expected.dtype):
+                self._refuse(
+                    name,
+                    f"has shape {shown(shape)}, dtype {shown(str(dtype))[1:-1]}; expected "
+                    f"{expected.shape}, {expected.dtype}",
+                )
+            size = dtype.itemsize * int(np.prod(shape, dtype=object))
+            data = file.read(size)
+            if len(data) != size or file.read(1):
+                self._refuse(name, f"has not the {size} bytes of its shape; expected a whole file")
+        array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C").copy("C")
+        self._check_values(name, array, expected)
+        return array
+
+    @contextmanager
+    def _opened(
+        self, name: str
+    ) -> Iterator[tuple[IO[bytes], tuple[tuple[int, ...], bool, np.dtype]]]:
+        if name not in self._members:
+            self._refuse(name, f"is missing; expected {self._what}")
+        member = self._members[name]
+        if member.flag_bits & 1:
+            self._refuse(name, "is encrypted; expected a plain file")
+        if member.flag_bits & ~_ZIP_FLAGS or member.compress_type not in _ZIP_METHODS:
+            self._refuse(name, f"is packed in another way; expected {self._what}")
+        try:
+            with self._zip.open(member) as file:
+                yield file, _npy_header(file)
+        except (*_DAMAGED, OSError) as error:
+            if isinstance(error, InputError):
+                raise
+            self._refuse(name, f"is damaged: {_short(error)}", error)
+
+    def _check_values(self, name: str, array: np.ndarray, expected: Member) -> None:
+        if array.dtype.kind not in "fiu" or not array.size:
+            return
+        wrong = ~np.isfinite(array)
+        text = "finite numbers"
+        if expected.low is not None and expected.high is not None:
+            wrong |= ~((array >= expected.low) & (array <= expected.high))
+            text = "numbers in its range"
+            if np.ndim(expected.low) == np.ndim(expected.high) == 0:
+                text = f"{expected.low:g} to {expected.high:g}"
+        if wrong.any():
+            place = tuple(int(k) for k in np.argwhere(wrong)[0])
+            at = f"[{', '.join(map(str, place))}]" if place else ""
+            raise InputError(f"{self.name}: {name}{at} is {array[place]}; expected {text}")
+
+
+def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of headers of Python 2, say
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        if version == (2, 0):
+            return np.lib.format.read_array_header_2_0(file)
+    raise ValueError(f"version {version} of NumPy's format")
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def read_json(path: PathLike, most: int = MOST_JSON) -> object:
+    """Return what a JSON file holds.
+
+    Parameters
+    ----------
+    path : str, bytes or path-like
+    most : int
+        Bytes that it may have.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is too large, or is no strict JSON.
+    """
+    name = _text(path)
+    with _open_regular(path) as file:
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise InputError(f"{name}: cannot be read: {error.strerror or error}") from error
+    if len(data) > most:
+        raise InputError(f"{name}: has more than {most} bytes; expected a small file")
+    return parse_json(data, name)
+
+
+def parse_json(data: bytes, name: str) -> object:
+    """Return what a text of strict JSON holds; `InputError` names it."""
+    try:
+        return json.loads(data.decode(), parse_constant=_no_constant, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: is not JSON: {_short(error)}") from error
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def write_npz(path: PathLike, arrays: dict[str, np.ndarray]) -> None:
+    """Write an ``.npz`` file with `whole`."""
+    with whole(path) as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def write_text(path: PathLike, text: str, part: str = ".clhines-{}.part") -> None:
+    """Write a text in UTF-8 with `whole`."""
+    with whole(path, part) as file:
+        file.write(text.encode())

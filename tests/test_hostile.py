@@ -1,0 +1,330 @@
+"""Hostile and unlucky input: one line each, no traceback, nothing left behind."""
+
+import os
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from clhines import (
+    Forest,
+    ForestError,
+    HostMemoryError,
+    InputError,
+    Network,
+    Simulation,
+    hostmemory,
+)
+from clhines.cable import discretise
+from clhines.cli import main
+from clhines.errors import RefinementWarning
+from clhines.morphology import chain, ring_cell
+from clhines.ring import ring_cables, ring_network
+from clhines.simulation import PassiveCells, whole_steps
+from clhines.spikes import Connections, random_connections
+
+CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)
+MASKED = np.ma.masked_array([1, 2], [True, False])
+posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX shells")
+
+
+def refused(text=None):
+    return pytest.raises(InputError, match=text)
+
+
+def in_shell(line, **environment):
+    """Return code, output and errors of ``clhines LINE``, with the shell's redirections."""
+    command = f'"{sys.executable}" -m clhines.cli {line}'
+    env = {**os.environ, **environment}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=env)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "Exception" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+# ---------------------------------------------------------------------------------- arguments
+
+NOT_NUMBERS = [np.nan, np.inf, "1", None, True, [1.0], 10**400, 1j, {}, object()]
+NOT_COUNTS = [0, -1, 1.0, "1", None, True, [1], 2**70, 10**5000, np.nan]
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS, ids=lambda v: type(v).__name__)
+def test_what_is_no_number(value):
+    net = Network(CABLE, 2)
+    syn = net.add("expsyn", at=net.soma)
+    for given in ({"dt": value}, {"v_init": value}):
+        if given != {"v_init": [1.0]} or value != [1.0]:
+            with refused():
+                net.compile(**given)
+    sim = Simulation(net, path="reference")
+    assert whole_steps(value, 0.025) is None
+    with refused("duration is"):
+        sim.run(value)
+    fresh = Network(CABLE, 2)
+    syn = fresh.add("expsyn", at=fresh.soma)
+    if value != [1.0]:
+        with refused():
+            fresh.connect(0, syn, 0, value, 1.0)
+        with refused():
+            fresh.connect(0, syn, 0, 0.1, value)
+        with refused():
+            fresh.event(syn, 0, value, 0.1)
+        with refused():
+            fresh.threshold = value
+        with refused():
+            fresh.insert("pas", "soma", g=value)
+    with refused():
+        PassiveCells([CABLE], current=value)
+    with refused():
+        random_connections(2, 2, value, 0)
+
+
+@pytest.mark.parametrize("value", NOT_COUNTS, ids=lambda v: str(type(v)) + repr(bool(v)))
+def test_what_is_no_count(value):
+    for make in (
+        lambda: Network(CABLE, value),
+        lambda: PassiveCells([CABLE], value),
+        lambda: ring_cables(value),
+        lambda: ring_network(CABLE, value),
+        lambda: Simulation(Network(CABLE), path="reference", chunk=value),
+        lambda: Simulation(Network(CABLE), path="reference", max_spikes=value),
+    ):
+        if value is None:
+            break  # the default of several
+        with pytest.raises((InputError, HostMemoryError)) as error:
+            make()
+        assert len(str(error.value)) < 200
+    with pytest.raises((ForestError, HostMemoryError)):
+        Forest.repeated([chain(3)], value)
+
+
+@pytest.mark.parametrize(
+    "value", [-1, 1.0, "1", None, True, 2**64, 10**5000], ids=lambda v: str(type(v))
+)
+def test_what_is_no_seed(value):
+    for make in (
+        lambda: Network(CABLE).compile(seed=value),
+        lambda: ring_cables(1, seed=value),
+        lambda: random_connections(2, 2, 0.5, value),
+    ):
+        with refused("seed is"):
+            make()
+
+
+@pytest.mark.parametrize(
+    "value", ["soma.", b"soma", None, 1.5, [[0]], [None], ["0"], 2**70, MASKED]
+)
+def test_what_names_no_nodes(value):
+    net = Network(CABLE, 2)
+    for give in (
+        lambda: net.insert("pas", value),
+        lambda: net.add("expsyn", value),
+        lambda: Simulation(Network(CABLE), path="reference").record("v", value),
+    ):
+        with refused():
+            give()
+
+
+def test_masked_arrays_are_not_read_as_if_they_were_not():
+    net = Network(CABLE, 2)
+    syn = net.add("expsyn", at=net.soma)
+    mask = np.ma.masked_array(np.ones(net.forest.num_nodes, bool), False)
+    mask[3] = np.ma.masked
+    for give in (
+        lambda: net.insert("pas", mask),
+        lambda: net.insert("pas", "soma", g=MASKED * 1.0),
+        lambda: net.connect(MASKED, syn),
+        lambda: net.connect(0, syn, 0, MASKED),
+        lambda: net.event(syn, 0, MASKED),
+        lambda: setattr(net, "threshold", MASKED),
+        lambda: net.compile(v_init=MASKED),
+        lambda: Connections(MASKED, [0, 0]),
+        lambda: Connections([0, 0], [0, 0], MASKED),
+    ):
+        with refused("masked array with masked entries"):
+            give()
+    mask.mask = np.ma.nomask  # nothing is masked: an array like any other
+    assert len(net.insert("pas", np.ma.masked_array(net.area > 0))) == np.count_nonzero(net.area)
+
+
+@pytest.mark.parametrize("value", [1, 3, -2, "yes", None, 2.0, [True]])
+def test_orders_that_are_none(value):
+    """NEURON's ``secondorder = 1`` is another method."""
+    with refused("secondorder is"):
+        Network(CABLE).compile(secondorder=value)
+    assert Network(CABLE).compile(secondorder=2).secondorder
+    assert not Network(CABLE).compile(secondorder=0).secondorder
+
+
+def test_weights_are_numbers():
+    for weight in ("0.5", [True, False], [None, 1]):
+        with refused("weight"):
+            Connections([0, 1], [0, 1], weight)
+    for sources in ("2", 2.0, -1, 2**70):
+        with refused("num_sources is"):
+            Connections([0, 1], [0, 1], num_sources=sources)
+
+
+# ---------------------------------------------------------------------------------- memory
+
+
+def test_memory_is_asked_before_it_is_taken(monkeypatch):
+    """What is refused is more than there is, by the bytes that a smaller batch takes."""
+    import tracemalloc
+
+    cells = 100_000
+    tracemalloc.start()
+    try:
+        Forest.repeated([chain(40)], cells)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    said = []
+    monkeypatch.setattr("clhines.forest.check_room", lambda size, what: said.append(size))
+    Forest.repeated([chain(40)], cells)
+    assert 0.7 * peak < said[0] < 1.1 * peak
+
+
+def test_too_much_memory(monkeypatch):
+    monkeypatch.setattr(hostmemory, "available", lambda: 2**20)
+    net = Network(CABLE, 3)
+    for make in (
+        lambda: Forest.repeated([chain(40)], 2000),
+        lambda: Network(CABLE, 10_000),
+        lambda: PassiveCells([CABLE], 10_000),
+        lambda: ring_cables(1000),
+        lambda: random_connections(1000, 1000, 0.5, 0),
+    ):
+        with pytest.raises(HostMemoryError, match=r"of the host's memory; there are 1 MiB"):
+            make()
+    sim = Simulation(net, path="reference")
+    sim.record("v", net.soma)
+    with pytest.raises(HostMemoryError, match="3 values recorded in 400000 steps"):
+        sim.run(10_000.0)
+    assert sim.step == 0
+    monkeypatch.setattr(hostmemory, "available", lambda: None)  # nobody knows: no check
+    assert Forest.repeated([chain(40)], 2000).num_cells == 2000
+
+
+def test_available_memory(tmp_path, monkeypatch):
+    """The least of what the system has and what a control group leaves."""
+    info, limit, use = (tmp_path / name for name in ("meminfo", "max", "current"))
+    monkeypatch.setattr(hostmemory, "_MEMINFO", info)
+    monkeypatch.setattr(hostmemory, "_GROUPS", ((limit, use),))
+    info.write_text("MemTotal: 9 kB\nMemAvailable:       7 kB\n")
+    assert hostmemory.available() == 7 * 1024
+    limit.write_text("5000\n")
+    use.write_text("2000\n")
+    assert hostmemory.available() == 3000
+    limit.write_text("max\n")
+    assert hostmemory.available() == 7 * 1024
+    info.write_text("nothing")
+    assert hostmemory.available() > 2**20
+
+
+@pytest.mark.parametrize("command", ["plan", "solve", "tune", "simulate ring --shapes 2"])
+def test_a_billion_cells(capsys, command):
+    assert main([*command.split(), "--cells", "1000000000"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "1000000000 cells take" in said.err
+    assert len(said.err.splitlines()) == 1
+
+
+# ---------------------------------------------------------------------------------- command line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["plan --cells=--", "solve --steps=--", "simulate ring --swc=--", "solve --out=--"],
+)
+def test_two_dashes_as_a_value(capsys, arguments):
+    with pytest.raises(SystemExit) as end:
+        main(arguments.split())
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert f"argument {arguments.split()[-1][:-3]}: got '--'" in said
+    assert len(said.splitlines()) == 1
+
+
+@posix
+def test_closed_streams(tmp_path):
+    code, _, err = in_shell("plan >&-")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "standard output is closed" in err
+    code, out, err = in_shell("plan 2>&-")
+    assert (code, err) == (0, "")
+    assert "method" in out
+    assert in_shell("plan >&- 2>&-") == (2, "", "")
+    assert in_shell("plan --cells none 2>&-") == (2, "", "")
+    assert in_shell(f"plan --cells 3 <&- >{tmp_path}/out")[0] == 0
+    assert "method" in (tmp_path / "out").read_text()
+
+
+@posix
+def test_a_full_disk_and_a_reader_that_has_gone():
+    code, _, err = in_shell("plan >/dev/full")
+    assert (code, err) == (2, "clhines: No space left on device\n")
+    assert in_shell("plan | true")[2] == ""
+    assert in_shell("plan --cells 0 2>&1 | true")[2] == ""
+
+
+@posix
+def test_a_cache_that_cannot_be_written():
+    """PoCL then shows no device: no driver is missing."""
+    code, _, err = in_shell(
+        "solve --steps 1",
+        HOME="/proc/none",
+        XDG_CACHE_HOME="/proc/none",
+        POCL_CACHE_DIR="/proc/none",
+        CLHINES_DEVICE="",
+        PYOPENCL_CTX="",
+    )
+    if code == 0:
+        pytest.skip("there is a device besides PoCL")
+    assert "cannot write its cache, /proc/none: set POCL_CACHE_DIR" in err
+    assert "install a driver" not in err
+    assert len(err.splitlines()) == 1
+
+
+def test_warnings_have_no_place(capsys, monkeypatch):
+    from clhines import cli
+
+    def warn(_):
+        warnings.warn("the residual is 1", RefinementWarning, stacklevel=2)
+        warnings.warn("of\nanother", DeprecationWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(cli, "_plan", warn)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert main(["plan"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "clhines: the residual is 1",
+        "clhines: DeprecationWarning: of another",
+    ]
+
+
+def test_a_plot_that_cannot_be_drawn_leaves_nothing(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "plan.png"
+    assert main(["plan", "--method", "contraction", "--plot", str(out)]) == 2
+    assert main(["plan", "--plot", str(tmp_path / "plan.txt")]) == 2
+    assert main(["plan", "--plot", str(tmp_path / "none" / "plan.png")]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_a_picture_on_a_full_disk(capsys, tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "full.svg").symlink_to("/dev/full")
+    assert main(["plan", "--method", "fine", "--plot", str(tmp_path / "full.svg")]) == 2
+    said = capsys.readouterr()
+    assert (said.out, len(said.err.splitlines())) == ("", 1)
+    assert "No space left on device" in said.err
+    assert (tmp_path / "full.svg").is_symlink()
