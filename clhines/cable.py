@@ -209,6 +209,10 @@ def discretise(
 ) -> Cable:
     """Cut a cell into compartments, by their length, by the d_lambda rule or by number.
 
+    Sections are those of NEURON's SWC importer but for the differences that `clhines.sections`
+    names (a soma off the root, an outlined soma, samples that are not in depth-first order, a
+    neurite of one sample at a branching soma); areas and axial resistances are NEURON's.
+
     Parameters
     ----------
     morphology : Morphology or Sections
@@ -234,7 +238,8 @@ def discretise(
     CableError
         The morphology cannot be discretised; the message names file, line, sample and value.
     InputError
-        An argument is not positive, or there would be too many nodes.
+        An argument is not positive, or there would be more than `sections.MAX_SEGMENTS`,
+        1,048,576, segments in the cell.
     """
     for name, value in (("Ra", Ra), ("cm", cm)):
         check_positive(name, value)

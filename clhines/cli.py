@@ -359,19 +359,24 @@ def _devices(_: argparse.Namespace) -> int:
     return 0
 
 
-def _read_files(names: Sequence[str], roots: Any, repair: Any) -> list[clhines.Morphology]:
+def _read_files(names: Sequence[str], arguments: argparse.Namespace) -> list[clhines.Morphology]:
+    """Read the files; counts the samples that were repaired."""
     cells: list[clhines.Morphology] = []
     for name in names:
-        found = morphology.read_swc(name, roots=roots, repair=repair)
+        found = morphology.read_swc(name, roots=arguments.roots, repair=arguments.repair)
         cells += found if isinstance(found, list) else [found]
+    arguments.repaired = sum(len(cell.repaired) for cell in cells)
     return cells
+
+
+def _repairs(arguments: argparse.Namespace) -> dict[str, int]:
+    """Return what a report says of the samples that were repaired, if that was asked for."""
+    return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
 def _read_cells(arguments: argparse.Namespace) -> list[cable.Cable]:
     """Read and discretise each file; the built-in sample when none is named."""
-    cells = (
-        _read_files(arguments.files, arguments.roots, arguments.repair) or morphology.sample_cells()
-    )
+    cells = _read_files(arguments.files, arguments) or morphology.sample_cells()
     if arguments.files and arguments.cells and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells in the files; expected "
@@ -437,6 +442,7 @@ def _solve(arguments: argparse.Namespace) -> int:
         "nodes": forest.num_nodes,
         "branches": forest.num_branches,
         "shapes": forest.trees.num_trees,
+        **_repairs(arguments),
         "method": solver.plan.method,
         "dtype": arguments.dtype,
         **_where(solver),
@@ -585,6 +591,7 @@ def _ring_report(
     return {
         "cells": network.num_cells,
         "shapes": network.forest.trees.num_trees,
+        **_repairs(arguments),
         "compartments": compartments,
         "nodes": network.forest.num_nodes,
         "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in network.groups),
@@ -635,7 +642,7 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     for name in ("depth", "branching", "compartments", "shapes"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} is for random cells; got it together with --swc")
-    cells = _read_files(arguments.swc, arguments.roots, arguments.repair)
+    cells = _read_files(arguments.swc, arguments)
     if arguments.cells is not None and arguments.cells < len(cells):
         raise InputError(
             f"--cells {arguments.cells} is less than the {len(cells)} cells of --swc; expected at "
@@ -675,6 +682,7 @@ def _ring_table(report: dict[str, Any]) -> str:
     """Return the report of a simulation for reading."""
     rows = {
         "cells": "{cells} in a ring ({shapes} distinct shapes)",
+        "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
         "nodes": "{nodes}, {compartments} of them with membrane",
         "mechanisms": "{mechanisms}",
         "device": "{device}",
@@ -855,6 +863,7 @@ def _table(report: dict[str, Any]) -> str:
     """Return the report for reading."""
     rows = {
         "cells": "{cells} ({shapes} distinct shapes)",
+        "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
         "nodes": "{nodes}",
         "branches": "{branches}",
         "method": "{method}, {dtype}",

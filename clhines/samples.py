@@ -162,3 +162,15 @@ def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
         shared_begin=shared,
         goes_on=soma_on | neurite_on,
     )
+
+
+def is_sphere_of_three(cell: Morphology, tree: Tree) -> bool:
+    """Whether the soma is NeuroMorpho.Org's form of a sphere, as NEURON judges it."""
+    soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
+    if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:
+        return False
+    diameter = 2 * float(cell.radius[tree.root])
+    if (tree.first[pair] >= 0).any() or (cell.radius[pair] != cell.radius[tree.root]).any():
+        return False
+    across = np.linalg.norm(cell.xyz[pair] - cell.xyz[tree.root], axis=1).sum()
+    return bool(abs(across / diameter - 1) < 0.01)

@@ -39,7 +39,35 @@ Where a section is connected, and whether it has the point that it leaves
 Sections without length
     are left out, and what leaves them is connected where they were.
 
-What is not as in NEURON's importer, each on purpose:
+What is not as in NEURON's importer, each on purpose
+    - *order*: the order of the samples in the file has no meaning here; a file in another order is
+      taken as if it were in depth-first order. NEURON ends a section where the only child of a
+      sample is not the next sample, and needs parents to have the smaller ids.
+    - *root*: a soma elsewhere than at the root becomes the root. NEURON makes a frustum of a soma
+      of one sample there, and no sphere.
+    - *outline*: a soma of three or more samples in a row that all have radius 0 is a sphere, at
+      their mean and with the radius of the circle of the outline's area. NEURON gives it the
+      diameter 0 and stops at ``lambda_f``. A soma whose samples are all at one place is a sphere
+      of the largest radius; NEURON makes 1e-9 µm of any section without length and more than two
+      points.
+    - *one sample*: a neurite of one sample at the root of a soma that branches is kept, with the
+      point that it leaves. NEURON drops it.
+    - *ring*: a step of the diameter at the very end of a section always has its ring. In NEURON
+      rounding decides whether it has, where the section has more than one segment.
+    - A cell of one sample that is not of type 1 is refused, and a sphere of three samples has
+      nothing but samples of type 1. NEURON looks at the type of the root alone.
+
+How far the two agree (``tests/test_import3d.py``, with NEURON 9.0.2): of 30 files 25 as they are,
+and all 30 when they are written depth first from their somas (the outlined one with the sphere in
+place of the outline), have the same sections with the same numbers of segments by the d_lambda
+rule, and areas and input resistances that differ by less than 1e-9; so have 160 random cells with
+somas, types and coincident samples of all kinds.
+
+Radii
+    must be finite and above 0, with one exception besides the outline: a tip may have radius 0
+    where its parent has more. The neurite then ends in a cone, which has an area, and whose
+    resistance up to any node inside is finite. Nothing is made up for a radius that is not there,
+    negative, or 0 elsewhere, unless `clhines.repair` is asked to: `CableError` names the sample.
 """
 
 from __future__ import annotations
@@ -53,7 +81,7 @@ import numpy as np
 from clhines.errors import CableError, InputError
 from clhines.morphology import Morphology
 from clhines.repair import zero_radii
-from clhines.samples import Tree, at, climb_to_top, from_soma, in_a_row, tree_of
+from clhines.samples import Tree, at, climb_to_top, from_soma, in_a_row, is_sphere_of_three, tree_of
 
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
 MAX_SEGMENTS = 2**20  # in a cell
@@ -243,7 +271,7 @@ def sections_of(cell: Morphology) -> Sections:
     body = np.array([root])
     if outline:
         body = row
-    elif _is_sphere_of_three(cell, tree):
+    elif is_sphere_of_three(cell, tree):
         body = np.append(root, np.flatnonzero(soma & (parent >= 0)))
     return _cut(cell, tree, soma, body, _body_points(cell, body, outline))
 
@@ -290,18 +318,6 @@ def _refuse_without_length(cell: Morphology) -> NoReturn:
 
 
 # -------------------------------------------------------------------------------------- soma
-
-
-def _is_sphere_of_three(cell: Morphology, tree: Tree) -> bool:
-    """Whether the soma is NeuroMorpho.Org's form of a sphere, as NEURON judges it."""
-    soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
-    if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:
-        return False
-    diameter = 2 * float(cell.radius[tree.root])
-    if (tree.first[pair] >= 0).any() or (cell.radius[pair] != cell.radius[tree.root]).any():
-        return False
-    across = np.linalg.norm(cell.xyz[pair] - cell.xyz[tree.root], axis=1).sum()
-    return bool(abs(across / diameter - 1) < 0.01)
 
 
 def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:

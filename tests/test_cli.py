@@ -861,6 +861,10 @@ def test_repair_is_told(cli, swc, command):
     result = cli(*words, path, "--repair", "zero-radius")
     assert result.code == 0
     assert result.err.splitlines()[0] == f"clhines: {path}{REPAIRED}"
+    if command in ("solve", "ring"):
+        assert result.table()["repaired"] == "1 radii of 0, interpolated"
+        told = cli(*words, path, "--repair", "zero-radius", "--json")
+        assert json.loads(told.out)["repaired"] == 1
 
 
 def test_repair_needs_files(cli):

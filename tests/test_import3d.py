@@ -1,6 +1,7 @@
 """Sections, areas and input resistances against NEURON's own importer of SWC files."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,7 +137,7 @@ def test_file_depth_first_from_the_soma(name, tmp_path):
     assert abs(resistance) < AGREED
 
 
-def random_cell(seed):
+def random_cell(seed, coincident=True):
     """Samples in depth-first order: a soma of any form, neurites of any types, some at one place.
 
     Left out is what the table in `clhines.sections` names.
@@ -160,10 +161,10 @@ def random_cell(seed):
     radius = rng.uniform(0.2, 3, n)
     children = np.bincount(parent[1:], minlength=n)
     some = (children == 1) & (rng.random(n) < 0.15) & (parent >= 0)
-    for i in np.flatnonzero(some & (types[parent] == types)):
+    for i in np.flatnonzero(coincident & some & (types[parent] == types)):
         if (types[i], types[parent[i]]) != (1, 1):
             xyz[i] = xyz[parent[i]]
-    if soma == 3 and rng.random() < 0.5:  # NeuroMorpho.Org's
+    if soma == 3 and coincident and rng.random() < 0.5:  # NeuroMorpho.Org's
         parent[1:3], radius[:3] = 0, 4.0
         parent[3:] = np.where(np.isin(parent[3:], [1, 2]), 0, parent[3:])
         xyz[1:3] = xyz[0] + np.array([[0, -4, 0], [0, 4, 0]])
@@ -178,9 +179,19 @@ def random_cell(seed):
     )
 
 
-@pytest.mark.parametrize("seed", range(100))
+def any_types(seed):
+    """Types at random, so that somas are anywhere or nowhere, and ids in any order."""
+    rng = np.random.default_rng(seed)
+    cell = random_cell(seed, coincident=False)
+    types, n = cell.type.copy(), len(cell.type)
+    some = rng.random(n) < rng.choice([0.05, 0.2, 0.5])
+    types[some] = rng.choice([0, 1, 2, 3], some.sum())
+    return replace(cell, type=types, id=cell.id[rng.permutation(n)])
+
+
+@pytest.mark.parametrize("seed", range(160))
 def test_random_cell(seed, tmp_path, capfd):
-    morphology = random_cell(seed)
+    morphology = random_cell(seed) if seed < 100 else any_types(seed)
     capfd.readouterr()
     more, alike, area, resistance = compare(morphology, rewritten(morphology, tmp_path / "a.swc"))
     lost = capfd.readouterr().out.count("One point section")

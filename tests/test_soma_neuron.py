@@ -70,7 +70,7 @@ def our_run(cable, queue, current, pulses, active="soma"):
     ("name", "current", "pulses", "segments", "spikes"),
     [
         ("mp_ma_40984_gc2.CNG.swc", 1.0, PULSES, 3, 4),  # of one sample
-        ("mp_ma_40984_gc2.CNG.swc", 0.5, STEP, 3, 4),
+        ("mp_ma_40984_gc2.CNG.swc", 0.5, STEP, 3, 5),
         ("BS0284.swc", 8.0, PULSES, 3, 4),  # a stack of 19
         ("P75-PFC-PL-V-CT.swc", 2.0, PULSES, 2, 4),  # a star of three: two sections of one segment
         ("dCH-cobalt.CNG.swc", 20.0, PULSES, 32, 4),  # branched, four sections
