@@ -95,9 +95,7 @@ def delays(settings: Settings) -> list[Outcome]:
     grid = np.round(np.arange(1, round(LAST_DELAY / settings.step) + 1) * settings.step, 9)
     paths = ", ".join(settings.paths)
     spiked = Outcome("delays", f"{grid[0]:g} to {grid[-1]:g} ms, dt 0.1 0.05 0.025, paths {paths}")
-    outside = Outcome(
-        "delays", "events from outside at the same times, as NetCon.event"
-    )
+    outside = Outcome("delays", "events from outside at the same times, as NetCon.event")
     duration = PULSES[-1] + LAST_DELAY + 3.0
     for dt in DTS:
         theirs, spikes, theirs_outside = neuron_arrivals(grid, grid, dt, duration)

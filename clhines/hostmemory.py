@@ -59,7 +59,7 @@ def check_room(needed: float, what: str) -> None:
     HostMemoryError
         Less is available.
     """
-    there = available()
+    there, needed = available(), min(needed, 2.0**100)
     if there is not None and needed > there:
         raise HostMemoryError(
             f"{what} take {_size(needed)} or more of the host's memory; there are {_size(there)}"

@@ -30,7 +30,7 @@ MASKED = np.ma.masked_array([1, 2], [True, False])
 posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX shells")
 
 
-def refused(text=""):
+def refused(text=None):
     return pytest.raises(InputError, match=text)
 
 
@@ -174,7 +174,7 @@ def test_memory_is_asked_before_it_is_taken(monkeypatch):
     """What is refused is more than there is, by the bytes that a smaller batch takes."""
     import tracemalloc
 
-    cells = 20_000
+    cells = 100_000
     tracemalloc.start()
     try:
         Forest.repeated([chain(40)], cells)
@@ -184,7 +184,7 @@ def test_memory_is_asked_before_it_is_taken(monkeypatch):
     said = []
     monkeypatch.setattr("clhines.forest.check_room", lambda size, what: said.append(size))
     Forest.repeated([chain(40)], cells)
-    assert 0.8 * peak < said[0] < 1.2 * peak
+    assert 0.7 * peak < said[0] < 1.1 * peak
 
 
 def test_too_much_memory(monkeypatch):
@@ -285,7 +285,7 @@ def test_a_cache_that_cannot_be_written():
     if code == 0:
         pytest.skip("there is a device besides PoCL")
     assert "cannot write its cache, /proc/none: set POCL_CACHE_DIR" in err
-    assert "install" not in err
+    assert "install a driver" not in err
     assert len(err.splitlines()) == 1
 
 

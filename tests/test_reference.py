@@ -6,6 +6,7 @@ from systems import dissimilar, families, make_system
 from tolerances import assert_close, residual_bound
 
 from clhines import Forest, PivotError, reference
+from clhines.morphology import random_binary_tree
 
 
 def solve(parent, d, u, b, l=None):  # noqa: E741
@@ -154,3 +155,23 @@ def test_a_pivot_that_turns_bad_in_the_elimination():
     # u * l is negative: 1 + 4 at the root, which is fine
     x = solve([-1, 0], [1.0, 1.0], [0.0, 2.0], [5.0, 0.0], np.array([0.0, -2.0]))
     assert x.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_condition_against_the_inverse(seed):
+    """|A^-1| (|A| |x| + |b|) of a dense inverse; errors of the inverse are its own condition."""
+    rng = np.random.default_rng(seed)
+    forest = Forest(random_binary_tree(60, 6, seed))
+    u = -rng.uniform(0.1, 1.0, 60)
+    d = reference.multiply(forest, np.zeros(60), -u, np.ones(60)) + 10.0 ** rng.uniform(-6, 0, 60)
+    b = rng.normal(size=60)
+    x = reference.solve_serial(forest, d, u, b)
+    a = reference.dense(forest, d, u)
+    expected = np.abs(np.linalg.inv(a)) @ (np.abs(a) @ np.abs(x) + np.abs(b))
+    found = reference.condition(forest, d, u, b, x)
+    np.testing.assert_allclose(found, expected, rtol=60 * 2.0**-52 * np.linalg.cond(a))
+    wrong = x * (1 + 1e-9 * rng.uniform(-1, 1, 60))  # any other x is within its own error of x
+    error = reference.residual(forest, d, u, b, wrong)
+    reach = reference.condition(forest, d, u, b, wrong)
+    assert (np.abs(wrong - x) <= error * reach * (1 + 1e-6)).all()
+    assert np.isnan(reference.condition(forest, d, -u, b, x)).all()  # no M-matrix
