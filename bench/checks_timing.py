@@ -95,13 +95,10 @@ def delays(settings: Settings) -> list[Outcome]:
     grid = np.round(np.arange(1, round(LAST_DELAY / settings.step) + 1) * settings.step, 9)
     paths = ", ".join(settings.paths)
     spiked = Outcome("delays", f"{grid[0]:g} to {grid[-1]:g} ms, dt 0.1 0.05 0.025, paths {paths}")
-    outside = Outcome("delays", "events from outside at such times but half steps, as NetCon.event")
+    outside = Outcome("delays", "events from outside at the same times, as NetCon.event")
     duration = PULSES[-1] + LAST_DELAY + 3.0
     for dt in DTS:
-        halves = grid / dt - np.floor(grid / dt)
-        # at n + 1/2 steps NEURON's own rounding of t decides, which differs with n
-        times = grid[np.abs(halves - 0.5) > 1e-6]
-        theirs, spikes, theirs_outside = neuron_arrivals(grid, times, dt, duration)
+        theirs, spikes, theirs_outside = neuron_arrivals(grid, grid, dt, duration)
         short = grid < dt * (1 - 1e-9)
         for delay in grid[short].tolist():
             spiked.case(unless_refused(delay, dt))
@@ -109,8 +106,8 @@ def delays(settings: Settings) -> list[Outcome]:
         for path in settings.paths:
             net = two_cells(grid[long])
             synapses = net.groups[-1]
-            events = net.add("expsyn", np.ones(len(times), int), tau=TAU)
-            net.event(events, np.arange(len(times)), times, WEIGHT)
+            events = net.add("expsyn", np.ones(len(grid), int), tau=TAU)
+            net.event(events, np.arange(len(grid)), grid, WEIGHT)
             record = [("g", synapses), ("g", events)]
             result = simulate(net, settings, path, duration, record, dt=dt)
             mine = arrivals(result[0], dt)
@@ -120,7 +117,7 @@ def delays(settings: Settings) -> list[Outcome]:
             for k, (a, b) in zip(long.tolist(), zip(mine, (theirs[k] for k in long.tolist()))):
                 late = f"{path}, dt {dt:g}, delay {grid[k]:g}: steps {a}, in NEURON {b}"
                 spiked.case(late if a != b else "")
-            for time, a, b in zip(times.tolist(), arrivals(result[1], dt), theirs_outside):
+            for time, a, b in zip(grid.tolist(), arrivals(result[1], dt), theirs_outside):
                 late = f"{path}, dt {dt:g}, event at {time:g} ms: steps {a}, in NEURON {b}"
                 outside.case(late if a != b else "")
     return [spiked, outside]

@@ -183,7 +183,10 @@ class _Step:
             self._set(name, value)
 
     def _sparse(self) -> None:
-        """Solve ``(1 - h*J) x_new = x + h*a`` of the rates ``a + J*x_new``."""
+        """Solve ``(1 - h*J) (x_new - x) = h*(a + J*x)`` of the rates ``a + J*x_new``.
+
+        As NEURON does, for the change: at rest it is zero with its roundings, which else add up.
+        """
         graph, names = self.graph, self.eq.stepped
         rates = self._rates({n: graph.symbol(n) for n in names}, self.t + self.h)
         matrix: Entries = {}
@@ -192,9 +195,9 @@ class _Step:
             form = linear_form(rates[row], names)
             assert form is not None
             matrix[row] = self._row(row, form.coefficients)
-            right[row] = graph.symbol(row) + self.h * form.constant
-        for name, value in solved(matrix, right, self.scope.named).items():
-            self._set(name, value)
+            right[row] = self.h * rates[row]
+        for name, change in solved(matrix, right, self.scope.named).items():
+            self._set(name, graph.symbol(name) + change)
 
     def _row(self, row: str, slopes: dict[str, Node]) -> dict[str, Node]:
         """Row of ``1 - h*J``."""

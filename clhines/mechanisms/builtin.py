@@ -8,7 +8,7 @@ BUILT_IN = {
         current i = g*(v - e) [mA/cm2]
     """,
     "hh": """
-        density hh                           # Hodgkin and Huxley 1952, squid axon; NEURON's hh
+        density hh                 # Hodgkin and Huxley 1952, squid axon; NEURON's at usetable_hh = 0
         parameter gnabar = 0.12 S/cm2
         parameter gkbar = 0.036 S/cm2
         parameter gl = 0.0003 S/cm2
