@@ -174,7 +174,7 @@ def _network() -> Any:
 
     net = Network(_THINGS["cable"], 2)
     net.insert("pas")
-    net.synapses = net.add("expsyn", at=net.soma)
+    net.add("expsyn", at=net.soma)
     return net
 
 
@@ -182,7 +182,7 @@ def _with_network(method: str) -> Callable[..., Any]:
     def call(**arguments: Any) -> Any:
         net = _network()
         if "target" in arguments and arguments["target"] is _THINGS:
-            arguments["target"] = net.synapses
+            arguments["target"] = net.groups[-1]
         result = getattr(net, method)(**arguments)
         net.compile()
         return result
@@ -240,8 +240,8 @@ def _late(call: str) -> None:
     net = _network()
     sim = Simulation(net, path="reference")
     acts: dict[str, Callable[[], Any]] = {
-        "event": lambda: net.event(net.synapses, time=0.05, weight=0.05),
-        "connect": lambda: net.connect(0, net.synapses, weight=0.1),
+        "event": lambda: net.event(net.groups[-1], time=0.05, weight=0.05),
+        "connect": lambda: net.connect(0, net.groups[-1], weight=0.1),
         "threshold": lambda: setattr(net, "threshold", -80.0),
         "insert": lambda: net.insert("hh"),
         "add": lambda: net.add("iclamp", at=net.soma, dur=9.0, amp=1.0),

@@ -42,6 +42,8 @@ def work(target: str, folder: str, pipe: Connection) -> None:
 
 def measured(module: Any, case: Any) -> Verdict:
     """Run one case and return what it came to."""
+    if hasattr(module, "ready"):
+        module.ready(case)
     before = _reset_peak()
     begin = time.process_time()
     try:
