@@ -8,25 +8,25 @@ From text to kernel, each step in a module that imports only those above it:
   multiples; `singular` removes 0/0.
 - `parser` reads one expression, `reader` the statements of a text. `equations` holds them: a list
   of assignments to names, and `Scope`, which executes them with given values. `advance` makes one
-  step of the states of them: exponential Euler, explicit and implicit methods. `meaning` checks what
-  may depend on what, and which method takes which state.
+  step of the states: exponential Euler, explicit and implicit methods. `meaning` checks what may
+  depend on what, and which method takes which state.
 - `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
-  variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions of
-  a mechanism.
+  variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
+  of a mechanism.
 - `builtin` has texts, `mechanism` the class that users see, `noise` normal numbers.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
 in a row, which no name of a text does.
 
 >>> from clhines.mechanisms import Mechanism
->>> m = Mechanism("""
+>>> m = Mechanism('''
 ... point decay
 ... parameter tau = 2 ms
 ... state g = 0 nS
 ... dg/dt = -g/tau
 ... current i = g*v
 ... on event: g += weight
-... """)
+... ''')
 >>> print(m.describe())
 decay: point mechanism
   parameter tau = 2 ms

@@ -57,9 +57,8 @@ def known(text: str) -> Equations:
         try:
             advance(read(text), "dt")  # its system of equations may be too large
         except ExpressionError as error:
-            raise InputError(
-                f"mechanism {eq.name}: {len(eq.stepped)} states by 'method {eq.method}' take {error}"
-            ) from error
+            what = f"{len(eq.stepped)} states by 'method {eq.method}'"
+            raise InputError(f"mechanism {eq.name}: {what} take {error}") from error
     return eq
 
 

@@ -36,10 +36,11 @@ class Mechanism:
         substeps 4                           # of each time step
 
     Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current ``noise``, in an event
-    ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a normal
-    number of variance 1, divided by ``sqrt(dt)``; so what it does to the voltage does not depend on
-    ``dt`` (``noise*sqrt(dt)`` is the number itself). Functions: exp log sqrt sin cos tan sinh cosh
-    tanh abs min max where(condition, a, b); powers ``^``; comparisons (1 or 0), and, or, not.
+    ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a
+    normal number of variance 1, divided by ``sqrt(dt)``; so what it does to the voltage does not
+    depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). Functions: exp log sqrt sin cos tan
+    sinh cosh tanh abs min max where(condition, a, b); powers ``^``; comparisons (1 or 0), and, or,
+    not.
 
     A number or an expression with a unit is converted to NEURON's unit of its dimension
     (`clhines.mechanisms.units`), in which everything is computed: ``120 mS/cm2`` is 0.12. Without a
@@ -47,18 +48,18 @@ class Mechanism:
     mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is that of its state
     per time. Literals are exact decimals; a number beyond the precision is refused.
 
-    **One step.** The statements are executed from top to bottom, as NEURON does, after the voltage
-    is solved for. A state whose rate is linear in the state itself takes exponential Euler (NEURON's
-    cnexp) and has its new value for what stands below. Names have the value of their place (one
-    that is used above its line, that of its use); ``t`` in rates is the end of the step. A current
-    in a rate is the one of before the voltage solve. States that are not linear in themselves, or
-    that depend on each other in a circle, need a method, which takes them together where the first
-    of them stands: ``sparse`` (implicit Euler; rates linear in these states), ``derivimplicit``
-    (implicit Euler by Newton's iteration; where it does not converge the states become NaN, which
-    ends a simulation with an error) or, at the values of the begin of the step, ``euler``, ``rk2``,
-    ``rk4``. With ``all`` after it the method takes all states. The right sides of an event's actions
-    use the values before it; events of one instance in the same step act once, with the sum of
-    their weights.
+    **One step.** The statements are executed from top to bottom, as NEURON does, after the
+    voltage is solved for. A state whose rate is linear in the state itself takes exponential
+    Euler (NEURON's cnexp) and has its new value for what stands below. Names have the value of
+    their place (one that is used above its line, that of its use); ``t`` in rates is the end of
+    the step. A current in a rate is the one of before the voltage solve. States that are not
+    linear in themselves, or that depend on each other in a circle, need a method, which takes
+    them together where the first of them stands: ``sparse`` (implicit Euler; rates linear in
+    these states), ``derivimplicit`` (implicit Euler by Newton's iteration; where it does not
+    converge the states become NaN, which ends a simulation with an error) or, at the values of
+    the begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after it the method takes
+    all states. The right sides of an event's actions use the values before it; events of one
+    instance in the same step act once, with the sum of their weights.
 
     A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
 
