@@ -8,12 +8,14 @@ import pytest
 from scipy.linalg import expm
 
 from clhines.cable import discretise
+from clhines.device import limits
+from clhines.epochs import BlockEpochs
 from clhines.errors import InputError
 from clhines.mechanisms import Mechanism
 from clhines.morphology import read_swc
 from clhines.network import Network
 from clhines.ring import ring_cables
-from clhines.simulation import Simulation
+from clhines.simulation import Simulation, _DeviceRun
 
 EPS = np.finfo(np.float64).eps
 
@@ -188,15 +190,19 @@ def make_network(cells=5):
     return net, pool, clamps
 
 
-@pytest.mark.parametrize("path", ["epochs", "steps"])
+@pytest.mark.parametrize("path", ["epochs", "steps", "blocks"])
 def test_every_path_does_what_the_reference_does(fast_queue, needs, path):
-    """States with currents, implicit methods, clocks and noise; saved and restored in between."""
+    """States with currents, implicit methods, clocks and noise; blocks are what GPUs run."""
     needs(fast_queue, "float64")
     results = []
     for which in (path, "reference"):
         net, pool, _ = make_network()
         options = {} if which == "reference" else {"queue": fast_queue}
-        sim = Simulation(net, dt=0.025, path=which, **options)
+        sim = Simulation(net, dt=0.025, path=which.replace("blocks", "steps"), **options)
+        if which == "blocks":
+            state = sim._run.state
+            blocks = BlockEpochs(state.model, state, limits(fast_queue.device))
+            sim._run = _DeviceRun(state, blocks)
         records = sim.record("v", net.soma), sim.record("ca", pool), sim.record("v__before", pool)
         whole = sim.run(20.0)
         results.append([whole[r] for r in records])
