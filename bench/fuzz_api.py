@@ -361,6 +361,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "Mechanism": ("", "text"),
     "make_plan": ("", "forest method dtype"),
 }
+LATER = "Solver.pack", "System.rhs"  # what is not finite is refused by who solves with it
 LATE = ["event", "connect", "threshold", "insert", "add"]
 WORDS = [
     "None",
@@ -408,6 +409,7 @@ def check(case: Case) -> str:
 
     call = _THINGS["calls"][case.call]
     arguments = call.base()
+    odd = []
     for name, value in case.replaced:
         lawful = arguments.get(name, 1)
         if case.call == "late":
@@ -416,6 +418,7 @@ def check(case: Case) -> str:
         try:
             with np.errstate(all="ignore"):
                 arguments[name] = VALUES[value][0](lawful)
+            odd += [(name, value)] if VALUES[value][1] else []
         except (TypeError, ValueError):
             arguments[name] = lawful
     given = _copied(arguments)
@@ -428,9 +431,11 @@ def check(case: Case) -> str:
     except TypeError as error:
         check_refusal(error, most=MESSAGE)
         return "refused"
-    numbers = NAMES[case.call][0].split()
-    for name, value in case.replaced:
-        if name in numbers and VALUES[value][1]:
+    if any("empty" in value for _, value in case.replaced):
+        odd = []  # broadcast with nothing it is nothing
+    for name, value in odd:
+        later = case.call in LATER and value.split()[0] in ("nan", "inf", "-inf")
+        if name in NAMES[case.call][0].split() and not later:
             raise WrongError(f"{case.call} accepted for a number: '{name}' = {value}")
     if call.good is not None:
         call.good(arguments if call.good is _own_array else given, result)

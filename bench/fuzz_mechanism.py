@@ -19,6 +19,7 @@ from fuzz_texts import hostile, sensible
 MESSAGE = 500  # letters: a line of the text and a list of names are in it
 EPS = float(np.finfo(float).eps)
 SLACK = 1e6  # rounding errors of another order of operations, in those of the order written
+IMPLICIT = 1e-8  # what Newton's method may leave, in the size of what is added
 POINTS = 4
 TINY_STEP = 1e-7  # ms: what a state changes by is then its rate
 DEVICE_SHARE = 0.08
@@ -212,13 +213,18 @@ def _step(
 ) -> None:
     """Compare a step of 0.1 ms where the description leaves no choice of method.
 
-    States that are linear in themselves: exponential Euler, one after another as written.
+    States that are linear in themselves: exponential Euler, one after another as written. Coupled
+    ones with an implicit method: implicit Euler.
     """
     needs = set().union(*(text.needs(rate) for rate in text.rates.values()))
-    if text.method or text.substeps > 1 or "t" in needs or needs & set(text.currents):
+    if text.substeps > 1 or needs & {"t", "dt", *text.currents} or not text.rates:
         return
     dt, values = mp.mpf("0.1"), dict(known)
     new = m.advance(known["v"], known["t"], float(dt), given, states)
+    if text.method in ("sparse", "derivimplicit") and text.circles() == set(text.rates):
+        _implicit(text, known, {s: float(new[s]) for s in text.rates}, dt)
+    if text.method:
+        return
     try:
         with mp.workdps(language.DIGITS):
             for name, tree in text.rates.items():
@@ -233,6 +239,19 @@ def _step(
                 _compare("step of a state", float(new[name]), Value(values[name], size))
     except (UnclearError, UnreadError):
         return
+
+
+def _implicit(text: Text, known: Mapping[str, Any], new: dict[str, float], dt: Any) -> None:
+    """Check that a step of coupled states solves the equations of implicit Euler."""
+    for name, tree in text.rates.items():
+        try:
+            rate = language.evaluate(text, tree, {**known, **new})
+        except (UnclearError, UnreadError):
+            continue
+        left = float(mp.mpf(new[name]) - mp.mpf(known[name]) - dt * rate.v)
+        size = abs(new[name]) + abs(known[name]) + float(dt * rate.e)
+        if not abs(left) <= IMPLICIT * size:
+            raise WrongError(f"an implicit step leaves {left:.3g} of {size:.3g}")
 
 
 def _event(

@@ -165,7 +165,8 @@ def _check_restored(path: str, file: Path) -> str:
         return "accepted"
     try:
         members = members_of(file.read_bytes())
-        held = {n: array_of(members[n + ".npy"]) for n in whole if n + ".npy" in members}
+        members = {name.removesuffix(".npy"): data for name, data in members.items()}
+        held = {name: array_of(members[name]) for name in whole if name in members}
     except Exception as error:
         raise WrongError(f"accepted what zipfile and NumPy cannot read: {error!r}") from error
     for name, expected in whole.items():
