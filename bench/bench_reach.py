@@ -123,7 +123,7 @@ def prepare(
     def launch(k: int) -> list[cl.Event]:
         at = k % len(sets)
         if way:
-            kept[at].enqueue(sets[at][2], out[at])
+            kept[at].enqueue(sets[at][2], out=out[at])
         else:
             solver.enqueue(*sets[at], out=out[at])
         return solver.kernel_events

@@ -188,7 +188,7 @@ def test_passive_cells(fast_queue, needs):
         cells.advance(range(5))
     assert np.allclose(plain.voltages(), other.voltages(), rtol=0, atol=1e-9)
     found = other.check()
-    assert max(found.values()) < 1e-14
+    assert max(found["residual"], found["difference"]) < 1e-14
 
 
 def test_reroot_is_a_switch():
