@@ -302,8 +302,10 @@ class Mechanism:
         return {**dict(states), **dict(zip(changed, values, strict=True))}
 
     def _call(self, function: str, *arguments: Any) -> Any:
+        # NumPy's numbers, as Python's raise on a division by 0
+        given = [np.float64(a) if isinstance(a, int | float) else a for a in arguments]
         with np.errstate(all="ignore"):  # np.where computes what it does not take
-            return _twins(self.text)[function](*arguments)
+            return _twins(self.text)[function](*given)
 
     def _values(self, params: Mapping[str, Any] | None, like: Any) -> list[Any]:
         params = params or {}
