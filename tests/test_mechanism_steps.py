@@ -98,6 +98,12 @@ def test_what_does_not_converge_is_nan():
     assert np.isnan(after["a"][1])  # a - 1 = 10*(a^2 + 1) has no real root
 
 
+def test_a_division_by_zero_is_that_of_the_device():
+    m = Mechanism(minimal("parameter tau = 0\nstate g = 1\ndg/dt = -g/tau\ncurrent i = g/tau"))
+    assert m.advance(0.0, 0.0, 0.1, None, {"g": 1.0})["g"] == 0  # exp(-inf)
+    assert np.isinf(m.current(0.0, 0.0, None, {"g": 1.0})[0])
+
+
 # ------------------------------------------------------------------------- order and currents
 
 

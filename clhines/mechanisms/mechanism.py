@@ -302,8 +302,10 @@ class Mechanism:
         return {**dict(states), **dict(zip(changed, values, strict=True))}
 
     def _call(self, function: str, *arguments: Any) -> Any:
+        # NumPy's numbers, as Python's raise on a division by 0
+        given = [np.float64(a) if isinstance(a, int | float) else a for a in arguments]
         with np.errstate(all="ignore"):  # np.where computes what it does not take
-            return _twins(self.text)[function](*arguments)
+            return _twins(self.text)[function](*given)
 
     def _values(self, params: Mapping[str, Any] | None, like: Any) -> list[Any]:
         params = params or {}
@@ -322,7 +324,7 @@ class Mechanism:
         return [states[s] for s in self.states] if states else []
 
     def _states(self, values: Any, v: Any) -> dict[str, np.ndarray]:
-        shape = np.broadcast(np.asarray(v), *(np.asarray(x) for x in values)).shape
+        shape = np.broadcast_shapes(np.shape(v), *map(np.shape, values))  # of more than 32, too
         return {
             s: np.broadcast_to(x, shape).copy() for s, x in zip(self.states, values, strict=True)
         }
