@@ -110,13 +110,13 @@ def in_device_order(case: Case, solver: clhines.Solver) -> dict[str, Any]:
 
     def solves(count: int) -> None:
         for _ in range(count):
-            solver.enqueue(d, u, b, x)
+            solver.enqueue(d, u, b, out=x)
         for queue in solver.queues:
             queue.finish()
 
     def ends() -> list[float]:
         begin = time.perf_counter()
-        solver.enqueue(d, u, b, x)
+        solver.enqueue(d, u, b, out=x)
         with ThreadPoolExecutor(len(solver.queues)) as pool:
             waits = [
                 pool.submit(lambda q: (q.finish(), time.perf_counter())[1], q)

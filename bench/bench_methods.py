@@ -62,7 +62,7 @@ def time_method(solver: clhines.Solver, method: str, dtype: str) -> dict[str, An
     queue.finish()
 
     def launch(k: int) -> list[cl.Event]:
-        solver.enqueue(*sets[k % 2], out[k % 2])
+        solver.enqueue(*sets[k % 2], out=out[k % 2])
         return solver.kernel_events
 
     seconds = tune.median_seconds(queue, launch)

@@ -125,7 +125,7 @@ def prepare(
         if way:
             kept[at].enqueue(sets[at][2], out[at])
         else:
-            solver.enqueue(*sets[at], out[at])
+            solver.enqueue(*sets[at], out=out[at])
         return solver.kernel_events
 
     return launch, lambda: np.asarray(solver.unpack(out[0]).get())

@@ -41,7 +41,7 @@ def time_method(
     queue.finish()
 
     def launch(k: int) -> list[cl.Event]:
-        solver.enqueue(*sets[k % 2], out[k % 2])
+        solver.enqueue(*sets[k % 2], out=out[k % 2])
         return solver.kernel_events
 
     seconds = tune.median_seconds(queue, launch)

@@ -146,7 +146,7 @@ def launcher(solver: clhines.Solver, sets: list, out: list) -> Any:
     """Return what `median_seconds` calls: a solve of one of two sets in turn."""
 
     def launch(k: int) -> list[cl.Event]:
-        solver.enqueue(*sets[k % 2], out[k % 2])
+        solver.enqueue(*sets[k % 2], out=out[k % 2])
         return solver.kernel_events
 
     return launch

@@ -74,7 +74,7 @@ def own(case: Case, method: str, name: str = "", **options: Any) -> Candidate:
     queue.finish()
 
     def launch(k: int) -> float | None:
-        solver.enqueue(*sets[k], out[k])
+        solver.enqueue(*sets[k], out=out[k])
         queue.finish()
         events = solver.kernel_events
         return None if wall else (events[-1].profile.end - events[0].profile.start) * 1e-9

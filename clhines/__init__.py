@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from clhines.cable import Cable, discretise
 from clhines.errors import (
+    AccuracyWarning,
     BuildError,
     CableError,
     ClhinesError,
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "STDP",
+    "AccuracyWarning",
     "BuildError",
     "Cable",
     "CableError",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from clhines.errors import DeviceError, InputError
+from clhines.guard import check_process
 from clhines.parts import Limits
 from clhines.pocl import cache_problem
 
@@ -17,15 +19,18 @@ INSTALL_HINT = (
 )
 
 
+# Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
+# its output to a translator that ends the process at `__builtin_prefetch`.
+_CLANG = ("Portable Computing Language", "Intel(R) OpenCL")
+SMALL_GROUP = 64  # work-items of a work-group that share nothing
+_CONTEXTS: dict[cl.Device, cl.Context] = {}  # one a device, for as long as the process lives
+_PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # of `part_of`
+_LOCK = threading.Lock()
+
+
 def _hint() -> str:
     """Return what to do where no device was found."""
     return cache_problem() or INSTALL_HINT
-
-
-class _Queue(cl.CommandQueue):
-    """A queue that keeps its context: Intel's CPU runtime frees one that only a queue refers to."""
-
-    kept: cl.Context
 
 
 def all_devices() -> list[tuple[str, cl.Device]]:
@@ -36,6 +41,7 @@ def all_devices() -> list[tuple[str, cl.Device]]:
     DeviceError
         There is no OpenCL platform; the message says what to install.
     """
+    check_process()
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR
@@ -81,12 +87,15 @@ def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
     it compiles kernels to other last bits than on the whole. Where there are more parts than
     cores, several are the same core.
     """
-    cores = max(1, device.max_compute_units // count)
-    try:
-        parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores])
-    except cl.Error:
-        return device
-    return parts[number % len(parts)]
+    key = device, number, count
+    if key not in _PARTS:  # each call would make other devices, and these other contexts
+        cores = max(1, device.max_compute_units // count)
+        try:
+            parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores])
+        except cl.Error:
+            parts = [device]
+        _PARTS[key] = parts[number % len(parts)]
+    return _PARTS[key]
 
 
 def alike(device: cl.Device, dtype: Any) -> list[cl.Device]:
@@ -111,7 +120,14 @@ def limits(device: cl.Device) -> Limits:
         vector_bytes=_vector_bytes(device),
         local_bytes=device.local_mem_size,
         ptx="cl_nv_compiler_options" in device.extensions,
+        clang=device.platform.name.strip() in _CLANG,
     )
+
+
+def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
+    """Return the global and local sizes of a kernel of `count` work-items that share nothing."""
+    group = min(SMALL_GROUP, device.max_work_group_size)
+    return (-(-count // group) * group,), (group,)
 
 
 def _vector_bytes(device: cl.Device) -> int:
@@ -142,6 +158,7 @@ def choose(spec: Any = None, dtype: Any = np.float64) -> cl.Device:
     DeviceError
         No platform, no match, or a device without the precision asked for.
     """
+    check_process()
     double = np.dtype(dtype) == np.float64
     if isinstance(spec, cl.Device):
         return _with_precision(spec, double)
@@ -211,20 +228,55 @@ def given_queue(queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
     """
     if queue is None:
         return make_queue(choose(device, dtype))
+    check_process()
     if not isinstance(queue, cl.CommandQueue):
         raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
     if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
         raise InputError("queue is out of order; expected an in-order queue")
+    _keep_context(queue)
     choose(queue.device, dtype)  # raises without float64
     return queue
 
 
-def make_queue(device: cl.Device) -> cl.CommandQueue:
-    """Return an in-order queue with timestamps, on a context of its own."""
+def _keep_context(queue: cl.CommandQueue) -> None:
+    """Let a queue keep its context: Intel's CPU runtime frees one that only a queue refers to."""
     try:
-        context = cl.Context([device])
-        queue = _Queue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        queue.kept = queue.context
+    except cl.Error as error:
+        raise InputError(
+            "queue has lost its context, which this OpenCL runtime does not keep for it; expected "
+            "a queue whose context is kept: hold a reference to the pyopencl.Context"
+        ) from error
+
+
+def context_of(device: cl.Device) -> cl.Context:
+    """Return the context that clhines keeps for a device.
+
+    There is one per device: runtimes keep several MiB for each context that they have ever made,
+    and kernels that were built for one serve all solvers. A part of a device that a caller has made
+    gets a context of its own, which is not kept.
+    """
+    check_process()
+    if whole_device(device) != device and device not in _PARTS.values():
+        return cl.Context([device])
+    with _LOCK:
+        if device not in _CONTEXTS:
+            _CONTEXTS[device] = cl.Context([device])
+        return _CONTEXTS[device]
+
+
+def keeps(context: cl.Context) -> bool:
+    """Whether this is a context of `context_of`."""
+    return any(context == kept for kept in tuple(_CONTEXTS.values()))
+
+
+def make_queue(device: cl.Device) -> cl.CommandQueue:
+    """Return an in-order queue with timestamps, on the context of `context_of`."""
+    try:
+        context = context_of(device)
+        timestamps = cl.command_queue_properties.PROFILING_ENABLE
+        queue = cl.CommandQueue(context, device, properties=timestamps)
     except cl.Error as error:
         raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
-    queue.kept = context
+    queue.kept = context  # Intel's CPU runtime frees one that only a queue refers to
     return queue

@@ -5,11 +5,37 @@ Each message is one line that says what was got, what was expected, and where.
 
 from __future__ import annotations
 
+import os
+import pickle
+import sys
+import warnings
 from typing import Any
 
 
 class ClhinesError(Exception):
-    """Base class of every error that clhines raises on purpose."""
+    """Base class of every error that clhines raises on purpose; all can be pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the message and the attributes, whatever the parameters of `__init__`."""
+        return _unpickled, (type(self), self.args, self._picklable())
+
+    def _picklable(self) -> dict[str, Any]:
+        """Return the attributes in a form that another process can take."""
+        return dict(vars(self))
+
+
+def _unpickled(cls: type[ClhinesError], args: tuple[Any, ...], attributes: Any) -> ClhinesError:
+    error = cls.__new__(cls, *args)
+    vars(error).update(attributes)
+    return error
+
+
+def _can_pickle(value: object) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # whatever the type of the value raises
+        return False
+    return True
 
 
 class ForestError(ClhinesError, ValueError):
@@ -80,7 +106,8 @@ class ShareError(DeviceError):
         What each of them met, by its place in ``devices``.
     result : object
         What the others did: of NumPy arrays the solution, NaN in cells that were not solved; else
-        a list, one item a device, None for those that failed.
+        a list, one item a device, None for those that failed, and, once the error has been
+        pickled, for arrays on a device.
     solved : (num_cells,) bool
         All False where nothing was to be solved.
     """
@@ -90,6 +117,19 @@ class ShareError(DeviceError):
     ) -> None:
         super().__init__(message)
         self.errors, self.result, self.solved = errors, result, solved
+
+    def _picklable(self) -> dict[str, Any]:
+        """Leave out arrays on devices, and name errors of OpenCL: these stay in their process."""
+        errors = {
+            k: e if _can_pickle(e) else DeviceError(f"{type(e).__name__}: {e}")
+            for k, e in self.errors.items()
+        }
+        result = self.result
+        if isinstance(result, list):
+            result = [one if _can_pickle(one) else None for one in result]
+        elif not _can_pickle(result):
+            result = None
+        return {**vars(self), "errors": errors, "result": result}
 
 
 class BuildError(ClhinesError, RuntimeError):
@@ -111,6 +151,10 @@ class RankError(ClhinesError, RuntimeError):
 
 class StoreWarning(UserWarning):
     """The winner of measuring could not be stored; the solver works all the same."""
+
+
+class AccuracyWarning(UserWarning):
+    """A solution by cyclic reduction is inaccurate; the message has its backward error."""
 
 
 class RepairWarning(UserWarning):
@@ -137,3 +181,12 @@ class SimulationError(ClhinesError, ArithmeticError):
     def __init__(self, message: str, cell: int, node: int, time: float, result: object) -> None:
         super().__init__(message)
         self.cell, self.node, self.time, self.result = cell, node, time, result
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside this package that led here, however many calls away it is."""
+    package = os.path.dirname(__file__) + os.sep
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -41,7 +41,7 @@ class Factors:
     def _matrix(self) -> list[cla.Array]:
         return [self.pivots, self.u, *([] if self.l is None else [self.l])]
 
-    def solve(self, b: Any, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
+    def solve(self, b: Any, *, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
         """Solve for right-hand sides in *natural* order.
 
         Parameters
@@ -49,7 +49,8 @@ class Factors:
         b, out, overwrite
             As in `Solver.solve`.
         check : bool
-            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only).
+            Raise `InputError` for values of `b` or `x` that are not finite, and warn as
+            `Solver.solve` does where the solution is inaccurate (NumPy only).
 
         Returns
         -------
@@ -64,6 +65,7 @@ class Factors:
     def enqueue(
         self,
         b: cla.Array,
+        *,
         out: cla.Array,
         wait_for: Sequence[cl.Event] | None = None,
         overwrite: bool = False,
@@ -72,22 +74,19 @@ class Factors:
 
         Parameters
         ----------
-        b, out, wait_for
+        b, out, wait_for, overwrite
             As in `Solver.enqueue`.
-        overwrite : bool
-            Allow `out` to be `b`.
 
         Returns
         -------
         pyopencl.Event
             Of the last kernel.
         """
-        return self.solver._enqueue_factored(self, b, out, wait_for, overwrite)
+        return self.solver._enqueue_factored(self, b, out, wait_for)
 
     def status(self) -> np.ndarray:
         """Return the first bad node of every cell as `Solver.status` does; waits."""
-        solver = self.solver
-        return first_nodes(solver.forest, solver._whole("status()").first_bad(self.bad))
+        return self.solver._status_of(self)
 
 
 def first_nodes(forest: Forest, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

@@ -253,6 +253,8 @@ class Trees:
 class Forest:
     """A batch of cells, each a rooted tree; the structure of a batch of Hines matrices.
 
+    The arrays given are copied, and those of the forest are read-only.
+
     Parameters
     ----------
     parent : (n,) integer array
@@ -276,14 +278,32 @@ class Forest:
     """
 
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
-        self.parent = _integers(parent, "parent")
+        own = _integers(parent, "parent").copy()
         if cell_offsets is None:
-            cell_offsets = np.array([0, len(self.parent)])
-        self.cell_offsets = _integers(cell_offsets, "cell_offsets").astype(np.int64, copy=False)
+            cell_offsets = np.array([0, len(own)])
+        self._take_over(own, _integers(cell_offsets, "cell_offsets").astype(np.int64))
+
+    def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
+        """Analyse and freeze arrays that nobody else has."""
+        self.parent, self.cell_offsets = parent, cell_offsets
         self._check_offsets()
         self.shape_of_cell, first_cell = self._group_cells()
         self.trees = self._distinct_trees(first_cell)
         self._check_trees(first_cell)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Make the arrays read-only: all else is derived from them once."""
+        trees = self.trees
+        for a in (self.parent, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
+            a.flags.writeable = False
+
+    @classmethod
+    def _of_own(cls, parent: np.ndarray, cell_offsets: np.ndarray) -> Forest:
+        """Make a forest of arrays that nobody else has, without copying them."""
+        forest = cls.__new__(cls)
+        forest._take_over(parent, cell_offsets)
+        return forest
 
     @classmethod
     def from_cells(cls, parents: Iterable[np.ndarray]) -> Forest:
@@ -307,7 +327,7 @@ class Forest:
                 f"cell {c}, node {i - offsets[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        return cls(np.where(flat < 0, -1, flat + shift), offsets)
+        return cls._of_own(_integers(np.where(flat < 0, -1, flat + shift), "parent"), offsets)
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -336,7 +356,8 @@ class Forest:
         sizes = once.sizes[np.arange(num_cells) % len(once.sizes)]
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
-        return cls(np.where(local < 0, -1, local + np.repeat(offsets[:-1], sizes)), offsets)
+        parent = np.where(local < 0, -1, local + np.repeat(offsets[:-1], sizes))
+        return cls._of_own(parent, offsets)
 
     @classmethod
     def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
@@ -352,7 +373,8 @@ class Forest:
         parent = trees.parent[ranges(trees.offsets[shape_of_cell], sizes)]
         shift = np.repeat(forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes)
         forest.parent = np.where(parent < 0, -1, parent + shift)
-        forest.shape_of_cell, forest.trees = np.asarray(shape_of_cell), trees
+        forest.shape_of_cell, forest.trees = np.array(shape_of_cell), trees
+        forest._freeze()
         return forest
 
     @property
@@ -407,6 +429,7 @@ class Forest:
             part.parent = np.where(parent < 0, -1, parent + shift)
         part._check_offsets()
         part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
+        part._freeze()
         return part
 
     def __repr__(self) -> str:
@@ -531,8 +554,17 @@ class Forest:
             )
 
 
+def count_masked(a: object) -> int:
+    """Masked values of a masked array, or of a list of them; NumPy drops masks without a word."""
+    parts = a if isinstance(a, (list, tuple)) else [a]
+    return sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
+
+
 def _integers(values: np.ndarray, name: str) -> np.ndarray:
     """Return a 1-D signed integer array, or say what is wrong with `values`."""
+    masked = count_masked(values)
+    if masked:
+        raise ForestError(f"{name} has {masked} masked values; expected none")
     try:
         array = np.asarray(values)
     except ValueError as error:

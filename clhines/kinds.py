@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from clhines.errors import InputError
 from clhines.mechanisms import normal_source
 from clhines.mechanisms.printer import folded
 from clhines.network import Kind, Model
@@ -175,6 +176,7 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> GroupedKindSpec:
         ``double`` or ``float``.
     width : int
     """
+    check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = kind_spec(kind, real)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
     functions, constants = kind.mechanism.grouped(real, width, names)
@@ -204,8 +206,26 @@ def kind_spec(kind: Kind, real: str) -> KindSpec:
     )
 
 
+def check_parameters(kind: Kind, dtype: np.dtype) -> None:
+    """Check that a precision has the parameters of a kind.
+
+    Raises
+    ------
+    InputError
+        A parameter would be infinite.
+    """
+    for name, value in kind.parameters.items():
+        largest = float(np.abs(value).max(initial=0.0))
+        if largest > float(np.finfo(dtype).max):
+            raise InputError(
+                f"{kind.mechanism.name}: {name} is {largest:g}; expected at most "
+                f"{np.finfo(dtype).max:.3g}, the largest number of {np.dtype(dtype).name}"
+            )
+
+
 def parameter_array(kind: Kind, dtype: np.dtype) -> np.ndarray:
     """(m,) of a dtype: the parameters of a kind as kernels take them; one value at least."""
+    check_parameters(kind, dtype)
     values = [kind.parameters[name] for name in kind.mechanism.parameters]
     ordered = [v for v in values if np.ndim(v) == 0] + [v for v in values if np.ndim(v)]
     return np.concatenate([np.zeros(0), *(np.atleast_1d(v) for v in ordered or [0.0])]).astype(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,8 +13,9 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import program
-from clhines.errors import DeviceMemoryError, InputError, RefinementWarning
+from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, warn_caller
 from clhines.forest import Forest, ranges
+from clhines.guard import exclusive
 from clhines.parts import MAX_RHS
 
 if TYPE_CHECKING:
@@ -194,7 +195,8 @@ class Mixed:
                 a = a.copy(queue=self.queue)
             matrix.append(a)
             narrowed.append(self._narrow(name, a, check, len(arrays) == 2))
-        return self.rounded.factor(*narrowed, check=False), matrix
+        lower = narrowed[2] if len(narrowed) == 3 else None
+        return self.rounded.factor(*narrowed[:2], l=lower, check=False), matrix
 
     def _narrow(self, name: str, wide: cla.Array, check: bool, symmetric: bool) -> cla.Array:
         """Return d, u or l in float32."""
@@ -291,7 +293,7 @@ class MixedFactors:
     rounded: Factors
     matrix: list[cla.Array]
 
-    def solve(self, b: Any, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
+    def solve(self, b: Any, *, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
         """Solve for right-hand sides in *natural* order; waits for the device.
 
         What came of it is in ``solver.refinement``.
@@ -316,10 +318,14 @@ class MixedFactors:
         ------
         InputError, DeviceMemoryError
         """
-        return self._solve(b, out, overwrite, check, 3)
+        return self._solve(b, out, overwrite, check)
 
-    def _solve(self, b: Any, out: Any, overwrite: bool, check: bool, caller: int) -> Any:
-        """`solve`; `caller` is how many calls away the user's code is, for a warning."""
+    @property
+    def _lock(self) -> threading.RLock:
+        return self.solver._lock
+
+    @exclusive
+    def _solve(self, b: Any, out: Any, overwrite: bool, check: bool) -> Any:
         solver = self.solver
         rows = solver._natural({"b": b})["b"]
         target = solver._target(b, rows, out, overwrite)
@@ -334,7 +340,7 @@ class MixedFactors:
                 f"the residual is {done.residual:.3g} after {done.steps} corrections; expected "
                 f"{LIMIT:.3g}: too ill-conditioned for float32 factors; use dtype float64"
             )
-            warnings.warn(message, RefinementWarning, stacklevel=caller)
+            warn_caller(message, RefinementWarning)
         return target
 
     def enqueue(self, *_: Any, **__: Any) -> None:

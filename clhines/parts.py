@@ -35,6 +35,8 @@ class Limits:
         Local memory of a work-group.
     ptx : bool
         The compiler takes inline PTX (NVIDIA's).
+    clang : bool
+        The compiler is known to take Clang's builtin functions: others may end the process.
     """
 
     compute_units: int = 64
@@ -43,6 +45,7 @@ class Limits:
     vector_bytes: int = 16
     local_bytes: int = 48 << 10
     ptx: bool = False
+    clang: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ import numpy as np
 from clhines import layout, packing, schedule
 from clhines.errors import InputError
 from clhines.forest import Forest, ranges
+from clhines.kinds import check_parameters
 from clhines.mechanisms import normal_source
 from clhines.network import Kind, Model
 from clhines.parts import Limits, real_name
@@ -536,6 +537,7 @@ def _choose_segments(
 
 def _kind_spec(model: Model, kind: Kind, most: int, dtype: np.dtype) -> EpochKind:
     mechanism, real = kind.mechanism, real_name(dtype)
+    check_parameters(kind, dtype)
     values = [kind.parameters[p] for p in mechanism.parameters]
     return EpochKind(
         name=mechanism.name,

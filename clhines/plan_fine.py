@@ -80,8 +80,9 @@ class FineVectorSpec:
         Lanes of the largest block: what it exchanges between branches, in local memory.
     streaming : bool
         The solution is stored past the caches, where the compiler can.
-    prefetch : bool
-        Values are asked for before they are needed, where the compiler can.
+    prefetch : str
+        Values are asked for before they are needed: by ``builtin``, Clang's function, or
+        ``standard``, that of OpenCL C, which often does nothing; or not at all (empty).
     natural : bool
         d, u, l, b and x are in natural order; the factors are not.
     """
@@ -98,7 +99,7 @@ class FineVectorSpec:
     capacity: int
     slots: int
     streaming: bool
-    prefetch: bool
+    prefetch: str
     natural: bool = False
 
 
@@ -382,7 +383,7 @@ def _plan_blocks(
         capacity=capacity,
         slots=slots,
         streaming=places.size * itemsize > STREAM_BYTES and width * itemsize >= 16,
-        prefetch=limits.is_cpu,
+        prefetch=("builtin" if limits.clang else "standard") if limits.is_cpu else "",
     )
     part = Part(
         spec=spec,

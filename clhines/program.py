@@ -7,20 +7,24 @@ import os
 import threading
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines import device as devices
 from clhines.errors import BuildError, InputError
+from clhines.guard import check_process
 from clhines.pocl import name_processor
 from clhines.render import render
 
-_BUILT: WeakKeyDictionary[cl.Context, dict[Any, cl.Program]] = WeakKeyDictionary()
+MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
+MOST_PROGRAMS = 512  # of a context
+_BUILT: OrderedDict[cl.Context, OrderedDict[Any, cl.Program]] = OrderedDict()  # last used: last
 _LOCK = threading.Lock()
 _SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
 build_seconds: list[float] = []  # wall time of each build of this process, in order
@@ -28,6 +32,10 @@ build_seconds: list[float] = []  # wall time of each build of this process, in o
 
 def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Program:
     """Build the kernels of a spec, once per context.
+
+    Programs are kept for the contexts of `device.context_of`, and for the `MOST_CONTEXTS` contexts
+    of callers that were used last; of each the `MOST_PROGRAMS` that were used last. Those that
+    are in use live on with their users.
 
     Parameters
     ----------
@@ -42,12 +50,22 @@ def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Progr
     BuildError
         With the compiler's log and the numbered generated source.
     """
+    check_process()
     if source is not None:
         return _compile(context, source, spec)
     with _LOCK:  # several devices may ask from threads of their own
-        built = _BUILT.setdefault(context, {})
+        built = _BUILT.setdefault(context, OrderedDict())
         if spec not in built:
             built[spec] = _compile(context, render(spec), spec)
+        elif os.environ.get("CLHINES_DUMP"):
+            _dump(render(spec), spec)
+        _BUILT.move_to_end(context)
+        built.move_to_end(spec)
+        foreign = [c for c in _BUILT if not devices.keeps(c)]
+        for old in foreign[: max(0, len(foreign) - MOST_CONTEXTS)]:
+            del _BUILT[old]
+        if len(built) > MOST_PROGRAMS:
+            built.popitem(last=False)
         return built[spec]
 
 
@@ -106,15 +124,21 @@ class BoundKernel:
         )
 
 
+def _dump(source: str, spec: Any) -> None:
+    """Write generated source to the folder ``CLHINES_DUMP``, where that is set."""
+    folder = os.environ.get("CLHINES_DUMP")
+    if not folder:
+        return
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{spec.template}-{digest}.cl").write_text(source, "utf-8")
+    except OSError as error:
+        raise InputError(f"CLHINES_DUMP={folder}: cannot be written: {error.strerror}") from error
+
+
 def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
-    dump = os.environ.get("CLHINES_DUMP")
-    if dump:
-        digest = hashlib.sha256(source.encode()).hexdigest()[:12]
-        try:
-            Path(dump).mkdir(parents=True, exist_ok=True)
-            (Path(dump) / f"{spec.template}-{digest}.cl").write_text(source, "utf-8")
-        except OSError as error:
-            raise InputError(f"CLHINES_DUMP={dump}: cannot be written: {error.strerror}") from error
+    _dump(source, spec)
     for device in context.devices:
         name_processor(device)
     begin = time.perf_counter()

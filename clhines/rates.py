@@ -276,7 +276,7 @@ def _work(solver: Solver, dtype: np.dtype, how: str) -> _Work:
         x = cla.empty_like(packed[-1])
 
         def work() -> Callable[[], object]:
-            solver.enqueue(*packed, x)
+            solver.enqueue(*packed, out=x)
             solver.queue.flush()
             return solver.queue.finish
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines import device as devices
 from clhines import program, reference
 from clhines.parts import STATUS_CLEAN, Part, Plan
 from clhines.render import PermuteSpec
@@ -213,10 +214,11 @@ class Resident:
         maps, sources = [self.gather], [source]
         if turned is not None and self.edges is not None:
             kernel, maps, sources = self._pack_edges, [self.gather, self.edges], [source, turned]
+        items, group = devices.small_groups(self.queue.device, self.plan.packed_size)
         event = kernel(
             self.queue,
-            (-(-self.plan.packed_size // 64) * 64, rows),
-            (64, 1),
+            (*items, rows),
+            (*group, 1),
             self.plan.packed_size,
             self.plan.forest.num_nodes,
             *(a.data for a in maps),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import pyopencl.array as cla
 from clhines import device as devices
 from clhines import rates, reference
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
-from clhines.forest import Forest
+from clhines.forest import Forest, count_masked
+from clhines.guard import exclusive
 
 if TYPE_CHECKING:
     from clhines.solver import Factors, Solver
@@ -63,7 +65,7 @@ class Share:
         make: Callable[[Forest, cl.CommandQueue], Solver],
         time: Callable[[Forest, cl.CommandQueue], Solver],
     ) -> None:
-        self.forest, self.dtype = forest, dtype
+        self.forest, self.dtype, self._lock = forest, dtype, threading.RLock()
         self._queues = _queues(given, dtype)
         self._make = make
         self._threads: ThreadPoolExecutor | None = None
@@ -248,6 +250,7 @@ class Share:
         d: Any,
         u: Any,
         b: Any,
+        *,
         l: Any = None,  # noqa: E741
         out: Any = None,
         overwrite: bool = False,
@@ -285,9 +288,10 @@ class Share:
         d: Any,
         u: Any,
         b: Any,
+        *,
+        l: Any = None,  # noqa: E741
         out: Any,
         wait_for: Any = None,
-        l: Any = None,  # noqa: E741
         overwrite: bool = False,
     ) -> list[cl.Event]:
         """As `Solver.enqueue`, of lists; `wait_for` one item a device, see `waits`."""
@@ -297,13 +301,15 @@ class Share:
 
         def work(k: int) -> cl.Event:
             solver = self.solvers[k]
-            event = solver.enqueue(*(a[k] for a in lists), waits[k], lower[k], overwrite)
+            *given, target = (a[k] for a in lists)
+            options = {"wait_for": waits[k], "overwrite": overwrite}
+            event = solver.enqueue(*given, l=lower[k], out=target, **options)
             solver.queue.flush()  # this device begins while the next is told
             return event
 
         return self._each(work, solves=True)
 
-    def factor(self, d: Any, u: Any, l: Any = None, check: bool = True) -> SharedFactors:  # noqa: E741
+    def factor(self, d: Any, u: Any, *, l: Any = None, check: bool = True) -> SharedFactors:  # noqa: E741
         """As `Solver.factor`, of NumPy arrays or lists of arrays."""
         given = {"d": d, "u": u, "l": l}
         parts = {name: self._split(name, a) for name, a in given.items() if a is not None}
@@ -373,14 +379,22 @@ class SharedFactors:
     share: Share
     factors: list[Factors]
 
-    def solve(self, b: Any, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
+    @property
+    def _lock(self) -> threading.RLock:
+        return self.share._lock
+
+    @exclusive
+    def solve(self, b: Any, *, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
         """As `Factors.solve`, of a NumPy array, or of a list of arrays in natural order."""
         share = self.share
         if is_list(b) or isinstance(b, cla.Array):
             parts = share._list("b", b)
             outs = [None] * len(parts) if out is None else share._list("out", out)
             return share._each(
-                lambda k: self.factors[k].solve(parts[k], outs[k], overwrite, check), solves=True
+                lambda k: self.factors[k].solve(
+                    parts[k], out=outs[k], overwrite=overwrite, check=check
+                ),
+                solves=True,
             )
         share._split("b", b)  # refuses what is no right-hand side
         rows = to_numpy("b", b, share.dtype)
@@ -392,15 +406,16 @@ class SharedFactors:
         def work(k: int) -> None:
             part = share._of(k, target)
             here = part if target is rows else share._of(k, rows)
-            self.factors[k].solve(here, part, False, check=False)
+            self.factors[k].solve(here, out=part, check=False)
 
         share._all_numpy(work, target)
         if check:
             check_finite(share.forest, "x", target)
         return target
 
+    @exclusive
     def enqueue(
-        self, b: Any, out: Any, wait_for: Any = None, overwrite: bool = False
+        self, b: Any, *, out: Any, wait_for: Any = None, overwrite: bool = False
     ) -> list[cl.Event]:
         """As `Factors.enqueue`, of lists; `wait_for` as in `Solver.enqueue`."""
         share = self.share
@@ -408,12 +423,15 @@ class SharedFactors:
         waits = share.waits(wait_for)
 
         def work(k: int) -> cl.Event:
-            event = self.factors[k].enqueue(parts[k], outs[k], waits[k], overwrite)
+            event = self.factors[k].enqueue(
+                parts[k], out=outs[k], wait_for=waits[k], overwrite=overwrite
+            )
             share.solvers[k].queue.flush()
             return event
 
         return share._each(work, solves=True)
 
+    @exclusive
     def status(self) -> np.ndarray:
         """(num_cells,) int64: as `Factors.status`, of all cells."""
         share = self.share
@@ -443,7 +461,12 @@ def events_of(name: str, given: Any, queue: cl.CommandQueue) -> list[cl.Event]:
 
 
 def real_numbers(name: str, a: Any) -> np.ndarray:
-    """Return an array; `InputError` for what is none of real numbers."""
+    """Return an array; `InputError` for what is none of real numbers, or has masked ones."""
+    masked = count_masked(a)
+    if masked:
+        raise InputError(
+            f"{name} has {masked} masked values; expected none (see MaskedArray.filled)"
+        )
     try:
         array = np.asarray(a)
     except ValueError as error:
@@ -474,7 +497,8 @@ def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) ->
         Right-hand sides as the caller gave them, and as an array of the dtype.
     """
     if out is None:
-        if overwrite and getattr(given, "dtype", None) == dtype and writable(given):
+        usable = writable(given) and not isinstance(given, np.ma.MaskedArray)
+        if overwrite and usable and given.dtype == dtype:
             return given
         return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
     if type(out) is not type(b) or out.dtype != dtype or out.shape != b.shape:
@@ -483,6 +507,8 @@ def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) ->
             f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {dtype} with "
             f"shape {b.shape}"
         )
+    if isinstance(out, cla.Array) and out.context != b.context:
+        raise InputError("out lives in another OpenCL context than the solver")
     if not writable(out):
         raise InputError("out is read-only or a strided view; expected a whole array")
     return out

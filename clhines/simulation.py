@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -33,6 +34,7 @@ from clhines.device import is_cpu
 from clhines.epochs import BlockEpochs
 from clhines.errors import DeviceMemoryError, InputError, SimulationError
 from clhines.forest import Forest, repeat, repeated_nodes
+from clhines.guard import exclusive
 from clhines.hostmemory import check_room
 from clhines.network import LAST_STEP, Group, Network, check_cables
 from clhines.parts import real_name
@@ -180,14 +182,13 @@ class PassiveCells:
         each = zip(*(a if isinstance(a, list) else [a] for a in operands), strict=True)
         for kernel, queue, arrays in zip(self._rhs, self.solver.queues, each, strict=True):
             n = arrays[0].size
-            items = -(-n // 64) * 64
-            kernel(queue, (items,), (64,), n, *(a.data for a in arrays))
-        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+            kernel(queue, *devices.small_groups(queue.device, n), n, *(a.data for a in arrays))
+        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
 
     def solve_again(self) -> list[cl.Event]:
         """Enqueue the last step's solve once more, for timing; the voltages stay the same."""
         v = self._values
-        self.solver.enqueue(v["d"], v["u"], self._b, self._v)
+        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
         return self.solver.kernel_events
 
     def voltages(self) -> np.ndarray:
@@ -356,6 +357,7 @@ class Simulation:
         comm: Any = None,
         **options: Any,
     ) -> None:
+        self._lock, self._on_host = threading.RLock(), path == "reference"
         self.ranks = ranks_of(comm)
         with self._agreed():
             if not isinstance(network, Network):
@@ -463,6 +465,7 @@ class Simulation:
         """Time, ms."""
         return self.step * self.model.dt
 
+    @exclusive
     def record(self, what: str, where: Any, index: Any = None) -> int:
         """Record voltages of nodes or a state of instances in the runs that follow.
 
@@ -506,6 +509,7 @@ class Simulation:
         kind, instance = self.model.instances[where.number]
         return Record(what, kind, instance[place])
 
+    @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
         """Advance by a time.
 
@@ -648,14 +652,17 @@ class Simulation:
         )
         raise SimulationError(self._broken, cell, node, at, result)
 
+    @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
         return self._run.voltages()
 
+    @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         return self._run.weights()
 
+    @exclusive
     def save(self, path: Any) -> None:
         """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
 
@@ -677,6 +684,7 @@ class Simulation:
             if self._first:
                 saved_states.write(path, arrays, self.step, self._signature)
 
+    @exclusive
     def restore(self, path: Any) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,12 +13,13 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
+from clhines import accuracy, reference, staging
 from clhines import device as device_module
-from clhines import reference, staging
 from clhines.choice import MODES
-from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
+from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
 from clhines.factors import Factors, first_nodes
 from clhines.forest import Forest
+from clhines.guard import exclusive
 from clhines.mixed import Mixed, MixedFactors, Refinement, bytes_needed, is_mixed
 from clhines.parts import Plan, real_name
 from clhines.pipeline import Pipeline
@@ -146,6 +147,10 @@ class Solver:
     BuildError
         The kernel does not compile on this device.
 
+    Several threads may use one solver: its methods let them in one at a time. `status` and
+    `kernel_events` are then those of whichever solve was last. A process that was forked after
+    OpenCL has been used is refused (`DeviceError`): start processes with the method ``spawn``.
+
     All methods raise `ShareError` where some of several devices fail: it names them, and has
     what the others did.
     """
@@ -178,7 +183,7 @@ class Solver:
             if not whole or max_memory < 1:
                 raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
             max_memory = int(max_memory)
-        self.forest, self.dtype = forest, np.dtype(dtype)
+        self.forest, self.dtype, self._lock = forest, np.dtype(dtype), threading.RLock()
         self._share: Share | None = None
         if devices is None and shares is not None:
             raise InputError(f"got shares={shares!r} without devices; expected both")
@@ -194,7 +199,7 @@ class Solver:
 
             timed = functools.partial(make, tune="heuristic")  # samples are not worth storing
             self._share = Share(forest, devices, self.dtype, shares, make, timed)
-            queue = self._share.solvers[0].queue
+            queue, self._lock = self._share.solvers[0].queue, self._share._lock
         self.queue: cl.CommandQueue = device_module.given_queue(queue, device, dtype)
         self.device = self.queue.device
         self._limits = device_module.limits(self.device)
@@ -352,7 +357,7 @@ class Solver:
             except OSError as error:
                 where = f"{error.filename}: " if error.filename else ""
                 message = f"the winner was not stored: {where}{error.strerror or error}"
-                warnings.warn(message, StoreWarning, stacklevel=3)
+                warn_caller(message, StoreWarning)
             if winner == self.tuning.heuristic:
                 return
         if winner is not None:
@@ -416,6 +421,7 @@ class Solver:
 
     # -- device order --------------------------------------------------------------------------
 
+    @exclusive
     @_on_each_device
     @_memory_errors
     def pack(
@@ -490,6 +496,7 @@ class Solver:
             packed[name] = self._packed(resident, source, turned, passing)
         return packed
 
+    @exclusive
     @_on_each_device
     @_memory_errors
     def unpack(self, a: cla.Array, out: cla.Array | None = None) -> cla.Array:
@@ -510,6 +517,7 @@ class Solver:
             raise InputError(f"out has shape {target.shape}; expected a whole array of {shape}")
         return resident.permute(source, target, False)
 
+    @exclusive
     @_on_each_device
     @_memory_errors
     def enqueue(
@@ -517,9 +525,10 @@ class Solver:
         d: cla.Array,
         u: cla.Array,
         b: cla.Array,
+        *,
+        l: cla.Array | None = None,  # noqa: E741
         out: cla.Array,
         wait_for: cl.Event | Sequence[cl.Event] | None = None,
-        l: cla.Array | None = None,  # noqa: E741
         overwrite: bool = False,
     ) -> cl.Event:
         """Enqueue a solve of arrays in *device* order (see `pack`), without waiting.
@@ -527,12 +536,14 @@ class Solver:
         Parameters
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype
-        b, out : (packed size,) or (k, packed size)
+        b : (packed size,) or (k, packed size)
+        out : like b
+            Where the solution goes; may be `b` itself.
         wait_for : pyopencl.Event or list of them, optional
             In addition to the events of the arrays. For several devices a list with such an item
             for each: also the list that another `enqueue` returned.
         overwrite : bool
-            Allow `d` to be destroyed, and `out` to be `b`.
+            Allow `d` and `b` to be destroyed.
 
         Returns
         -------
@@ -546,7 +557,7 @@ class Solver:
         size = self.plan.packed_size
         given = [("d", d), ("u", u), *([] if l is None else [("l", l)]), ("b", b)]
         operands = [self._checked(name, a, size, on_device=True) for name, a in given]
-        self._check_out(out, b, overwrite)
+        self._check_out(out, b)
         if any(a.ndim != 1 for a in operands[:-1]):
             raise InputError("d, u and l have one row; only b and out may have several")
         if any(out.base_data == a.base_data for a in operands[:-1]):
@@ -564,24 +575,24 @@ class Solver:
             return [event for solver in self._share.solvers for event in solver.kernel_events]
         return self._events if self._mixed is None else self._mixed.events
 
-    def _check_out(self, out: Any, b: cla.Array, overwrite: bool) -> None:
+    def _check_out(self, out: Any, b: cla.Array) -> None:
         """Refuse an `out` in device order that cannot take the solution for `b`."""
         self._checked("out", out, self.plan.packed_size, on_device=True)
         if out.shape != b.shape:
             raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
         if out.offset or not out.flags.c_contiguous:
             raise InputError("out is a strided or offset view; expected a whole array")
-        if out.base_data == b.base_data and not overwrite:
-            raise InputError("out is b; expected another array, or overwrite=True")
 
     # -- natural order -------------------------------------------------------------------------
 
+    @exclusive
     @_memory_errors
     def solve(
         self,
         d: Any,
         u: Any,
         b: Any,
+        *,
         l: Any = None,  # noqa: E741
         out: Any = None,
         overwrite: bool = False,
@@ -601,13 +612,16 @@ class Solver:
         l : (n,), optional
             ``A[i, parent[i]]`` of an unsymmetric system; then ``u[i] = A[parent[i], i]``.
         out : like b, optional
-            Written and returned.
+            Written and returned; may be `b` itself.
         overwrite : bool
-            Allow `b` to be destroyed: without `out`, the solution is then written into `b`.
+            Allow `d` and `b` to be destroyed; without `out`, the solution is then written into
+            `b` where that is possible.
         check : bool
             Raise `PivotError` for a pivot that is zero, negative, NaN or infinite, or so small
             that its inverse is infinite; and `InputError` for values of `b` or `x` that are not
-            finite (NumPy only). Waits for the device. Without it, `status` tells on request.
+            finite (NumPy only). With ``cr``, ``pcr`` and ``cr_pcr``, of arrays on the host or on
+            one device, also warn where the solution is inaccurate. Waits for the device. Without
+            it, `status` tells on request.
 
         Returns
         -------
@@ -617,9 +631,17 @@ class Solver:
         Raises
         ------
         InputError, PivotError, DeviceMemoryError
+
+        Warns
+        -----
+        AccuracyWarning
+            The backward error of ``cr``, ``pcr`` or ``cr_pcr`` is above `accuracy.LIMIT`: these
+            eliminate in an order that is not stable where rows are barely dominant or graded.
+        RefinementWarning
+            The residual of ``mixed`` stayed above that of a float64 solution.
         """
         if self._share is not None and (is_list(b) or isinstance(b, cla.Array)):
-            x = self._share.solve(d, u, b, l, out, overwrite)
+            x = self._share.solve(d, u, b, l=l, out=out, overwrite=overwrite)
             if check:
                 self._raise_bad_pivot(self._bad_pivots())
             return x
@@ -627,9 +649,11 @@ class Solver:
         if self._mixed is not None:
             del arrays["b"]
             factors = self._factor_mixed(arrays, check)
-            return factors._solve(b, out, overwrite, check, 4)
+            return factors._solve(b, out, overwrite, check)
         on_device = isinstance(arrays["b"], cla.Array)
         target = self._target(b, arrays["b"], out, overwrite)
+        measured = check and accuracy.may_lose(self.plan)
+        before = accuracy.on_host(self.queue, arrays) if measured else {}
         if on_device:
             self._solve_device(arrays, target)
         else:
@@ -640,14 +664,18 @@ class Solver:
             self._raise_bad_pivot(self._bad_pivots())
             if not on_device:
                 self._check_finite("x", target)
+        if measured:
+            accuracy.warn_where_lost(self.plan, self.forest, before, target, self.dtype)
         return target
 
+    @exclusive
     @_on_each_device
     @_memory_errors
     def factor(
         self,
         d: Any,
         u: Any,
+        *,
         l: Any = None,  # noqa: E741
         check: bool = True,
     ) -> Factors | MixedFactors | SharedFactors:
@@ -698,6 +726,7 @@ class Solver:
             self._raise_bad_pivot(bad)
         return factors
 
+    @exclusive
     @_memory_errors
     def _refine(self, factors: MixedFactors, b: Any, target: Any) -> Refinement:
         assert self._mixed is not None
@@ -715,6 +744,7 @@ class Solver:
             raise InputError("d, u and l have one row; only b may have several")
         return arrays
 
+    @exclusive
     def status(self) -> np.ndarray:
         """Return the first bad node of every cell in the last solve; waits for the device.
 
@@ -725,6 +755,10 @@ class Solver:
             node of the elimination whose pivot was not.
         """
         return first_nodes(self.forest, self._bad_pivots())
+
+    @exclusive
+    def _status_of(self, factors: Factors) -> np.ndarray:
+        return first_nodes(self.forest, self._whole("status()").first_bad(factors.bad))
 
     def _solve_device(self, arrays: dict[str, cla.Array], target: cla.Array) -> None:
         resident = self._whole("solve() with device arrays")
@@ -738,7 +772,7 @@ class Solver:
             return
         packed = self._upload(resident, arrays)
         x = cla.empty_like(packed["b"])
-        self.enqueue(packed["d"], packed["u"], packed["b"], x, l=packed.get("l"))
+        self.enqueue(packed["d"], packed["u"], packed["b"], l=packed.get("l"), out=x)
         resident.permute(x, target, False)
 
     def _solve_numpy(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> None:
@@ -831,6 +865,7 @@ class Solver:
 
     # -- factored ------------------------------------------------------------------------------
 
+    @exclusive
     @_memory_errors
     def _enqueue_factored(
         self,
@@ -838,12 +873,11 @@ class Solver:
         b: cla.Array,
         out: cla.Array,
         wait_for: cl.Event | Sequence[cl.Event] | None,
-        overwrite: bool,
     ) -> cl.Event:
         resident = self._whole("enqueue()")
         waits = events_of("wait_for", wait_for, self.queue)
         b = self._checked("b", b, self.plan.packed_size, on_device=True)
-        self._check_out(out, b, overwrite)
+        self._check_out(out, b)
         matrix = factors._matrix
         if any(out.base_data == a.base_data for a in matrix):
             raise InputError("out is one of the factors; expected another array")
@@ -852,6 +886,7 @@ class Solver:
         only_event(out, self._events[-1])
         return self._events[-1]
 
+    @exclusive
     @_memory_errors
     def _solve_factored(
         self, factors: Factors, b: Any, out: Any, overwrite: bool, check: bool
@@ -861,17 +896,27 @@ class Solver:
         target = self._target(b, rows, out, overwrite)
         if isinstance(rows, cla.Array):
             packed = self._packed(resident, rows)
-            self._enqueue_factored(factors, packed, packed, None, overwrite=True)
+            self._enqueue_factored(factors, packed, packed, None)
             return resident.permute(packed, target, False)
         if check:
             self._check_finite("b", rows)
         two = np.atleast_2d(unshared(rows, target)), np.atleast_2d(target)
+        measured = check and accuracy.may_lose(self.plan)
+        before = {**self._natural_matrix(factors), "b": rows.copy()} if measured else {}
         with _ended(self.queue):
             for _ in self._solve_rows(resident, factors._matrix, *two, factors.bad):
                 pass
         if check:
             self._check_finite("x", target)
+        if measured:
+            accuracy.warn_where_lost(self.plan, self.forest, before, target, self.dtype)
         return target
+
+    def _natural_matrix(self, factors: Factors) -> dict[str, np.ndarray]:
+        """Return d, u, (l) in natural order on the host, of factors that keep the diagonal."""
+        names = ("d", "u", "l")
+        unpacked = (self.unpack(a).get(self.queue) for a in factors._matrix)
+        return dict(zip(names, unpacked, strict=False))
 
     # -- arguments -----------------------------------------------------------------------------
 

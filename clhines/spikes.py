@@ -629,7 +629,8 @@ class Delivery:
                 "needs; use 'pull'"
             )
         on_cpu = devices.is_cpu(self.queue.device)
-        group = work_group or min(16 if on_cpu else 256, self.queue.device.max_work_group_size)
+        most = 1 << (self.queue.device.max_work_group_size.bit_length() - 1)
+        group = work_group or min(16 if on_cpu else 256, most)
         if algorithm in ("vpo", "pull"):
             return DeliverSpec(algorithm, group)
         if group & (group - 1):

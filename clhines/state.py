@@ -10,6 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines import device as devices
 from clhines import program
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network import Model
@@ -251,8 +252,7 @@ class State:
         numbers = [begin, end - begin, self.model.num_targets, self.slots]
         self._add(
             self.queue,
-            (-(-(end - begin) // 64) * 64,),
-            (64,),
+            *devices.small_groups(self.queue.device, end - begin),
             *(np.int32(n) for n in numbers),
             *(a.data for a in self._events),
             self.incoming.data,
@@ -300,8 +300,7 @@ class State:
         width = index.size
         self._record(
             self.queue,
-            (-(-width // 64) * 64,),
-            (64,),
+            *devices.small_groups(self.queue.device, width),
             np.int32(row),
             np.int32(width),
             index.data,

@@ -159,7 +159,8 @@ class Steps:
             kernel[k] = value
         row = (step % self.state.slots) * self.model.num_targets
         kernel[self._row_argument] = np.int32(row)
-        kernel.launch(self.queue, -(-self._places // 64) * 64, 64)
+        (items,), (group,) = devices.small_groups(self.queue.device, self._places)
+        kernel.launch(self.queue, items, group)
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltages of `nodes`, (r,) natural."""
@@ -172,7 +173,7 @@ class Steps:
             self._launch(done, step)
             if done is not None:
                 self._record_row(row + done - first)
-            self.solver.enqueue(self._d, self._u, self._b, self._x)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
             done = step
         self._launch(done, None)
         self._record_row(row + count - 1)

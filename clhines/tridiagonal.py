@@ -18,6 +18,7 @@ def solve_tridiagonal(
     d: Any,
     du: Any,
     b: Any,
+    *,
     sizes: Any = None,
     method: str = "auto",
     dtype: Any = None,
@@ -103,7 +104,7 @@ def solve_tridiagonal(
         main, low, upper, rows = main * sign, low * sign, upper * above, rows * sign
     forest = Forest(np.where(first, -1, np.arange(n) - 1), offsets)
     solver = Solver(forest, method, dtype, **options)
-    return solver.solve(main, upper, rows, low, check=check).reshape(rhs.shape)
+    return solver.solve(main, upper, rows, l=low, check=check).reshape(rhs.shape)
 
 
 def _real_array(name: str, a: Any) -> np.ndarray:

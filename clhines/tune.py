@@ -45,8 +45,9 @@ def median_seconds(
 ) -> float:
     """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
-    On a CPU the wall time from enqueue to finish; elsewhere the device time between the
-    timestamps of the first and the last event that `launch` returns.
+    On a CPU, and of a queue without timestamps (``PROFILING_ENABLE``), the wall time from enqueue
+    to finish; elsewhere the device time between the timestamps of the first and the last event
+    that `launch` returns.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ def median_seconds(
     -------
     float, s
     """
-    wall = _by_wall_time(queue.device)
+    wall = _by_wall_time(queue)
     taken = []
     for k in range(-warmup, repeats):
         queue.finish()
@@ -74,8 +75,9 @@ def median_seconds(
     return float(np.median(taken))
 
 
-def _by_wall_time(device: cl.Device) -> bool:
-    return devices.is_cpu(device) or devices.is_simulator(device)
+def _by_wall_time(queue: cl.CommandQueue) -> bool:
+    device, timed = queue.device, cl.command_queue_properties.PROFILING_ENABLE
+    return devices.is_cpu(device) or devices.is_simulator(device) or not queue.properties & timed
 
 
 def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
@@ -229,7 +231,7 @@ def seconds_in_turns(
     """
     taken: list[list[float]] = [[] for _ in ready]
     (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0
-    most = _MOST_TURNS[_by_wall_time(queue.device)]
+    most = _MOST_TURNS[_by_wall_time(queue)]
     order = np.random.default_rng(0)  # a thread pool remembers what ran before
     with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
         while turn < turns:

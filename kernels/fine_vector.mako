@@ -178,9 +178,11 @@ static value collect(__local const real *lost, places slot)
 
 static void fetch(__global const real *a)
 {
-#if __has_builtin(__builtin_prefetch)
+% if spec.prefetch == "builtin":
     __builtin_prefetch((const void *)(size_t)a);
-#endif
+% else:
+    prefetch(a, 1);
+% endif
 }
 % endif
 % if local and spec.streaming and not spec.natural:

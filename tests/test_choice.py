@@ -359,7 +359,7 @@ def test_all_parts_of_a_plan_are_timed(fast_queue):
     systems = [tune.random_system(forest, "float32", 1)]
     events = solver._ready_to_time(solver.plan, systems)(0)
     d, u, b = (solver.pack(a) for a in systems[0])
-    last = solver.enqueue(d, u, b, solver.pack(np.zeros(forest.num_nodes)))
+    last = solver.enqueue(d, u, b, out=solver.pack(np.zeros(forest.num_nodes)))
     assert solver.kernel_events[-1] == last
     fast_queue.finish()
     for found in (events, solver.kernel_events):

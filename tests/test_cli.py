@@ -349,7 +349,9 @@ def test_wrong_right_hand_side_fails_the_check(cli, monkeypatch, wrong):
 
 def test_wrong_solve_fails_the_check(cli, monkeypatch):
     enqueue = Solver.enqueue
-    monkeypatch.setattr(Solver, "enqueue", lambda self, d, u, b, out: enqueue(self, d, u, d, out))
+    monkeypatch.setattr(
+        Solver, "enqueue", lambda self, d, u, b, out: enqueue(self, d, u, d, out=out)
+    )
     result = cli("solve", "--steps", 2, "--json")
     assert result.code == 1
     assert_one_line(result.err, "clhines: the check failed: residual ")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pyopencl as cl
 import pytest
 
-from clhines import BuildError, DeviceError, Forest, Solver, pocl, program
+from clhines import BuildError, DeviceError, Forest, InputError, Solver, make_plan, pocl, program
 from clhines import device as devices
-from clhines.morphology import star
+from clhines.morphology import chain, star
 from clhines.render import FloorSpec, render
 
 GPU, CPU = cl.device_type.GPU, cl.device_type.CPU
@@ -173,10 +173,52 @@ def test_explicit_vectors_are_as_wide_as_the_registers_of_a_cpu(width, expected)
         max_work_group_size=64,
         local_mem_size=1 << 15,
         extensions="cl_khr_fp64",
+        platform=SimpleNamespace(name="Some Platform"),
     )
     assert devices.limits(device).vector_bytes == expected
     device.type = cl.device_type.GPU
     assert devices.limits(device).vector_bytes == 16
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [
+        ("Portable Computing Language", True),
+        ("Intel(R) OpenCL", True),
+        ("rusticl", False),
+        ("Intel(R) OpenCL Graphics", False),
+        ("NVIDIA CUDA", False),
+    ],
+)
+def test_whose_compiler_takes_what_is_clangs(platform, expected):
+    device = fake("A CPU", CPU, platform=platform)
+    device.native_vector_width_float, device.local_mem_size = 8, 1 << 15
+    device.max_compute_units, device.max_work_group_size = 2, 64
+    limits = devices.limits(device)
+    assert limits.clang == expected
+    plan = make_plan(Forest.repeated([chain(9)], 8), "fine", limits=limits)
+    (part,) = plan.parts
+    source = render(part.solve_spec(True, 1))
+    assert ("__builtin_prefetch(" in source) == expected
+    assert (" prefetch(" in source) != expected  # that of OpenCL C, which all know
+
+
+def test_a_queue_that_has_lost_its_context_is_refused(fast_queue):
+    """Intel's CPU runtime frees a context that only a queue refers to."""
+
+    class Lost(cl.CommandQueue):
+        lost = False
+
+        @property
+        def context(self):
+            if self.lost:
+                raise cl.LogicError("clRetainContext failed: INVALID_CONTEXT")
+            return super().context
+
+    queue = Lost(fast_queue.context)
+    queue.lost = True
+    with pytest.raises(InputError, match="queue has lost its context.*hold a reference to the py"):
+        Solver(Forest(chain(3)), dtype="float32", queue=queue)
 
 
 def test_a_queue_keeps_its_context(queue):

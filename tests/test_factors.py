@@ -27,7 +27,7 @@ FACTORED = ["fine_5", "contraction_6"]
 
 
 def factor(solver, system, **more):
-    return solver.factor(system.d, system.u, system.l, **more)
+    return solver.factor(system.d, system.u, l=system.l, **more)
 
 
 def with_b(system, b):
@@ -103,7 +103,7 @@ def test_device_arrays_with_factors(queue, config):
         solver = make_solver(queue, forest, config, np.float32)
         expected = factor(solver, system).solve(system.b)
         arrays = on_device(queue, system)
-        factors = solver.factor(arrays["d"], arrays["u"], arrays["l"])
+        factors = solver.factor(arrays["d"], arrays["u"], l=arrays["l"])
         for name in "du":  # the caller may go on with its own
             arrays[name].fill(np.nan)
         b = arrays["b"]
@@ -117,12 +117,12 @@ def test_device_arrays_with_factors(queue, config):
 
         packed = solver.pack(system.b)
         out = cla.empty_like(packed)
-        event = factors.enqueue(packed, out)
+        event = factors.enqueue(packed, out=out)
         assert isinstance(event, cl.Event)
         assert solver.kernel_events[-1] == event
         assert np.array_equal(solver.unpack(out).get(), expected)
         assert np.array_equal(solver.unpack(packed).get(), system.b)
-        factors.enqueue(packed, packed, overwrite=True).wait()
+        factors.enqueue(packed, out=packed, overwrite=True).wait()
         assert np.array_equal(solver.unpack(packed).get(), expected)
         system.assert_solved(expected)
 
@@ -225,11 +225,10 @@ def test_wrong_arguments_of_factors(queue):
         (lambda: factors.solve(good[:5]), r"b has shape \(5,\); expected \(7,\) or \(k, 7\)"),
         (lambda: factors.solve(good, out=gpu), "out is Array of float32 .* expected ndarray"),
         (lambda: factors.solve(good * np.nan), "cell 0, node 0: b is nan; expected finite"),
-        (lambda: factors.enqueue(foreign, foreign), "b has shape .* in device order"),
-        (lambda: factors.enqueue(packed, foreign), "out has shape"),
-        (lambda: factors.enqueue(packed, packed), "out is b; expected another array, or overw"),
-        (lambda: factors.enqueue(packed, factors.u), "out is one of the factors"),
-        (lambda: factors.enqueue(good, packed), "b is ndarray; expected a pyopencl array"),
+        (lambda: factors.enqueue(foreign, out=foreign), "b has shape .* in device order"),
+        (lambda: factors.enqueue(packed, out=foreign), "out has shape"),
+        (lambda: factors.enqueue(packed, out=factors.u), "out is one of the factors"),
+        (lambda: factors.enqueue(good, out=packed), "b is ndarray; expected a pyopencl array"),
     ]:
         with pytest.raises(InputError, match=words) as caught:
             call()

@@ -313,3 +313,29 @@ def test_ragged_and_empty_arguments():
         Forest([[0], [1, 2]])
     with pytest.raises(ForestError, match="expected 1 or more"):
         Forest.repeated([np.array([-1])], 0)
+
+
+def test_the_callers_arrays_are_copied():
+    """What is derived from them, once, stays that of the forest that was made."""
+    parent, offsets = np.array([-1, 0, 1, 1, -1, 4], np.int64), np.array([0, 4, 6], np.int64)
+    forest = Forest(parent, offsets)
+    known, bounds = parent.copy(), offsets.copy()
+    parent[:], offsets[:] = -1, 0
+    for made in (forest, forest.take([0, 1]), forest.take([1, 0]).take([1, 0])):
+        assert np.array_equal(made.parent, known)
+        assert np.array_equal(made.cell_offsets, bounds)
+        for a in (made.parent, made.cell_offsets, made.shape_of_cell, made.trees.parent):
+            with pytest.raises(ValueError, match="read-only"):
+                a[0] = 0
+    shapes = np.array([0, 0, 1])
+    of_trees = Forest.of_trees(forest.trees, shapes)
+    shapes[:] = 1
+    assert of_trees.shape_of_cell.tolist() == [0, 0, 1]
+
+
+def test_masked_arrays_are_refused():
+    masked = np.ma.masked_array([-1, 0, 1], [0, 1, 0])
+    with pytest.raises(ForestError, match="parent has 1 masked values; expected none"):
+        Forest(masked)
+    with pytest.raises(ForestError, match="parent of cell 1 has 1 masked values"):
+        Forest.from_cells([[-1], masked])

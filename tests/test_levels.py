@@ -165,10 +165,10 @@ def test_a_matrix_factored_once(queue):
     forest = Forest.from_cells([*dissimilar(5), caterpillar(9)])
     system = make_system(forest, np.float32, symmetric=False, rows=6)
     solver = Solver(forest, "levels", np.float32, queue=queue)
-    factors = solver.factor(system.d, system.u, system.l)
+    factors = solver.factor(system.d, system.u, l=system.l)
     assert np.array_equal(factors.solve(system.b), solver.solve(**system.arrays))
     system.d[[0, -1]] = -1
-    found = solver.factor(system.d, system.u, system.l, check=False).status()
+    found = solver.factor(system.d, system.u, l=system.l, check=False).status()
     assert found[[0, -1]].tolist() == [0, forest.num_nodes - 1]
     assert (found[1:-1] == -1).all()
 

@@ -8,7 +8,7 @@ import pyopencl.array as cla
 import pytest
 from systems import make_system
 
-from clhines import Forest, Solver
+from clhines import Forest, Solver, staging
 from clhines.morphology import chain, random_binary_tree
 
 
@@ -81,7 +81,9 @@ def test_slices_stay_within_the_memory_asked_for(fast_queue, meter, method, rows
     (said,) = solver.memory
     assert meter["peak"] <= said.device <= limit
     assert said.slices == solver.num_slices
-    assert f" MiB on the device, in {said.slices} slices" in str(said)
+    pinned = f", {said.pinned / 2**20:.1f} MiB of pinned host memory" if said.pinned else ""
+    assert f" MiB on the device{pinned}, in {said.slices} slices" in str(said)
+    assert bool(said.pinned) == staging.helps(fast_queue.device)
     assert np.isfinite(x).all()
 
 

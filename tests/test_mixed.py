@@ -89,7 +89,7 @@ def test_factors_for_many_right_hand_sides(device):
     solver = mixed_solver(device, forest, "contraction")
     system = make_system(forest, symmetric=False, rows=3)
     arrays = on_device(device, system)
-    factors = solver.factor(arrays["d"], arrays["u"], arrays["l"])
+    factors = solver.factor(arrays["d"], arrays["u"], l=arrays["l"])
     for name in "dul":  # the caller may go on with its own
         arrays[name].fill(np.nan)
     plain = solver.solve(**system.arrays)
@@ -256,8 +256,8 @@ def test_device_order_is_refused(device):
     for call in (
         lambda: solver.pack(system.d),
         lambda: solver.unpack(a),
-        lambda: solver.enqueue(a, a, a, a),
-        lambda: factors.enqueue(a, a),
+        lambda: solver.enqueue(a, a, a, out=a),
+        lambda: factors.enqueue(a, out=a),
     ):
         with pytest.raises(InputError, match="dtype 'mixed' has natural order only: use solve"):
             call()

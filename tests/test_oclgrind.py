@@ -124,7 +124,7 @@ def factor_case(queue, forest, dtype, symmetric):
     """Factors of a good matrix, and of one with bad pivots in two cells."""
     solver = Solver(forest, "contraction", dtype, queue=queue)
     system = make_system(forest, dtype, symmetric, 2)
-    factors = solver.factor(system.d, system.u, system.l)
+    factors = solver.factor(system.d, system.u, l=system.l)
     system.assert_solved(factors.solve(system.b))
     packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
     out = cla.empty_like(packed["b"])
@@ -134,7 +134,7 @@ def factor_case(queue, forest, dtype, symmetric):
     x = solver.solve(**arrays, overwrite=True)  # in natural order, into b
     system.assert_solved(x.get())
     system.d[[2, 3, -1]] = -1
-    assert (solver.factor(system.d, system.u, system.l, check=False).status() >= 0).sum() == 2
+    assert (solver.factor(system.d, system.u, l=system.l, check=False).status() >= 0).sum() == 2
 
 
 def in_place_case(queue, config, forest):
@@ -484,7 +484,7 @@ def fault_case(config, old, new):
         if solver._resident is not None and solver._resident.takes_natural:  # the other kernel
             given = system.d, system.u, system.b
             packed = [solver.pack(v, of=name) for v, name in zip(given, "dub", strict=True)]
-            solver.enqueue(*packed, cla.empty_like(packed[2]))
+            solver.enqueue(*packed, out=cla.empty_like(packed[2]))
         assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         queue.finish()
     finally:

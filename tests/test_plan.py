@@ -673,7 +673,7 @@ ORDER = """errors forest morphology cable reference transforms schedule pieces p
     slices pipeline rates share solver tridiagonal mechanisms spikes
     plasticity network kinds state reference_run steps cell_epochs plan_epochs epochs ring ranks
     simulation cli""".split()
-MECHANISMS = """units exact expressions forms singular parser equations reader meaning advance
+MECHANISMS = """units exact expressions forms singular parser equations reader advance meaning
     simplify blocks exponentials printer helpers source builtin mechanism noise""".split()
 FOLDER = Path(clhines.__file__).parent
 

@@ -1,13 +1,26 @@
 """Rows `cr`, `pcr` and `cr_pcr`: chains of every length, with every switch, and what is refused."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
+import pyopencl.array as cla
 import pytest
 from systems import SIZES, children_first, make_system, renumbered
 from tolerances import REDUCTION_UPDATES, assert_close
 
-from clhines import METHODS, Forest, InputError, PivotError, Solver, make_plan, reference
+from clhines import (
+    METHODS,
+    AccuracyWarning,
+    Forest,
+    InputError,
+    PivotError,
+    Solver,
+    accuracy,
+    choice,
+    make_plan,
+    reference,
+)
 from clhines import device as devices
 from clhines.morphology import chain, star
 from clhines.parts import Limits
@@ -238,3 +251,74 @@ def test_bad_options():
         make_plan(forest, "cr", switch=3)
     with pytest.raises(InputError, match="needs more local memory than 64 B"):
         make_plan(forest, "cr", limits=Limits(local_bytes=64))
+
+
+# -------------------------------------------------------------------------------- accuracy
+
+
+def barely_dominant(forest, dtype, kind, seed=0):
+    """Rows that are dominant by the least, or couplings over many orders of magnitude."""
+    rng, n = np.random.default_rng(seed), forest.num_nodes
+    scale = 1.0 if kind == "barely" else 10.0 ** rng.uniform(-6, 6, n)
+    u = (-scale * rng.uniform(0.1, 1, n)).astype(dtype)
+    d = reference.multiply(forest, np.zeros(n), -u, np.ones(n))
+    d = (d * (1 + 4 * np.finfo(dtype).eps)).astype(dtype)
+    d[forest.parent < 0] *= 2
+    return d, u, rng.uniform(-1, 1, n).astype(dtype)
+
+
+@pytest.mark.parametrize("kind", ["barely", "graded"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_what_is_lost_is_said(fast_queue, needs, dtype, kind):
+    """By NumPy's own product with the matrix, not by the code that warns."""
+    needs(fast_queue, dtype)
+    n, eps = 256, np.finfo(dtype).eps
+    forest = Forest.repeated([chain(n)], 4)
+    d, u, b = barely_dominant(forest, dtype, kind)
+    dense = reference.dense(forest, d, u, cell=2)
+    lost = {}
+    for method in (*ROWS, "auto", "flat", "contraction", "fine", "levels"):
+        solver = Solver(forest, method, dtype, queue=fast_queue)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            x = solver.solve(d, u, b)
+        said = [w for w in caught if issubclass(w.category, AccuracyWarning)]
+        assert all(w.filename == __file__ for w in said)
+        errors = []
+        for lo in range(0, forest.num_nodes, n):
+            k = slice(lo, lo + n)
+            dense = reference.dense(forest, d, u, cell=lo // n)
+            here, given = x[k].astype(np.float64), b[k].astype(np.float64)
+            errors.append(
+                np.abs(given - dense @ here) / (np.abs(dense) @ np.abs(here) + abs(given))
+            )
+        lost[method] = np.max(errors) / eps
+        assert len(said) == (lost[method] > accuracy.LIMIT), (method, lost[method])
+        if method not in ROWS:
+            assert lost[method] <= 4  # `tolerances`: as of any elimination from the tips
+        device = [cla.to_device(fast_queue, a) for a in (d, u, b)]
+        factors = solver.factor(d, u)
+        for call in (lambda s=solver, a=device: s.solve(*a), lambda f=factors: f.solve(b)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                call()
+            assert [w.category for w in caught] == [w.category for w in said]
+    assert lost["pcr"] > 100 * accuracy.LIMIT  # or the test has lost its point
+
+
+def test_auto_takes_none_of_them():
+    for candidates in choice.CANDIDATES.values():
+        assert not {c.method for c in candidates} & set(ROWS)
+
+
+def test_without_check_nothing_is_measured(fast_queue, monkeypatch):
+    def measured(*_):
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(accuracy, "warn_where_lost", measured)
+    forest = Forest(chain(30))
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, "cr", np.float32, queue=fast_queue)
+    solver.solve(**system.arrays, check=False)
+    with pytest.raises(AssertionError, match="measured"):
+        solver.solve(**system.arrays)

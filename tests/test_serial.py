@@ -33,11 +33,11 @@ def test_device_order_is_natural_order(queue):
     system = make_system(forest, np.float32)
     d, u, b = (cla.to_device(queue, a) for a in (system.d, system.u, system.b))
     out = cla.empty_like(b)
-    event = solver.enqueue(d, u, b, out)
+    event = solver.enqueue(d, u, b, out=out)
     assert event.command_execution_status == cl.command_execution_status.COMPLETE
     assert np.array_equal(out.get(), system.truth().astype(np.float32))
     assert np.array_equal(b.get(), system.b)
-    solver.enqueue(d, u, b, b, overwrite=True)
+    solver.enqueue(d, u, b, out=b, overwrite=True)
     assert np.array_equal(b.get(), out.get())
     assert len(solver.kernel_events) == 2
 
@@ -46,15 +46,15 @@ def test_a_matrix_factored_once(queue):
     forest = Forest.from_cells(dissimilar(5))
     system = make_system(forest, np.float32, symmetric=False, rows=6)
     solver = serial(queue, forest)
-    factors = solver.factor(system.d, system.u, system.l)
+    factors = solver.factor(system.d, system.u, l=system.l)
     assert np.array_equal(factors.solve(system.b), solver.solve(**system.arrays))
     one = System(forest, system.d, system.u, system.b[1], system.l)
     one.assert_solved(factors.solve(one.b))
     system.d[[3, -1]] = -1
     with pytest.raises(PivotError) as caught:
-        solver.factor(system.d, system.u, system.l)
+        solver.factor(system.d, system.u, l=system.l)
     assert (caught.value.cell, caught.value.node) == (0, 3)
-    found = solver.factor(system.d, system.u, system.l, check=False).status()
+    found = solver.factor(system.d, system.u, l=system.l, check=False).status()
     assert np.flatnonzero(found >= 0).tolist() == [0, 4]
 
 

@@ -303,20 +303,21 @@ def test_lists_of_arrays(halves, method):
     same = {name: solver.pack(a) for name, a in natural.items()}
     assert np.array_equal(joined(same["d"]), joined(packed["d"]))
     x = [cla.zeros_like(b) for b in packed["b"]]
-    events = solver.enqueue(packed["d"], packed["u"], packed["b"], x, l=packed["l"])
+    events = solver.enqueue(packed["d"], packed["u"], packed["b"], out=x, l=packed["l"])
     assert len(events) == 2
     assert np.array_equal(joined(solver.unpack(x)), truth)
     first, second = events
     for waits in (events, tuple(events), [[first], [second]], [first, None], [[], [second] * 2]):
-        assert len(solver.enqueue(packed["d"], packed["u"], packed["b"], x, waits)) == 2
-    solver.enqueue(packed["d"], packed["u"], packed["b"], x, events, packed["l"])
+        found = solver.enqueue(packed["d"], packed["u"], packed["b"], out=x, wait_for=waits)
+        assert len(found) == 2
+    solver.enqueue(packed["d"], packed["u"], packed["b"], out=x, wait_for=events, l=packed["l"])
     assert (solver.status() == -1).all()
     assert len(solver.kernel_events) >= 2
 
-    factors = solver.factor(system.d, system.u, system.l)
+    factors = solver.factor(system.d, system.u, l=system.l)
     assert_close(forest, factors.solve(system.b), system.truth(), np.float64)
     assert_close(forest, joined(factors.solve(natural["b"])), system.truth(), np.float64)
-    factors.enqueue(packed["b"], x, factors.enqueue(packed["b"], x))
+    factors.enqueue(packed["b"], out=x, wait_for=factors.enqueue(packed["b"], out=x))
     assert_close(forest, joined(solver.unpack(x)), system.truth(), np.float64)
     assert (factors.status() == -1).all()
 
@@ -524,10 +525,10 @@ def test_wrong_arguments(halves):
     with pytest.raises(InputError, match="d is ndarray; expected a list"):
         solver.solve(system.d, parts["u"], parts["b"])
     with pytest.raises(InputError, match=r"devices\[0\].*d has shape"):
-        solver.enqueue(parts["d"], parts["u"], parts["b"], parts["d"])
+        solver.enqueue(parts["d"], parts["u"], parts["b"], out=parts["d"])
     packed = [solver.pack(getattr(system, name)) for name in "dubb"]
     factors = solver.factor(system.d, system.u)
-    event = solver.enqueue(*packed)[0]
+    event = solver.enqueue(*packed[:3], out=packed[3])[0]
     for waits, words in {
         event: "wait_for is Event; expected a list of 2",
         (event,): "wait_for is 1 items; expected a list of 2",
@@ -536,6 +537,6 @@ def test_wrong_arguments(halves):
         (None, event): r"wait_for\[1\] has an event of another OpenCL context",
     }.items():
         with pytest.raises(InputError, match=words):
-            solver.enqueue(*packed, waits)
+            solver.enqueue(*packed[:3], out=packed[3], wait_for=waits)
         with pytest.raises(InputError, match=words):
-            factors.enqueue(*packed[2:], waits)
+            factors.enqueue(packed[2], out=packed[3], wait_for=waits)

@@ -125,10 +125,10 @@ def test_every_way_in_and_out(queue, kind, rows, symmetric):
     out = cla.empty_like(packed["b"])
     solver.enqueue(**packed, out=out)
     assert np.array_equal(solver.unpack(out).get(), expected)
-    factors = solver.factor(system.d, system.u, system.l)
+    factors = solver.factor(system.d, system.u, l=system.l)
     system.assert_solved(factors.solve(system.b))
     assert np.array_equal(factors.solve(arrays["b"]).get(), expected)
-    factors.enqueue(packed["b"], out)
+    factors.enqueue(packed["b"], out=out)
     assert np.array_equal(solver.unpack(out).get(), expected)
 
 

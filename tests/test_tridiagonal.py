@@ -55,10 +55,10 @@ def test_ragged(queue, needs, method, lapack):
     expected = truth(SIZES, dl, d, du, b)
     low, up = (less(dl), less(du)) if lapack else (dl, du)
     kept = [a.copy() for a in (low, d, up, b)]
-    x = solve_tridiagonal(low, d, up, b, SIZES, method, queue=queue)
+    x = solve_tridiagonal(low, d, up, b, sizes=SIZES, method=method, queue=queue)
     assert x.dtype == np.float64
     assert_near(x, expected)
-    one = solve_tridiagonal(low, d, up, b[1], np.array(SIZES), method, queue=queue)
+    one = solve_tridiagonal(low, d, up, b[1], sizes=np.array(SIZES), method=method, queue=queue)
     assert_near(one, expected[1])
     for a, before in zip((low, d, up, b), kept, strict=True):
         assert np.array_equal(a, before, equal_nan=True)
@@ -106,9 +106,9 @@ def test_bad_pivots_name_system_and_row(queue):
     d[9] = 0
     dl[10] = 0  # so that the pivot of row 9 is this zero
     with pytest.raises(PivotError) as caught:
-        solve_tridiagonal(dl, d, du, b, SIZES, "levels", queue=queue)
+        solve_tridiagonal(dl, d, du, b, sizes=SIZES, method="levels", queue=queue)
     assert (caught.value.cell, caught.value.node) == (3, 9)
-    x = solve_tridiagonal(dl, d, du, b, SIZES, "levels", check=False, queue=queue)
+    x = solve_tridiagonal(dl, d, du, b, sizes=SIZES, method="levels", check=False, queue=queue)
     good = np.r_[:8, 41 : sum(SIZES)]
     expected = truth(SIZES, *(a.astype(np.float64) for a in (dl, np.where(d, d, 1), du, b)))
     assert_near(x[:, good], expected[:, good])
@@ -129,25 +129,25 @@ def test_what_does_not_fit_is_refused(queue):
     a = np.ones((3, 4))
     flat = np.ones(6)
     gpu = cla.to_device(queue, flat)
-    for arguments, words in [
+    for arguments, *sizes, words in [
         ((a[:, 1:], a, a[:2], a), r"du has shape \(2, 4\); expected \(3, 3\) or .* \(3, 4\)"),
         ((a[:, 2:], a, a, a), r"dl has shape \(3, 2\); expected \(3, 3\)"),
         ((a, a, a, a[0]), r"b has shape \(4,\); expected that of d, \(3, 4\), or k of these"),
         ((a, a, a, np.ones((2, 2, 3, 4))), r"b has shape \(2, 2, 3, 4\)"),
-        ((a, a, a, a, [4, 4, 4]), r"d has shape \(3, 4\); expected \(N,\) with sizes"),
+        ((a, a, a, a), [4, 4, 4], r"d has shape \(3, 4\); expected \(N,\) with sizes"),
         ((a, a[None], a, a), r"d has shape \(1, 3, 4\); expected \(m, n\) or \(n,\)"),
         ((a, a[:0], a, a), r"d has shape \(0, 4\)"),
-        ((flat, flat, flat, flat, [2, 3]), r"sizes is \[2 3\] of int64; expected .* d, 6"),
-        ((flat, flat, flat, flat, [6, 0]), r"sizes is \[6 0\]"),
-        ((flat, flat, flat, flat, [2.0, 4.0]), r"sizes is \[2\. 4\.\] of float64"),
-        ((flat, flat, flat, flat, 6), r"sizes is 6 of int64"),
-        ((flat[:3], flat, flat, flat, [2, 4]), r"dl has shape \(3,\); expected \(4,\) or"),
+        ((flat, flat, flat, flat), [2, 3], r"sizes is \[2 3\] of int64; expected .* d, 6"),
+        ((flat, flat, flat, flat), [6, 0], r"sizes is \[6 0\]"),
+        ((flat, flat, flat, flat), [2.0, 4.0], r"sizes is \[2\. 4\.\] of float64"),
+        ((flat, flat, flat, flat), 6, r"sizes is 6 of int64"),
+        ((flat[:3], flat, flat, flat), [2, 4], r"dl has shape \(3,\); expected \(4,\) or"),
         ((flat, gpu, flat, flat), "d is a pyopencl array; expected NumPy"),
         ((flat, flat + 1j, flat, flat), "d has dtype complex128; expected real numbers"),
         ((flat, flat, flat, [[1], [1, 2]]), "b is not an array"),
     ]:
         with pytest.raises(InputError, match=words) as caught:
-            solve_tridiagonal(*arguments, queue=queue)
+            solve_tridiagonal(*arguments, sizes=sizes[0] if sizes else None, queue=queue)
         assert "\n" not in str(caught.value)
     flat[3] = np.nan
     with pytest.raises(InputError, match="node 3: b is nan; expected finite"):

@@ -6,19 +6,25 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from systems import make_system
 
-from clhines import program, tune
+from clhines import Forest, Solver, program, tune
+from clhines.morphology import chain
 from clhines.parts import real_name
 from clhines.render import FloorSpec
 
 SECONDS = (50.0, 70.0, 3.0, 9.0, 1.0, 4.0, 8.0)  # the first two are warm-up
 
 
-def fake_queue(kind, waits=None):
+TIMED = cl.command_queue_properties.PROFILING_ENABLE
+
+
+def fake_queue(kind, waits=None, properties=TIMED):
     platform = SimpleNamespace(name="Some Platform")
     waits = [] if waits is None else waits
     return SimpleNamespace(
         device=SimpleNamespace(type=kind, platform=platform, name="Some Device"),
+        properties=properties,
         finish=lambda: waits.append("finish"),
     )
 
@@ -41,6 +47,30 @@ def test_median_of_wall_time_on_a_cpu(monkeypatch):
     for k in range(7):  # nothing is left over from before, and the end is waited for
         place = log.index(k)
         assert log[place - 1] == "finish" == log[place + 1]
+
+
+def test_a_queue_without_timestamps_is_timed_by_the_wall(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(tune, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    def launch(k):
+        clock[0] += SECONDS[k]
+        return object()  # has no `profile`
+
+    queue = fake_queue(cl.device_type.GPU, properties=0)
+    assert tune.median_seconds(queue, launch, repeats=5, warmup=2) == 4.0
+
+
+def test_measuring_on_a_queue_without_timestamps(fast_queue, monkeypatch):
+    """As on a GPU, where a queue has timestamps only if its caller asked for them."""
+    monkeypatch.setattr(tune.devices, "is_cpu", lambda _: False)
+    plain = cl.CommandQueue(fast_queue.context, fast_queue.device)
+    forest = Forest.repeated([chain(20)], 8)
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, dtype=np.float32, queue=plain, tune="measure")
+    assert solver.tuning is not None
+    assert all(seconds > 0 for _, seconds in solver.tuning.rows)
+    system.assert_solved(solver.solve(**system.arrays))
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -1,4 +1,45 @@
-"""Mechanisms of the membrane from equations as text: channels, synapses, clamps."""
+"""Mechanisms of the membrane from equations as text: channels, synapses, clamps.
+
+From text to kernel, each step in a module that imports only those above it:
+
+- `units` converts units to NEURON's; `exact` has numbers: fractions of bounded size.
+- `expressions`: a `Graph` of immutable nodes, each distinct expression once; derivatives and
+  substitutions are kept by node. `forms` sees expressions as polynomials, linear forms or sums of
+  multiples; `singular` removes 0/0.
+- `parser` reads one expression, `reader` the statements of a text. `equations` holds them: a list
+  of assignments to names, and `Scope`, which executes them with given values. `advance` makes one
+  step of the states: exponential Euler, explicit and implicit methods. `meaning` checks what may
+  depend on what, and which method takes which state.
+- `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
+  variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
+  of a mechanism.
+- `builtin` has texts, `mechanism` the class that users see, `noise` normal numbers.
+
+Names: a text's names are printed as they are. Generated names begin with an underscore or have two
+in a row, which no name of a text does.
+
+>>> from clhines.mechanisms import Mechanism
+>>> m = Mechanism('''
+... point decay
+... parameter tau = 2 ms
+... state g = 0 nS
+... dg/dt = -g/tau
+... current i = g*v
+... on event: g += weight
+... ''')
+>>> print(m.describe())
+decay: point mechanism
+  parameter tau = 2 ms
+  state g [uS]: exponential Euler
+  currents: i
+  an event changes: g
+>>> m.event(0.5, None, {"g": 0.0})["g"]
+0.5
+
+To add a function of the language: a row in `parser.FUNCTIONS`, its value in `exact.FUNCTIONS`, its
+derivative in `expressions.Graph`. To add a method: a name in `meaning.METHODS` and a branch in
+`advance`. Another language of mechanisms makes `Equations` of its text; all below stays.
+"""
 
 from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.mechanism import Mechanism, mechanism

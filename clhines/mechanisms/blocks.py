@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clhines.mechanisms.expressions import CONDITIONS, Node, split
-from clhines.mechanisms.simplify import share_arguments, share_exponentials
+from clhines.mechanisms.simplify import in_parts, share_arguments, share_exponentials
 
 _LONG = 24  # operations of one line at most, about
 
@@ -17,7 +17,7 @@ def simplified(roots: Sequence[Node]) -> list[Node]:
     result = share_exponentials(roots)
     for op in ("mul", "add"):
         result = share_arguments(result, op)
-    return result
+    return in_parts(result)
 
 
 def without_sign(node: Node) -> tuple[bool, Node]:

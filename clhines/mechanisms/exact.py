@@ -38,13 +38,14 @@ def bounded(x: Fraction) -> Fraction:
     ExpressionError
         It is too large, or too close to 0.
     """
-    if x == 0:
+    n, d = x.numerator, x.denominator
+    if n.bit_length() < 900 and d.bit_length() < 900:
         return x
     if abs(x) >= _LARGEST:
         raise ExpressionError("a number is too large")
     if abs(x) < _SMALLEST:
         raise ExpressionError("a number is too small")
-    if x.numerator.bit_length() + x.denominator.bit_length() > _MAX_BITS:
+    if n.bit_length() + d.bit_length() > _MAX_BITS:
         return Fraction(_decimal(x))
     return x
 
@@ -73,6 +74,8 @@ def literal(text: str) -> Fraction:
 
 def total(numbers: list[Fraction]) -> Fraction:
     """Return a sum; what rounding alone leaves of rounded numbers is 0."""
+    if len(numbers) == 1:
+        return numbers[0]
     result = sum(numbers, Fraction(0))
     if result and abs(result) < _SAME * max(abs(x) for x in numbers):
         return Fraction(0)

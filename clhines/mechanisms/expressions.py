@@ -11,14 +11,15 @@ another expression, so the length of a formula never grows with what it refers t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from fractions import Fraction
 
 from clhines.mechanisms import exact
 from clhines.mechanisms.exact import MAX_POWER, ExpressionError, NotRealError
 
-MAX_NODES = 100_000
+MAX_NODES = 40_000
 _SHORT = 8  # terms of a sum or product that is flattened into another
+_NOTHING = Fraction(0)
 FUNCTIONS = frozenset(exact.FUNCTIONS)
 CONDITIONS = frozenset(("less", "lessequal", "both"))
 
@@ -72,7 +73,12 @@ class Node:
     @property
     def free(self) -> set[str]:
         """Names of the symbols that it depends on."""
-        return {name for name, bit in self.graph.bits.items() if self.mask & bit}
+        names, mask, found = self.graph.symbols, self.mask, set()
+        while mask:
+            low = mask & -mask
+            found.add(names[low.bit_length() - 1])
+            mask ^= low
+        return found
 
     def __add__(self, other: Node | int) -> Node:
         return self.graph.add((self, self.graph.node(other)))
@@ -108,15 +114,21 @@ class Graph:
     ----------
     bits : dict of str to int
         Bit of each symbol in the masks of nodes.
+    symbols : list of str
+        Names of the symbols, by bit.
     count : int
         Nodes made so far.
+    polynomials : dict
+        By symbol and degree, those of `forms.polynomial` so far.
     """
 
     def __init__(self) -> None:
         self.bits: dict[str, int] = {}
+        self.symbols: list[str] = []
         self.count = 0
         self._table: dict[tuple[object, ...], Node] = {}
         self._slopes: dict[str, dict[Node, Node]] = {}
+        self.polynomials: dict[tuple[str, int], dict[Node, list[Node] | None]] = {}
         self.zero, self.one = self.number(0), self.number(1)
 
     def _make(
@@ -124,10 +136,12 @@ class Graph:
         op: str,
         args: tuple[Node, ...] = (),
         name: str = "",
-        value: Fraction = Fraction(0),
+        value: Fraction = _NOTHING,
     ) -> Node:
-        indices = tuple(a.index for a in args)
-        key = (op, tuple(sorted(indices)) if op in ("add", "mul", "both") else indices, name, value)
+        indices = [a.index for a in args]
+        if op in ("add", "mul", "both"):
+            indices.sort()
+        key = (op, name, *indices, value.numerator, value.denominator)
         node = self._table.get(key)
         if node is None:
             if self.count >= MAX_NODES:
@@ -151,6 +165,7 @@ class Graph:
         node = self._make("symbol", name=name)
         if not node.mask:
             node.mask = self.bits[name] = 1 << len(self.bits)
+            self.symbols.append(name)
         return node
 
     def local(self, name: str, definition: Node) -> Node:
@@ -199,17 +214,18 @@ class Graph:
         number = Fraction(1)
         exponents: dict[Node, Node] = {}
         for factor in self._flat("mul", factors):
-            if factor.is_number:
-                number *= factor.value
+            if factor.op == "number":
+                if factor is not self.one:
+                    number *= factor.value
                 continue
             base, exponent = factor.args if factor.op == "pow" else (factor, self.one)
             known = exponents.get(base)
             exponents[base] = exponent if known is None else known + exponent
         number = exact.bounded(number)
-        if number == 0:
+        if not number:
             return self.zero
-        result = [self.power(base, exponent) for base, exponent in exponents.items()]
-        if any(f.is_number or f.op == "mul" for f in result):
+        result = [b if e is self.one else self.power(b, e) for b, e in exponents.items()]
+        if any(f.op in ("number", "mul") for f in result):
             flat = [self.number(number)]
             for f in result:
                 flat += f.args if f.op == "mul" else (f,)
@@ -317,17 +333,22 @@ class Graph:
 
     def replaced(self, roots: Iterable[Node], found: dict[Node, Node]) -> list[Node]:
         """Return expressions with some nodes in place of others; `found` gets all results."""
-        roots = list(roots)
-        for node in postorder(roots, stop=found):
+        roots, mask = list(roots), 0
+        for node in found:
+            mask |= node.mask
+        for node in postorder(roots, stop=found, mask=mask):
             if node not in found:
-                found[node] = self.rebuilt(node, tuple(found[a] for a in node.args))
+                new = node
+                if node.mask & mask:
+                    new = self.rebuilt(node, tuple(found[a] for a in node.args))
+                found[node] = new
         return [found[root] for root in roots]
 
     def slope(self, root: Node, name: str) -> Node:
         """Return the derivative by a symbol."""
         known = self._slopes.setdefault(name, {})
         bit = self.bits.get(name, 0)
-        for node in postorder([root], stop=known):
+        for node in postorder([root], stop=known, mask=bit):
             if node not in known:
                 known[node] = self._slope(node, name, known) if node.mask & bit else self.zero
         return known[root]
@@ -389,9 +410,12 @@ def split(term: Node) -> tuple[Fraction, Node]:
 
 
 def postorder(
-    roots: Iterable[Node], stop: Iterable[Node] | dict[Node, Node] = ()
+    roots: Iterable[Node], stop: Container[Node] = (), mask: int | None = None
 ) -> Iterator[Node]:
-    """Yield each node once, arguments before what uses them; nothing below nodes of `stop`."""
+    """Yield each node once, arguments before what uses them.
+
+    Nothing below nodes of `stop`; with `mask`, nothing below what has none of its symbols.
+    """
     seen: set[Node] = set()
     for root in roots:
         stack = [(root, False)]
@@ -402,7 +426,7 @@ def postorder(
             elif node not in seen:
                 seen.add(node)
                 stack.append((node, True))
-                if node not in stop:
+                if node not in stop and (mask is None or node.mask & mask):
                     stack.extend((a, False) for a in reversed(node.args))
 
 

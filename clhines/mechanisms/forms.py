@@ -33,12 +33,13 @@ def polynomial(e: Node, name: str, degree: int = _DEGREE) -> list[Node] | None:
         depends on the symbol.
     """
     graph, bit = e.graph, e.graph.bits.get(name, 0)
-    found: dict[Node, list[Node] | None] = {}
-    for node in postorder([e]):
-        found[node] = _polynomial(node, bit, found, degree) if node.mask & bit else [node]
-        result = found[node]
-        while result is not None and len(result) > 1 and result[-1] is graph.zero:
-            result.pop()
+    found = graph.polynomials.setdefault((name, degree), {})
+    for node in postorder([e], stop=found, mask=bit):
+        if node not in found:
+            result = _polynomial(node, bit, found, degree) if node.mask & bit else [node]
+            while result is not None and len(result) > 1 and result[-1] is graph.zero:
+                result.pop()
+            found[node] = result
     return found[e]
 
 
@@ -123,7 +124,7 @@ def linear_form(e: Node, names: Sequence[str]) -> LinearForm | None:
     for name in names:
         mask |= graph.bits.get(name, 0)
     found: dict[Node, LinearForm | None] = {}
-    for node in postorder([e]):
+    for node in postorder([e], mask=mask):
         found[node] = _linear(node, mask, found) if node.mask & mask else LinearForm(node, {})
     return found[e]
 

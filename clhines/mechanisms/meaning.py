@@ -10,6 +10,7 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.mechanisms import units
+from clhines.mechanisms.advance import advance
 from clhines.mechanisms.equations import (
     HIDDEN,
     Action,
@@ -20,7 +21,7 @@ from clhines.mechanisms.equations import (
     coupled_groups,
     cycle_of_names,
 )
-from clhines.mechanisms.expressions import Node
+from clhines.mechanisms.expressions import ExpressionError, Node
 from clhines.mechanisms.forms import linear_form, linear_parts
 from clhines.mechanisms.parser import shortened
 from clhines.mechanisms.reader import MAX_TEXT, Line, Reader, check_unused
@@ -51,7 +52,14 @@ def read(text: str) -> Equations:
 @lru_cache(maxsize=256)
 def known(text: str) -> Equations:
     """Return the equations of a text to look at; who makes new expressions uses `read`."""
-    return read(text)
+    eq = read(text)
+    if eq.method in IMPLICIT:
+        try:
+            advance(read(text), "dt")  # its system of equations may be too large
+        except ExpressionError as error:
+            what = f"{len(eq.stepped)} states by 'method {eq.method}'"
+            raise InputError(f"mechanism {eq.name}: {what} take {error}") from error
+    return eq
 
 
 def _meaning(r: Reader) -> Equations:
@@ -181,7 +189,7 @@ def _rates(eq: Equations, base: Scope) -> tuple[dict[str, Node], bool]:
 def _method(r: Reader, rates: dict[str, Node]) -> tuple[str, tuple[str, ...]]:
     """Return the method, and which states it takes."""
     nonlinear = [name for name, rate in rates.items() if linear_parts(rate, name) is None]
-    uses = {name: [n for n in rates if n != name and e.uses(n)] for name, e in rates.items()}
+    uses = {name: sorted((e.free & rates.keys()) - {name}) for name, e in rates.items()}
     groups = coupled_groups(uses)
     line = r.settings.get("method")
     if line is None:

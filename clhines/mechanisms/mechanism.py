@@ -26,25 +26,41 @@ class Mechanism:
     on to the next line while a bracket is open::
 
         density NAME                         # or: point NAME
-        parameter g = 1e-4 S/cm2             # default and unit
+        parameter g = 0.1 mS/cm2             # default and unit
         alpha = 0.1*(v + 40)/(1 - exp(-(v + 40)/10))     # a name for an expression
         state m = alpha/(alpha + beta)       # initial value, of v and parameters
         dm/dt = alpha*(1 - m) - beta*m       # a state without this line changes by events only
         current i = g*m^3*(v - e) [mA/cm2]   # outward; several add up
         on event: m += weight                # also = -= *= /=; several with ;
-        method rk4                           # euler, rk2 (midpoint) or rk4
+        method sparse                        # or derivimplicit, euler, rk2 (midpoint), rk4
         substeps 4                           # of each time step
 
-    Given are ``v`` [mV], ``t`` [ms], in a current ``noise`` (one standard normal number an
-    instance and step), in an event ``weight``, and ``pi``. Functions: exp log sqrt sin cos tan sinh
-    cosh tanh abs min max where(condition, a, b); powers ``^``; comparisons (1 or 0), and, or, not.
-    A density mechanism's current is in mA/cm2, a point mechanism's in nA. Units are those of NEURON
-    and are checked by name; nothing is converted. Literals count as exact decimals.
+    Given are ``v`` [mV], ``t`` and ``dt`` [ms], ``pi``; in a current ``noise``, in an event
+    ``weight``. ``noise`` is white noise of intensity 1 [ms^-1/2]: in each step and instance a
+    normal number of variance 1, divided by ``sqrt(dt)``; so what it does to the voltage does not
+    depend on ``dt`` (``noise*sqrt(dt)`` is the number itself). Functions: exp log sqrt sin cos tan
+    sinh cosh tanh abs min max where(condition, a, b); powers ``^``; comparisons (1 or 0), and, or,
+    not.
 
-    A state whose rate is linear in the state itself is integrated by exponential Euler (NEURON's
-    cnexp), with the other states as they were; every other state by the method named, or all states
-    with ``method rk4 all``. The right sides of an event's actions use the values before it; events
-    of one instance in the same step act once, with the sum of their weights.
+    A number or an expression with a unit is converted to NEURON's unit of its dimension
+    (`clhines.mechanisms.units`), in which everything is computed: ``120 mS/cm2`` is 0.12. Without a
+    unit it counts as it is, and so do numbers that are passed as parameters later. Currents are in
+    mA/cm2 (density) or nA (point) or multiples; a rate's unit, if it has one, is that of its state
+    per time. Literals are exact decimals; a number beyond the precision is refused.
+
+    **One step.** The statements are executed from top to bottom, as NEURON does, after the
+    voltage is solved for. A state whose rate is linear in the state itself takes exponential
+    Euler (NEURON's cnexp) and has its new value for what stands below. Names have the value of
+    their place (one that is used above its line, that of its use); ``t`` in rates is the end of
+    the step. A current in a rate is the one of before the voltage solve. States that are not
+    linear in themselves, or that depend on each other in a circle, need a method, which takes
+    them together where the first of them stands: ``sparse`` (implicit Euler; rates linear in
+    these states), ``derivimplicit`` (implicit Euler by Newton's iteration; where it does not
+    converge the states become NaN, which ends a simulation with an error) or, at the values of
+    the begin of the step, ``euler``, ``rk2``, ``rk4``. With ``all`` after it the method takes
+    all states. The right sides of an event's actions use the values before it; events of one
+    instance in the same step act once, with the sum of their weights.
+
     A quotient like ``x/(exp(x) - 1)`` is finite and correct to rounding at its singular point.
 
     Parameters
@@ -100,7 +116,7 @@ class Mechanism:
 
     @property
     def units(self) -> dict[str, str]:
-        """Unit of each parameter and state as written, empty where none is."""
+        """NEURON's unit of each parameter and state, in which values are; empty where none is."""
         return {q.name: q.unit for q in (*self._equations.parameters, *self._equations.states)}
 
     @property
@@ -265,7 +281,10 @@ class Mechanism:
         params: Mapping[str, Any] | None,
         states: Mapping[str, Any],
     ) -> dict[str, np.ndarray]:
-        """Return the states at t + dt, of those at t; v is the voltage at t + dt."""
+        """Return the states at t + dt, of those at t; v is the voltage at t + dt.
+
+        Where rates have currents, the last state is the voltage at t.
+        """
         if not self.states:
             return {}
         values = self._call("advance", v, t, dt, *self._values(params, v), *self._old(states))
@@ -283,8 +302,10 @@ class Mechanism:
         return {**dict(states), **dict(zip(changed, values, strict=True))}
 
     def _call(self, function: str, *arguments: Any) -> Any:
+        # NumPy's numbers, as Python's raise on a division by 0
+        given = [np.float64(a) if isinstance(a, int | float) else a for a in arguments]
         with np.errstate(all="ignore"):  # np.where computes what it does not take
-            return _twins(self.text)[function](*arguments)
+            return _twins(self.text)[function](*given)
 
     def _values(self, params: Mapping[str, Any] | None, like: Any) -> list[Any]:
         params = params or {}

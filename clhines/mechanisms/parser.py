@@ -13,7 +13,8 @@ from fractions import Fraction
 from clhines.mechanisms import exact
 from clhines.mechanisms.expressions import ExpressionError, Graph, Node
 
-MAX_DEPTH = 100  # of brackets, signs and powers within each other
+MAX_DEPTH = 100  # of brackets and powers within each other
+MAX_TERMS, MAX_FACTORS, MAX_TESTS = 1000, 64, 64  # of one sum, product or choice
 CONSTANTS = {"pi": exact.PI}
 
 _TOKEN = re.compile(
@@ -112,6 +113,11 @@ class Parser:
             raise self.wrong()
         return result
 
+    @staticmethod
+    def _checked(count: int, most: int, what: str) -> None:
+        if count > most:
+            raise ExpressionError(f"more than {most} {what} in a row")
+
     def _choice(self) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -119,6 +125,7 @@ class Parser:
         values = [self._all()]
         while self.take("or"):
             values.append(self._all())
+            self._checked(len(values), MAX_TESTS, "'or'")
         result = values.pop()
         while values:
             result = self.graph.where(values.pop(), self.graph.one, result)
@@ -126,8 +133,10 @@ class Parser:
         return result
 
     def _all(self) -> Node:
-        result = self._negation()
+        result, count = self._negation(), 1
         while self.take("and"):
+            count += 1
+            self._checked(count, MAX_TESTS, "'and'")
             result = self.graph.both(result, self._negation())
         return result
 
@@ -148,6 +157,7 @@ class Parser:
             if not sign:
                 raise ExpressionError("expected <, <=, > or >= as a comparison")
             values.append(self._sum())
+            self._checked(len(values), MAX_TESTS, "comparisons")
             a, b = values[-2:] if sign in ("<", "<=") else reversed(values[-2:])
             test = g.less(a, b, or_equal=len(sign) > 1)
             result = test if result is None else g.both(result, test)
@@ -158,6 +168,7 @@ class Parser:
         while sign := self.take("+", "-"):
             term = self._product()
             terms.append(-term if sign == "-" else term)
+            self._checked(len(terms), MAX_TERMS, "terms")
         return self.graph.add(terms) if len(terms) > 1 else terms[0]
 
     def _product(self) -> Node:
@@ -165,6 +176,7 @@ class Parser:
         while sign := self.take("*", "/"):
             factor = self._signed()
             factors.append(factor**-1 if sign == "/" else factor)
+            self._checked(len(factors), MAX_FACTORS, "factors")
         return self.graph.mul(factors) if len(factors) > 1 else factors[0]
 
     def _signed(self) -> Node:

@@ -13,6 +13,7 @@ from clhines.mechanisms.forms import Multiples, multiples
 
 MAX_SHARED_POWER = 8  # of one exponential that stands for others: 8 times its rounding error
 MAX_SHIFT = 40  # largest constant exponent that is split off: e**40 is far from float32's end
+_MAX_ARGUMENTS = 32  # of a sum or product in one line
 _MAX_PAIRED = 16  # arguments of a sum or product that is compared with others
 _EXPENSIVE = FUNCTIONS | {"pow", "bernoulli", "bernoulli_slope", "weight"}
 
@@ -161,6 +162,20 @@ def _share(
 # ----------------------------------------------------------------------------- common arguments
 
 
+def in_parts(roots: Sequence[Node]) -> list[Node]:
+    """Give long sums and products parts of their own, as compilers nest one argument in another."""
+    done: dict[Node, Node] = {}
+    for node in postorder(roots):
+        args = tuple(done[a] for a in node.args)
+        make = {"add": node.graph.add, "mul": node.graph.mul}.get(node.op)
+        while make is not None and len(args) > _MAX_ARGUMENTS:
+            cuts = range(0, len(args), _MAX_ARGUMENTS)
+            groups = (make(args[k : k + _MAX_ARGUMENTS]) for k in cuts)
+            args = tuple(node.graph.local("_part", group) for group in groups)
+        done[node] = node.graph.rebuilt(node, args) if make is None else make(args)
+    return [done[r] for r in roots]
+
+
 def share_arguments(roots: Sequence[Node], op: str) -> list[Node]:
     """Give products (or sums) in common in several products (sums) a name.
 
@@ -260,7 +275,7 @@ def _rebuilt_with_pairs(roots: Sequence[Node], op: str, pairs: _Pairs) -> list[N
             used.update(pairs.made[k])
 
     def items(ks: Iterable[Item]) -> Iterator[Node]:
-        """Yield new arguments for old ones; a pair that is used once is no expression of its own."""
+        """Yield new arguments for old ones; a pair that is used once is not kept."""
         for k in ks:
             if k >= 0:
                 yield done[pairs.nodes[k]]

@@ -211,28 +211,29 @@ def _vanishing(
     signs = (values[:-1] <= 0) & (values[1:] > 0) | (values[:-1] >= 0) & (values[1:] < 0)
     others = [f for f in product.args if _power(f) >= 0 or not f.uses("v")]
     above = product.graph.mul(others)
-    for k in np.flatnonzero(signs)[:16]:
-        root = _bisect(lambda v: _at(low, v, defaults), _GRID[k], _GRID[k + 1])
-        if abs(_at(above, root, defaults)) <= 1e-9 * size:
-            return float(root)
-    return None
+    at = np.flatnonzero(signs)
+    if not len(at):
+        return None
+    roots = _bisect(lambda v: _at(low, v, defaults), _GRID[at], _GRID[at + 1])
+    hits = np.abs(_at(above, roots, defaults)) <= 1e-9 * size
+    return float(roots[hits][0]) if hits.any() else None
 
 
-def _at(e: Node, v: float, defaults: Mapping[str, float]) -> float:
-    values: dict[Node, np.ndarray | None] = {}
-    result = _evaluated(e, {**defaults, "v": v}, values)
-    return float("nan") if result is None else float(result)
+def _at(e: Node, v: np.ndarray, defaults: Mapping[str, float]) -> np.ndarray:
+    result = _evaluated(e, {**defaults, "v": v}, {})
+    return np.full(v.shape, np.nan) if result is None else result * np.ones_like(v)
 
 
-def _bisect(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function changes its sign between two numbers."""
-    below = function(low) < 0 or function(high) > 0
+def _bisect(
+    function: Callable[[np.ndarray], np.ndarray], low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """Return where a function changes its sign between two numbers, of each of many pairs."""
+    below = (function(low) < 0) | (function(high) > 0)
     for _ in range(60):
         middle = (low + high) / 2
-        if (function(middle) < 0) == below and function(middle) != 0:
-            low = middle
-        else:
-            high = middle
+        values = function(middle)
+        left = ((values < 0) == below) & (values != 0)
+        low, high = np.where(left, middle, low), np.where(left, high, middle)
     return high
 
 

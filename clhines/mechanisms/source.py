@@ -202,7 +202,7 @@ class Source:
         parts = [f"{', '.join(exact)} by exponential Euler"] if exact else []
         parts += [f"{', '.join(eq.stepped)} by {eq.method}"] if eq.stepped else []
         text = "; ".join(parts) or "nothing changes"
-        return text if len(text) < 60 else text[:57] + "..."
+        return text if len(text) <= 48 else text[:45] + "..."
 
     @staticmethod
     def _roots(step: Advance) -> list[Node]:

@@ -1,0 +1,147 @@
+"""What the targets of the fuzz share: verdicts, the check of a refusal, and ways to cut a case."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+MIB = 1 << 20
+MESSAGE_LENGTH = 300  # letters of a refusal, names of files not counted
+
+T = TypeVar("T")
+
+
+class WrongError(Exception):
+    """An oracle disagrees; the message begins with a short name of the fault and a colon."""
+
+
+@dataclass
+class Verdict:
+    """What one case came to.
+
+    Attributes
+    ----------
+    outcome : str
+        ``accepted``, ``refused``, ``traceback``, ``wrong``, ``crash``, ``hang`` or ``memory``.
+    signature : str
+        Failures of one signature count as one fault.
+    detail : str
+        The message, or the end of the traceback.
+    seconds : float
+        CPU time.
+    peak : int, bytes
+        Most memory beyond that before the case.
+    """
+
+    outcome: str
+    signature: str = ""
+    detail: str = ""
+    seconds: float = 0.0
+    peak: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether this is a fault."""
+        return self.outcome not in ("accepted", "refused")
+
+
+def check_refusal(
+    error: Exception, hide: Sequence[str] = (), most: int = MESSAGE_LENGTH, ascii_only: bool = False
+) -> str:
+    """Check that a refusal is one readable line, and return its text.
+
+    Parameters
+    ----------
+    hide : sequence of str
+        Names of files, which do not count.
+
+    Raises
+    ------
+    WrongError
+        The message is empty, has several lines or control characters, or is too long.
+    """
+    text = str(error)
+    shown = text
+    for name in hide:
+        shown = shown.replace(name, "F")
+    where = type(error).__name__
+    if not shown.strip():
+        raise WrongError(f"empty message: {where}")
+    if len(shown.splitlines()) > 1:
+        raise WrongError(f"message of several lines: {where}: {subject(text)}: {shortened(shown)}")
+    if len(shown) > most:
+        raise WrongError(
+            f"message of {len(shown)} letters: {where}: {subject(text)}: {shortened(shown)}"
+        )
+    if any(ord(c) < 32 or ord(c) == 127 for c in shown):
+        raise WrongError(f"control characters in a message: {where}: {shortened(shown)}")
+    if ascii_only and not shown.isascii():
+        raise WrongError(f"message not in ASCII: {where}: {shortened(shown)}")
+    return text
+
+
+def shortened(text: str, most: int = 160) -> str:
+    """Return a text on one line, cut in the middle."""
+    text = repr(text)[1:-1]
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
+
+
+def subject(text: str) -> str:
+    """Return what a message begins with: the name of an argument, in most."""
+    return (re.findall(r"[A-Za-z_]+", text) or ["?"])[0]
+
+
+def without_numbers(text: str) -> str:
+    """Return a message without what differs between cases of one fault."""
+    text = re.sub(r"^(message of [^:]*: \w+: \w+):.*", r"\1", text, flags=re.S)
+    text = re.sub(r"'[^']*'|\"[^\"]*\"", "'...'", text)
+    return re.sub(r"[-+]?\d[\d.e+-]*", "#", text)[:120]
+
+
+def pick(rng: np.random.Generator, items: Sequence[T]) -> T:
+    """Return one of some things, which NumPy leaves as it is."""
+    return items[int(rng.integers(len(items)))]
+
+
+def fewer(items: list[T]) -> Iterator[list[T]]:
+    """Leave out some of the items: large pieces first, then one by one."""
+    size = len(items) // 2
+    while size >= 1:
+        for begin in range(0, len(items), size):
+            left = items[:begin] + items[begin + size :]
+            if left:
+                yield left
+        size //= 2
+
+
+def shrink(
+    case: T,
+    smaller: Callable[[T], Iterator[T]],
+    fails: Callable[[T], bool],
+    tries: int,
+) -> T:
+    """Return a smaller case that still fails, found in so many tries.
+
+    Parameters
+    ----------
+    smaller : callable
+        Gives smaller cases of a case.
+    fails : callable
+        Whether a case shows the same fault.
+    """
+    progress = True
+    while progress and tries > 0:
+        progress = False
+        for candidate in smaller(case):
+            tries -= 1
+            if fails(candidate):
+                case, progress = candidate, True
+                break
+            if tries <= 0:
+                break
+    return case

@@ -1,0 +1,392 @@
+"""The language of mechanisms, evaluated from its description alone, in many digits.
+
+No code of the package is used. Every value carries the size of its rounding error, so that a result
+of double precision can be compared without a tolerance made up for the occasion.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mpmath as mp
+
+DIGITS = 60
+LARGE = mp.mpf(10) ** 250  # beyond double precision with a margin
+NAME = r"[A-Za-z][A-Za-z0-9_]*"
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+KEYWORDS = ("density", "point", "parameter", "state", "current", "method", "substeps")
+_MARK = "n_"  # before every name, so that words of Python may be names
+# factors to the units in which values count, by the unit as written; others are taken as they are
+UNITS = {
+    "mS/cm2": 1e-3, "uS/cm2": 1e-6, "S/m2": 1e-4, "S/cm2": 1, "V": 1e3, "mV": 1, "uV": 1e-3,
+    "s": 1e3, "ms": 1, "us": 1e-3, "uS": 1, "nS": 1e-3, "pS": 1e-6, "nA": 1, "pA": 1e-3, "uA": 1e3,
+    "1/ms": 1, "/ms": 1, "1/s": 1e-3, "Hz": 1e-3, "kHz": 1, "mM": 1, "uM": 1e-3, "M": 1e3,
+    "degC": 1, "": 1, "1": 1,
+}  # fmt: skip
+
+
+class UnclearError(Exception):
+    """Nothing can be said of a value: undefined, beyond double precision, or at a jump."""
+
+
+class UnreadError(Exception):
+    """The text is none that this module can read."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number, and the size of the rounding error of computing it, in units of epsilon."""
+
+    v: Any
+    e: Any
+    limit: bool = False  # of a quotient that is 0/0 at this very place
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.v, mp.mpf) or not mp.isfinite(self.v) or abs(self.v) > LARGE:
+            raise UnclearError("not a finite number of moderate size")
+        if self.v and abs(self.v) < 1 / LARGE:
+            raise UnclearError("below double precision")
+
+
+def exact(v: Any) -> Value:
+    """Return a number as given, rounded once."""
+    v = mp.mpf(v)
+    return Value(v, abs(v))
+
+
+def _of(v: Any, e: Any) -> Value:
+    return Value(v, e + abs(v)) if isinstance(v, mp.mpf) else Value(v, 0)
+
+
+def _pow(a: Value, b: Value) -> Value:
+    if a.v == 0 and b.v <= 0:
+        raise UnclearError("a power of 0")
+    if abs(b.v) > 1e6:
+        raise UnclearError("a large power")
+    v = mp.power(a.v, b.v)
+    if a.v == 0:
+        return _of(mp.mpf(v), a.e)
+    return _of(v, abs(v * b.v / a.v) * a.e + abs(v * mp.log(abs(a.v))) * b.e)
+
+
+def _div(a: Value, b: Value) -> Value:
+    if b.v == 0 or abs(b.v) < 1e-40 * b.e:
+        raise UnclearError("division by 0")
+    v = a.v / b.v
+    return _of(v, a.e / abs(b.v) + abs(v / b.v) * b.e)
+
+
+_BINARY: dict[type, Callable[[Value, Value], Value]] = {
+    ast.Add: lambda a, b: _of(a.v + b.v, a.e + b.e),
+    ast.Sub: lambda a, b: _of(a.v - b.v, a.e + b.e),
+    ast.Mult: lambda a, b: _of(a.v * b.v, abs(a.v) * b.e + abs(b.v) * a.e),
+    ast.Div: _div,
+    ast.Pow: _pow,
+}
+_SMOOTH: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "exp": (mp.exp, mp.exp),
+    "log": (mp.log, lambda x: 1 / x),
+    "sqrt": (mp.sqrt, lambda x: 1 / (2 * mp.sqrt(x)) if x else mp.mpf(0)),
+    "sin": (mp.sin, mp.cos),
+    "cos": (mp.cos, mp.sin),
+    "tan": (mp.tan, lambda x: 1 + mp.tan(x) ** 2),
+    "sinh": (mp.sinh, mp.cosh),
+    "cosh": (mp.cosh, mp.sinh),
+    "tanh": (mp.tanh, lambda x: 1 - mp.tanh(x) ** 2),
+    "abs": (abs, lambda x: mp.mpf(1)),
+}
+ARGUMENTS = dict.fromkeys(_SMOOTH, 1) | {"min": 2, "max": 2, "where": 3}
+
+
+def _less(a: Value, b: Value) -> bool:
+    if a.v != b.v and abs(a.v - b.v) < 1e-9 * (a.e + b.e):
+        raise UnclearError("at a jump")
+    return bool(a.v < b.v)
+
+
+def _smooth(name: str, a: Value) -> Value:
+    function, slope = _SMOOTH[name]
+    if name in ("exp", "sinh", "cosh") and abs(a.v) > 600:
+        raise UnclearError("a large exponent")
+    if (name == "log" and a.v <= 0) or (name == "sqrt" and a.v < 0):
+        raise UnclearError("no real value")
+    if name in ("sin", "cos", "tan") and abs(a.v) > 1e6:
+        raise UnclearError("an angle of many turns")
+    return _of(mp.mpf(function(a.v)), abs(slope(a.v)) * a.e)
+
+
+# ------------------------------------------------------------------------------------ statements
+
+
+@dataclass
+class Text:
+    """Statements of a text by kind; expressions as Python's trees of marked names."""
+
+    kind: str = ""
+    name: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    states: dict[str, ast.expr] = field(default_factory=dict)
+    rates: dict[str, ast.expr] = field(default_factory=dict)
+    currents: dict[str, ast.expr] = field(default_factory=dict)
+    named: dict[str, ast.expr] = field(default_factory=dict)
+    events: dict[str, tuple[str, ast.expr]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    method: str = ""
+    substeps: int = 1
+
+    def needs(self, tree: ast.expr) -> set[str]:
+        """Return names that an expression uses, also through named ones."""
+        found: set[str] = set()
+        waiting = [tree]
+        while waiting:
+            for node in ast.walk(waiting.pop()):
+                if isinstance(node, ast.Name):
+                    name = node.id.removeprefix(_MARK)
+                    if name not in found:
+                        found.add(name)
+                        inner = self.named.get(name, self.currents.get(name))
+                        waiting += [inner] if inner is not None else []
+        return found
+
+    def names(self) -> set[str]:
+        """Return names that stand in any statement."""
+        every = [*self.states.values(), *self.rates.values(), *self.currents.values()]
+        every += [*(tree for _, tree in self.events.values())]
+        return set().union(*map(self.needs, every))
+
+    def circles(self) -> set[str]:
+        """Return states whose rates depend on each other in a circle of two or more."""
+        above = {s: self.needs(rate) & set(self.rates) - {s} for s, rate in self.rates.items()}
+        for _ in above:
+            above = {s: set(up).union(*(above[t] for t in up)) for s, up in above.items()}
+        return {s for s, up in above.items() if s in up}
+
+
+def read(text: str) -> Text:
+    """Sort the statements of a text.
+
+    Raises
+    ------
+    UnreadError
+        Something in it is not in the description of the language.
+    """
+    found = Text()
+    for line in _statements(text):
+        if not found.kind:
+            head = re.fullmatch(rf"(density|point)\s+({NAME})", line)
+            if not head:
+                raise UnreadError(line)
+            found.kind, found.name = head.groups()
+        else:
+            _take(found, line)
+    return found
+
+
+def _statements(text: str) -> list[str]:
+    lines: list[str] = []
+    depth = 0
+    for raw in text.split("\n"):
+        part = raw.partition("#")[0].strip()
+        if not part:
+            continue
+        if depth > 0:
+            lines[-1] += " " + part
+        else:
+            lines.append(part)
+        depth = lines[-1].count("(") - lines[-1].count(")")
+    return lines
+
+
+def _take(found: Text, line: str) -> None:
+    match = re.fullmatch(rf"parameter\s+({NAME})\s*=\s*({_NUMBER})(?:\s+(\S.*)|\s*\[(.*)\])?", line)
+    if match:
+        name, number, *units = match.groups()
+        found.units[name] = (units[0] or units[1] or "").strip()
+        found.parameters[name] = mp.mpf(number)
+        return
+    match = re.fullmatch(r"on\s+event\s*:(.*)", line, re.S)
+    if match:
+        for action in match.group(1).split(";"):
+            part = re.fullmatch(rf"\s*({NAME})\s*([-+*/]?)=(?!=)(.*)", action, re.S)
+            if not part:
+                raise UnreadError(action)
+            found.events[part.group(1)] = part.group(2), tree_of(part.group(3))
+        return
+    match = re.fullmatch(r"(method|substeps)\s+(.*)", line)
+    if match:
+        if match.group(1) == "method":
+            found.method = match.group(2).strip()
+        elif not re.fullmatch(r"[0-9]{1,4}", match.group(2)):
+            raise UnreadError(line)
+        else:
+            found.substeps = int(match.group(2))
+        return
+    patterns = {
+        rf"state\s+({NAME})\s*=(?!=)(.*)": found.states,
+        rf"d({NAME})\s*/\s*dt\s*=(?!=)(.*)": found.rates,
+        rf"current\s+({NAME})\s*=(?!=)(.*)": found.currents,
+        rf"({NAME})\s*=(?!=)(.*)": found.named,
+    }
+    for pattern, place in patterns.items():
+        match = re.fullmatch(pattern, line, re.S)
+        if match:
+            name, source = match.groups()
+            unit = re.fullmatch(r"(.*\S)\s*\[(.*)\]", source, re.S)
+            place[name] = tree_of(unit.group(1) if unit else source)
+            found.units.setdefault(name, unit.group(2).strip() if unit else "")
+            return
+    raise UnreadError(line)
+
+
+def tree_of(source: str) -> ast.expr:
+    """Return Python's tree of an expression, every name marked."""
+    if re.search(r"[^A-Za-z0-9_\s.+\-*/^()<>=!,]", source):
+        raise UnreadError(source)
+
+    def marked(match: re.Match[str]) -> str:
+        word = match.group()
+        return word if word in ("and", "or", "not") else _MARK + word
+
+    source = re.sub(rf"(?<![A-Za-z0-9_.]){NAME}", marked, source)
+    try:
+        return ast.parse(f"({source.replace('^', '**')})", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UnreadError(str(error)) from error
+
+
+# ------------------------------------------------------------------------------------ evaluation
+
+
+@dataclass
+class Scope:
+    """Values of names, and the text whose named expressions they meet."""
+
+    text: Text
+    values: Mapping[str, Any]
+    known: dict[str, Value] = field(default_factory=dict)
+
+    def name(self, name: str) -> Value:
+        """Return the value of a name."""
+        if name in self.values:
+            return exact(self.values[name])
+        if name == "pi":
+            return exact(+mp.pi)
+        if name not in self.known:
+            tree = self.text.named.get(name, self.text.currents.get(name))
+            if tree is None:
+                raise UnreadError(name)
+            self.known[name] = self.value(tree)
+        return self.known[name]
+
+    def value(self, tree: ast.expr) -> Value:
+        """Evaluate an expression."""
+        if isinstance(tree, ast.Constant):
+            if isinstance(tree.value, bool) or not isinstance(tree.value, int | float):
+                raise UnreadError(repr(tree.value))
+            return exact(repr(tree.value))
+        if isinstance(tree, ast.Name):
+            return self.name(tree.id.removeprefix(_MARK))
+        if isinstance(tree, ast.UnaryOp):
+            inner = self.value(tree.operand)
+            if isinstance(tree.op, ast.Not):
+                return exact(inner.v == 0)
+            return Value(-inner.v, inner.e) if isinstance(tree.op, ast.USub) else inner
+        if isinstance(tree, ast.BinOp) and type(tree.op) in _BINARY:
+            return _BINARY[type(tree.op)](self.value(tree.left), self.value(tree.right))
+        if isinstance(tree, ast.Compare):
+            return self._compare(tree)
+        if isinstance(tree, ast.BoolOp):
+            return self._logic(tree)
+        if isinstance(tree, ast.Call):
+            return self._call(tree)
+        raise UnreadError(type(tree).__name__)
+
+    def _compare(self, tree: ast.Compare) -> Value:
+        values = [self.value(t) for t in (tree.left, *tree.comparators)]
+        result = True
+        for op, a, b in zip(tree.ops, values[:-1], values[1:], strict=True):
+            tests = {
+                ast.Lt: lambda a=a, b=b: _less(a, b),
+                ast.Gt: lambda a=a, b=b: _less(b, a),
+                ast.LtE: lambda a=a, b=b: not _less(b, a),
+                ast.GtE: lambda a=a, b=b: not _less(a, b),
+            }
+            if type(op) not in tests:
+                raise UnreadError(type(op).__name__)
+            result = result and tests[type(op)]()
+        return exact(int(result))
+
+    def _logic(self, tree: ast.BoolOp) -> Value:
+        values = [self.value(t) for t in tree.values]
+        if any(x.v not in (0, 1) for x in values):
+            raise UnclearError("the description says nothing of such conditions")
+        every = isinstance(tree.op, ast.And)
+        return exact(int(all(x.v for x in values) if every else any(x.v for x in values)))
+
+    def _call(self, tree: ast.Call) -> Value:
+        name = tree.func.id.removeprefix(_MARK) if isinstance(tree.func, ast.Name) else ""
+        if ARGUMENTS.get(name) != len(tree.args) or tree.keywords:
+            raise UnreadError(name)
+        if name == "where":
+            return self.value(tree.args[1] if self.value(tree.args[0]).v != 0 else tree.args[2])
+        values = [self.value(t) for t in tree.args]
+        if name in ("min", "max"):
+            first = values[0].v < values[1].v
+            return values[0] if first == (name == "min") else values[1]
+        return _smooth(name, values[0])
+
+
+def evaluate(text: Text, tree: ast.expr, values: Mapping[str, Any]) -> Value:
+    """Return the value of an expression of a text, in `DIGITS` digits.
+
+    At a removable singularity, the value very close to it.
+    """
+    with mp.workdps(DIGITS):
+        try:
+            return Scope(text, values).value(tree)
+        except (ZeroDivisionError, UnclearError):
+            if "v" not in values:
+                raise UnclearError("undefined") from None
+        # 0/0 at this very voltage has the limit from both sides
+        beside = [mp.mpf(values["v"]) + side * mp.mpf(10) ** -25 for side in (-1, 1)]
+        try:
+            low, high = (Scope(text, {**values, "v": v}).value(tree) for v in beside)
+        except ZeroDivisionError as error:
+            raise UnclearError("undefined") from error
+        if abs(low.v - high.v) > mp.mpf(10) ** -18 * (1 + abs(low.v) + abs(high.v)):
+            raise UnclearError("a jump or a pole")
+        smooth = text.name == "smooth"  # of forms that are documented to be finite there
+        return Value(low.v, 1 + abs(low.v) * 10, limit=not smooth)
+
+
+def must_refuse(text: Text) -> str:
+    """Say why a text has to be refused by the rules of methods; nothing where it has not."""
+    method = text.method.split()
+    if text.circles() and not method:
+        return "states coupled in a circle without a method"
+    if method and not text.rates:
+        return "a method that no state takes"
+    return ""
+
+
+def near_keyword(name: str) -> bool:
+    """Whether a name is a keyword with one letter wrong, missing, too many, or two exchanged."""
+    if keyword.iskeyword(name) or name in KEYWORDS:
+        return False
+    return any(_one_off(name, word) for word in KEYWORDS if len(word) > 5)
+
+
+def _one_off(a: str, b: str) -> bool:
+    if abs(len(a) - len(b)) > 1 or a == b:
+        return False
+    k = next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    if len(a) == len(b):
+        exchanged = a[k : k + 2] == b[k : k + 2][::-1] and a[k + 2 :] == b[k + 2 :]
+        return exchanged or a[k + 1 :] == b[k + 1 :]
+    short, long = sorted((a, b), key=len)
+    return short[k:] == long[k + 1 :]

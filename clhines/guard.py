@@ -1,0 +1,80 @@
+"""Guard: one thread at a time inside an object, and no OpenCL after a fork.
+
+OpenCL runtimes start threads of their own, which a forked process does not have: whatever waits
+for one of them waits for ever. So a process that was forked from one in which OpenCL was in use
+is refused everything that would reach a runtime.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from clhines.errors import DeviceError
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+_RUNTIMES = re.compile(rb"/[^/\n]*(pocl|intelocl|nvidia-opencl|amdocl|RusticlOpenCL|oclgrind)")
+
+
+class _Process:
+    """Facts about this process."""
+
+    uses_opencl = False
+    forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
+
+
+def check_process() -> None:
+    """Record that OpenCL is in use from now on; called before anything that reaches a runtime.
+
+    Raises
+    ------
+    DeviceError
+        OpenCL was in use before this process was forked.
+    """
+    if _Process.forked_from:
+        raise DeviceError(
+            f"process {os.getpid()} was forked from process {_Process.forked_from}, which uses "
+            "OpenCL; a forked process cannot use it: start processes with "
+            "multiprocessing.get_context('spawn')"
+        )
+    _Process.uses_opencl = True
+
+
+def exclusive(method: _Method) -> _Method:
+    """Let one thread at a time into the methods of an object that share its `_lock`, an RLock.
+
+    Raises `DeviceError` in a forked process (see `check_process`), unless the object is `_on_host`.
+    """
+
+    @functools.wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not getattr(self, "_on_host", False):
+            check_process()  # first: after a fork the lock may be held for ever
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return wrapped  # type: ignore[return-value]
+
+
+def _runtime_loaded() -> bool:
+    """Whether an OpenCL runtime is in memory, by whoever it was loaded; Linux only."""
+    if "pyopencl" not in sys.modules:
+        return False
+    try:
+        with open("/proc/self/maps", "rb") as maps:
+            return _RUNTIMES.search(maps.read()) is not None
+    except OSError:
+        return False
+
+
+def _after_fork() -> None:
+    if not _Process.forked_from and (_Process.uses_opencl or _runtime_loaded()):
+        _Process.forked_from = os.getppid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
