@@ -20,6 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
+from clhines.checks import as_real
 from clhines.errors import InputError
 from clhines.morphology import Morphology
 from clhines.sections import Sections, check_positive, sections_of
@@ -125,13 +126,10 @@ class Cable:
         System
         """
         check_positive("dt", dt)
-        try:
-            g, e = (np.asarray(a, dtype=np.float64) for a in (g_pas, e_pas))
-        except (TypeError, ValueError) as error:
-            raise InputError(f"g_pas and e_pas: expected numbers, {error}") from error
+        g, e = as_real("g_pas", g_pas), as_real("e_pas", e_pas)
         for name, array in (("g_pas", g), ("e_pas", e)):
-            if array.shape not in ((), (self.num_nodes,)) or not np.isfinite(array).all():
-                got = f"has shape {array.shape}" if array.shape else f"is {array}"
+            if array.shape not in ((), (self.num_nodes,)):
+                got = f"has shape {array.shape}"
                 expected = f"a finite number or one for each of {self.num_nodes} nodes"
                 raise InputError(f"{name} {got}, expected {expected}")
         if (g < 0).any():
@@ -185,13 +183,8 @@ class System:
         InputError
             Other shapes, or no numbers.
         """
-        n, arrays = len(self.d), []
-        for name, given in (("v", v), ("current", current)):
-            try:
-                arrays.append(np.asarray(given, np.float64))
-            except (TypeError, ValueError) as error:
-                raise InputError(f"{name} is not an array of numbers: {error}") from error
-        volts, amperes = arrays
+        n = len(self.d)
+        volts, amperes = as_real("v", v), as_real("current", current)
         if volts.ndim not in (1, 2) or volts.shape[-1] != n:
             raise InputError(f"v has shape {volts.shape}, expected ({n},) or (k, {n})")
         if amperes.shape not in ((), (n,), volts.shape):

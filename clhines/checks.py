@@ -55,6 +55,24 @@ def as_number(name: str, value: object) -> float:
     return float(array)
 
 
+def as_real(name: str, values: object) -> np.ndarray:
+    """Return a float64 array of any shape, of finite numbers."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array with masked entries; expected no mask")
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name} is not an array of numbers: {shown(str(error))}") from error
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+    with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
+        array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        at = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+        raise InputError(f"{name}{list(at) or ''} is {array[at]}; expected a finite number")
+    return array
+
+
 def as_whole_number(name: str, value: object, least: int, most: int = MAX_COUNT) -> int:
     """Return a whole number from `least` to `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:

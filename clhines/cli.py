@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 import clhines
 from clhines import cable, files, morphology
+from clhines.checks import shown
 from clhines.choice import MODES, Candidate
 from clhines.errors import (
     BuildError,
@@ -288,13 +289,13 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number") from None
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a number") from None
 
 
 def _finite(text: str) -> float:
     value = _number(text)
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a finite number")
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a finite number")
     return value
 
 
@@ -311,19 +312,21 @@ class _Once(argparse.Action):
 def _positive(text: str) -> float:
     value = _number(text)
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a positive number")
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a positive number")
     return value
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 1 to 1e15")
+        raise argparse.ArgumentTypeError(
+            f"got {shown(text)}, expected a whole number from 1 to 1e15"
+        )
     return int(text)
 
 
 def _seed(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a whole number, 0 or more")
     return int(text)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from clhines.checks import shown
 from clhines.errors import DeviceError, InputError
 from clhines.guard import check_process
 from clhines.parts import Limits
@@ -164,7 +165,7 @@ def choose(spec: Any = None, dtype: Any = np.float64) -> cl.Device:
         return _with_precision(spec, double)
     if spec is not None and not isinstance(spec, str):
         raise DeviceError(
-            f"device={spec!r} is not valid; expected a pyopencl device, an index pair like "
+            f"device={shown(spec)} is not valid; expected a pyopencl device, an index pair like "
             "'0:1' or part of a name"
         )
     for name, text in (("device", spec), ("CLHINES_DEVICE", os.environ.get("CLHINES_DEVICE"))):
@@ -190,7 +191,7 @@ def _named(text: str, origin: str) -> cl.Device:
     ]
     if not matches:
         listed = "; ".join(f"{index} {d.name.strip()}" for index, d in devices)
-        raise DeviceError(f"{origin}={text!r} matches no device; found: {listed}")
+        raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}")
     return matches[0]
 
 
@@ -205,7 +206,9 @@ def _of_pyopencl() -> cl.Device:
         return cl.create_some_context(interactive=False).devices[0]
     except (cl.Error, RuntimeError, ValueError, IndexError) as error:
         listed = "; ".join(f"{index} {d.name.strip()}" for index, d in all_devices())
-        raise DeviceError(f"PYOPENCL_CTX={text!r} matches no device; found: {listed}") from error
+        raise DeviceError(
+            f"PYOPENCL_CTX={shown(text)} matches no device; found: {listed}"
+        ) from error
 
 
 def _with_precision(device: cl.Device, double: bool) -> cl.Device:

@@ -9,7 +9,7 @@ import os
 import pickle
 import sys
 import warnings
-from typing import Any
+from typing import Any, cast
 
 
 class ClhinesError(Exception):
@@ -25,7 +25,8 @@ class ClhinesError(Exception):
 
 
 def _unpickled(cls: type[ClhinesError], args: tuple[Any, ...], attributes: Any) -> ClhinesError:
-    error = cls.__new__(cls, *args)
+    base = MemoryError if issubclass(cls, MemoryError) else cls  # which has room of its own
+    error = cast(ClhinesError, base.__new__(cls, *args))
     vars(error).update(attributes)
     return error
 

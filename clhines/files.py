@@ -34,6 +34,7 @@ from clhines.errors import InputError
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 MOST_JSON = 1 << 20  # bytes of a JSON file that is read
 
+_SHOWN_PATH = 120  # characters of a path in a message
 _LINKS = 40  # symbolic links that are followed one after another, as Linux does
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|(\d+)))/fd/(\d+)")
 _ZIP_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800  # how it was packed, and UTF-8 names
@@ -139,14 +140,17 @@ def whole(path: PathLike, part: str = ".clhines-{}.part") -> Iterator[BinaryIO]:
 
 
 def _cannot(path: PathLike, error: OSError) -> InputError:
-    return InputError(f"{_text(path)}: cannot be written: {error.strerror or error}")
+    return InputError(f"{path_text(path)}: cannot be written: {error.strerror or error}")
 
 
-def _text(path: PathLike) -> str:
+def path_text(path: PathLike) -> str:
+    """Return a path as a message of one line shows it: cut, and without line ends."""
     try:
-        return os.fsdecode(path)
+        text = os.fsdecode(path)
     except TypeError:
         return shown(path)
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= _SHOWN_PATH else "..." + text[3 - _SHOWN_PATH :]
 
 
 def _target(path: PathLike) -> _Target:
@@ -161,7 +165,7 @@ def _target(path: PathLike) -> _Target:
     except FileNotFoundError:
         older = None
     except (TypeError, ValueError) as error:  # no path; one with a NUL
-        raise InputError(f"{_text(path)}: is no path of a file: {error}") from error
+        raise InputError(f"{path_text(path)}: is no path of a file: {error}") from error
     if not name:
         raise InputError("the name of the file is empty; expected one")
     target = _Target(real, older)
@@ -246,12 +250,12 @@ def _open_regular(path: PathLike) -> BinaryIO:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
             what = "a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
-            raise InputError(f"{_text(path)}: cannot be read: is {what}")
+            raise InputError(f"{path_text(path)}: cannot be read: is {what}")
         return open(path, "rb")
     except OSError as error:
-        raise InputError(f"{_text(path)}: cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{path_text(path)}: cannot be read: {error.strerror or error}") from error
     except (TypeError, ValueError) as error:
-        raise InputError(f"{_text(path)}: is no path of a file: {error}") from error
+        raise InputError(f"{path_text(path)}: is no path of a file: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -291,7 +295,7 @@ class Npz:
     """
 
     def __init__(self, path: PathLike, what: str) -> None:
-        self.name, self._what = _text(path), what
+        self.name, self._what = path_text(path), what
         self._file = _open_regular(path)
         try:
             self._zip = zipfile.ZipFile(self._file)
@@ -411,7 +415,7 @@ def read_json(path: PathLike, most: int = MOST_JSON) -> object:
     InputError
         It cannot be read, is too large, or is no strict JSON.
     """
-    name = _text(path)
+    name = path_text(path)
     with _open_regular(path) as file:
         try:
             data = file.read(most + 1)

@@ -18,7 +18,9 @@ from typing import Literal, NoReturn, overload
 
 import numpy as np
 
+from clhines.checks import shown
 from clhines.errors import InputError, MorphologyError
+from clhines.files import path_text
 
 Row = tuple[int, int, int, float, float, float, float]
 Seed = int | np.random.Generator
@@ -26,6 +28,7 @@ Seed = int | np.random.Generator
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
 _INT64_END = 2**63
 _MAX_NODES = 2**31 - 1  # parent arrays are int32
+_MAX_BRANCHES = 2**22  # of a synthetic cell
 MAX_FILE = 64  # MiB of an SWC file, a million samples
 _MAX_LINES = 2**22
 
@@ -138,13 +141,13 @@ def read_swc(
     branches is known to `clhines.cable` only.
     """
     if roots not in ("refuse", "split"):
-        raise InputError(f'roots is {roots!r}, expected "refuse" or "split"')
+        raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"')
     from clhines.repair import REPAIRS, repaired  # which needs this module
 
     if repair is not None and repair not in REPAIRS:
-        raise InputError(f'repair is {repair!r}, expected "zero-radius" or None')
-    name = os.fspath(path)
-    rows, line_list = _parse(_read_bytes(name), name)
+        raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None')
+    name = path_text(path)
+    rows, line_list = _parse(_read_bytes(os.fspath(path), name), name)
     whole = np.array([row[:3] for row in rows], dtype=np.int64)
     real = np.array([row[3:] for row in rows], dtype=np.float64)
     line = np.array(line_list, dtype=np.int64)
@@ -170,9 +173,9 @@ def _refuse(name: str, line: int, message: str) -> NoReturn:
     raise MorphologyError(f"{name}:{line}: {message}")
 
 
-def _read_bytes(name: str) -> bytes:
+def _read_bytes(path: str, name: str) -> bytes:
     try:
-        with Path(name).open("rb") as file:
+        with Path(path).open("rb") as file:
             data = file.read(MAX_FILE * 2**20 + 1)  # of a pipe or a device the size is not known
     except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
         reason = getattr(error, "strerror", None) or str(error)
@@ -498,7 +501,7 @@ def random_tree(
         lengths = rng.geometric(1.0 / c, size=size)
     else:
         expected = '"constant", "uniform" or "geometric"'
-        raise InputError(f"length_law is {length_law!r}, expected {expected}")
+        raise InputError(f"length_law is {shown(length_law)}, expected {expected}")
     return _number_nodes(branch_parent, lengths, soma_nodes=0)
 
 
@@ -592,9 +595,9 @@ def _grow(
         children = np.where(rng.random(here) < p[level], 2, unsplit_children)
         parents.append(np.repeat(np.arange(total, total + here), children))
         total += here
-        if total + parents[-1].size > _MAX_NODES // 8:
+        if total + parents[-1].size > _MAX_BRANCHES:
             message = f"{total + parents[-1].size} branches at level {level + 1} of {levels}"
-            raise InputError(f"{message}, expected at most {_MAX_NODES // 8}")
+            raise InputError(f"{message}, expected at most {_MAX_BRANCHES}")
         if parents[-1].size == 0:
             break
     sizes = [each.size for each in parents]
@@ -621,7 +624,7 @@ def _count(name: str, value: int, least: int = 1) -> int:
     except TypeError:
         count = None
     if count is None or not least <= count <= _MAX_NODES:
-        raise InputError(f"{name} is {value!r}, expected a whole number from {least}")
+        raise InputError(f"{name} is {shown(value)}, expected a whole number from {least}")
     return count
 
 
@@ -631,7 +634,7 @@ def _generator(seed: Seed) -> np.random.Generator:
             seed if isinstance(seed, np.random.Generator) else operator.index(seed)
         )
     except (TypeError, ValueError) as error:
-        message = f"seed is {seed!r}, expected a whole number from 0 or a numpy Generator"
+        message = f"seed is {shown(seed)}, expected a whole number from 0 or a numpy Generator"
         raise InputError(message) from error
 
 
@@ -643,7 +646,7 @@ def _probability_of_levels(probability: float | Sequence[float], levels: int) ->
             f"{levels} or {levels - 1}"
         )
     if not ((p >= 0) & (p <= 1)).all():  # false for NaN too
-        raise InputError(f"branching_probability is {probability!r}, expected 0 to 1")
+        raise InputError(f"branching_probability is {shown(probability)}, expected 0 to 1")
     return np.broadcast_to(p, levels) if p.ndim == 0 else p
 
 
@@ -761,7 +764,7 @@ def _positive(name: str, values: Sequence[float], size: int) -> np.ndarray:
     array = np.asarray(values, dtype=np.float64)
     if array.shape != (size,) or not np.isfinite(array).all() or not (array > 0).all():
         expected = "a positive number" if size == 1 else f"{size} positive numbers"
-        raise InputError(f"{name} is {values!r}, expected {expected} (µm)")
+        raise InputError(f"{name} is {shown(values)}, expected {expected} (µm)")
     return array
 
 

@@ -308,7 +308,7 @@ class _Parameters(dict[str, Any]):
         self._network._check_not_frozen(f"{self._mechanism}: {name}")
         if name not in self:
             raise InputError(
-                f"{self._mechanism} has no parameter {name!r}; expected one of "
+                f"{self._mechanism} has no parameter {shown(name)}; expected one of "
                 f"{', '.join(self) or 'none'}"
             )
         super().__setitem__(name, _parameter(self._mechanism, name, value, self._count))
@@ -537,7 +537,7 @@ class Network:
         for name in parameters:
             if name not in known:
                 raise InputError(
-                    f"{mechanism.name} has no parameter {name!r}; expected one of "
+                    f"{mechanism.name} has no parameter {shown(name)}; expected one of "
                     f"{', '.join(known) or 'none'}"
                 )
         default = mechanism.defaults
@@ -577,8 +577,8 @@ class Network:
         for k, cable in enumerate(self.cables[: self.num_cells]):
             if not cable.sections.has_soma:
                 raise InputError(
-                    f"where={where!r}: cell {k} ({cable.name}) has no soma, no sample of type 1; "
-                    "expected all, nodes or a mask"
+                    f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
+                    "type 1; expected all, nodes or a mask"
                 )
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from clhines import draw, layout
+from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.forest import Forest, ranges
 
@@ -318,7 +319,8 @@ def real_name(dtype: Any) -> str:
     if known == np.float32:
         return "float"
     raise InputError(
-        f"dtype {dtype!r} is not supported; expected float64 or float32 (or 'mixed' of a Solver)"
+        f"dtype {shown(dtype)} is not supported; expected float64 or float32 (or 'mixed' of a "
+        "Solver)"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from clhines import choice, schedule
+from clhines.checks import shown
 from clhines.choice import Candidate
 from clhines.errors import InputError
 from clhines.forest import Forest
@@ -91,7 +92,7 @@ def make_plan(
     unknown = sorted(set(options) - set(row.options))
     if unknown:
         raise InputError(
-            f"option {unknown[0]!r} is not one of method {method!r}; "
+            f"option {shown(unknown[0])} is not one of method {shown(method)}; "
             f"expected {', '.join(row.options) or 'none'}"
         )
     for name, value in options.items():
@@ -127,7 +128,7 @@ def candidate_plans(
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise InputError(
-            f"option {unknown[0]!r} is not one of what auto chooses from; "
+            f"option {shown(unknown[0])} is not one of what auto chooses from; "
             f"expected {', '.join(known)}"
         )
     refused: InputError | None = None
@@ -150,7 +151,7 @@ def candidate_plans(
 def find_method(name: str) -> Method:
     """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
     if not isinstance(name, str) or name not in METHODS:
-        raise InputError(f"method {name!r} is unknown; expected auto, {', '.join(METHODS)}")
+        raise InputError(f"method {shown(name)} is unknown; expected auto, {', '.join(METHODS)}")
     return METHODS[name]
 
 
@@ -174,13 +175,15 @@ def _check_option(name: str, value: Any, limits: Limits) -> None:
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
         if not whole or value < 1:
             raise InputError(
-                f"{name}={value!r} is not valid; expected a whole number of at least 1"
+                f"{name}={shown(value)} is not valid; expected a whole number of at least 1"
             )
     elif isinstance(value, float) or not any(
         value == c and isinstance(value, bool) is isinstance(c, bool) for c in choices
     ):
         *most, last = [repr(c) for c in choices]
-        raise InputError(f"{name}={value!r} is not valid; expected {', '.join(most)} or {last}")
+        raise InputError(
+            f"{name}={shown(value)} is not valid; expected {', '.join(most)} or {last}"
+        )
     if name == "work_group" and value > limits.max_work_group:
         raise InputError(
             f"work_group={value} is above the device's limit of {limits.max_work_group} work-items"

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clhines import layout, packing, schedule, transforms
+from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.packing import PACKINGS
@@ -131,7 +132,7 @@ def plan_fine(
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
     if width and shaping:
-        got = f"{shaping[0]}={options[shaping[0]]!r}"
+        got = f"{shaping[0]}={shown(options[shaping[0]])}"
         raise InputError(
             f"{got} shapes levels, which vectors do not have; got vector_width={width}"
         )

@@ -18,6 +18,7 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import program
+from clhines.checks import as_number
 from clhines.errors import DeviceError, InputError
 from clhines.spikes import Connections, Delivery, offsets_of, to_device
 
@@ -62,8 +63,7 @@ class STDP:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-                raise InputError(f"{name} is {value!r}; expected a finite number")
+            object.__setattr__(self, name, as_number(name, value))
             if name.startswith("tau") and value <= 0:
                 raise InputError(f"{name} is {value} ms; expected more than 0")
         if self.w_min > self.w_max:

@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 
+from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, write_npz
 from clhines.network import LAST_STEP, Model
@@ -85,7 +86,7 @@ def read(
         expected = members(model, dtype, step)
         unknown = sorted(set(file.names) - set(expected) - {"network", "step"})
         if unknown:
-            raise InputError(f"{file.name}: {unknown[0]!r} is unknown; expected {_WHAT}")
+            raise InputError(f"{file.name}: {shown(unknown[0])} is unknown; expected {_WHAT}")
         return step, {name: file.read(name, member) for name, member in expected.items()}
 
 

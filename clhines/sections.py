@@ -78,6 +78,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from clhines.checks import as_number, shown
 from clhines.errors import CableError, InputError
 from clhines.morphology import Morphology
 from clhines.repair import zero_radii
@@ -236,11 +237,11 @@ class Sections:
 def check_positive(name: str, value: float) -> None:
     """Refuse what is not a finite number above 0."""
     try:
-        good = bool(0 < value < np.inf)
-    except (TypeError, ValueError):
+        good = as_number(name, value) > 0
+    except InputError:
         good = False
     if not good:
-        raise InputError(f"{name} is {value!r}, expected a positive number")
+        raise InputError(f"{name} is {shown(value)}, expected a positive number")
 
 
 def sections_of(cell: Morphology) -> Sections:

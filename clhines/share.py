@@ -16,6 +16,7 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import rates, reference
+from clhines.checks import shown
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest, count_masked
 from clhines.guard import exclusive
@@ -88,8 +89,8 @@ class Share:
         if isinstance(shares, str):
             if shares not in SHARES:
                 raise InputError(
-                    f"shares={shares!r} is not valid; expected {' or '.join(map(repr, SHARES))}, "
-                    "or a number for each device"
+                    f"shares={shown(shares)} is not valid; expected "
+                    f"{' or '.join(map(repr, SHARES))}, or a number for each device"
                 )
             kinds = [_kind(queue.device) for queue in self._queues]
             if len(set(kinds)) > 1:
@@ -105,7 +106,7 @@ class Share:
         good = numbers.shape == (count,) and np.isfinite(numbers).all() and (numbers >= 0).all()
         if not good or not numbers.any():
             raise InputError(
-                f"shares={shares!r}; expected {count} finite numbers, 0 or more and not all 0"
+                f"shares={shown(shares)}; expected {count} finite numbers, 0 or more and not all 0"
             )
         numbers /= numbers.max()  # so that no sum of them overflows
         slow = rates.Rate(np.inf, 1.0)
@@ -546,8 +547,8 @@ def _queues(given: Any, dtype: np.dtype) -> list[cl.CommandQueue]:
     """Return a queue for each device named."""
     if not isinstance(given, (list, tuple)) or not given:
         raise InputError(
-            f"devices={given!r}; expected a list of one or more pyopencl devices, index pairs like "
-            "'0:1', parts of names, or queues"
+            f"devices={shown(given)}; expected a list of one or more pyopencl devices, index pairs "
+            "like '0:1', parts of names, or queues"
         )
     queues: list[cl.CommandQueue] = []
     places: dict[cl.Device, int] = {}

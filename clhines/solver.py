@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from clhines import accuracy, reference, staging
 from clhines import device as device_module
+from clhines.checks import shown
 from clhines.choice import MODES
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning, warn_caller
 from clhines.factors import Factors, first_nodes
@@ -181,12 +182,14 @@ class Solver:
         if max_memory is not None:
             whole = isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool)
             if not whole or max_memory < 1:
-                raise InputError(f"max_memory={max_memory!r}; expected a whole number of bytes")
+                raise InputError(
+                    f"max_memory={shown(max_memory)}; expected a whole number of bytes"
+                )
             max_memory = int(max_memory)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), threading.RLock()
         self._share: Share | None = None
         if devices is None and shares is not None:
-            raise InputError(f"got shares={shares!r} without devices; expected both")
+            raise InputError(f"got shares={shown(shares)} without devices; expected both")
         if devices is not None:
             if device is not None or queue is not None:
                 raise InputError("got devices together with device or queue; expected one of them")
@@ -453,7 +456,7 @@ class Solver:
         resident = self._whole("pack()")
         source = self._to_device(self._checked("a", a, self.forest.num_nodes))
         if of is not None and of not in _ORDERED:
-            raise InputError(f"of={of!r} is not valid; expected {', '.join(_ORDERED)}")
+            raise InputError(f"of={shown(of)} is not valid; expected {', '.join(_ORDERED)}")
         if resident.edges is None:
             return self._packed(resident, source)
         if of is None:
@@ -1032,6 +1035,6 @@ def _ended(queue: cl.CommandQueue) -> Iterator[None]:
 
 def _check_tune(tune: Any, method: Any) -> None:
     if tune not in MODES:
-        raise InputError(f"tune={tune!r} is not valid; expected {', '.join(MODES)}")
+        raise InputError(f"tune={shown(tune)} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":
-        raise InputError(f"tune={tune!r} is for method 'auto'; got method {method!r}")
+        raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")

@@ -23,7 +23,7 @@ import pyopencl.array as cla
 
 from clhines import device as devices
 from clhines import program
-from clhines.checks import as_array, as_number, as_seed, as_whole_number
+from clhines.checks import as_array, as_number, as_seed, as_whole_number, shown
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.hostmemory import check_room
 
@@ -621,11 +621,11 @@ class Delivery:
     ) -> DeliverSpec:
         if algorithm not in ALGORITHMS:
             raise InputError(
-                f"algorithm={algorithm!r} is not known; expected auto, {', '.join(ALGORITHMS)}"
+                f"algorithm={shown(algorithm)} is not known; expected auto, {', '.join(ALGORITHMS)}"
             )
         if algorithm != "pull" and not self.atomics:
             raise DeviceError(
-                f"{self.queue.device.name.strip()} has no 64-bit atomics, which {algorithm!r} "
+                f"{self.queue.device.name.strip()} has no 64-bit atomics, which {shown(algorithm)} "
                 "needs; use 'pull'"
             )
         on_cpu = devices.is_cpu(self.queue.device)
@@ -643,7 +643,7 @@ class Delivery:
             )
         if not self._room_for(wide):
             raise InputError(
-                f"{algorithm!r} with {wide} columns: too many chunks of sources, delays and "
+                f"{shown(algorithm)} with {wide} columns: too many chunks of sources, delays and "
                 "targets for so few connections, or none; use 'vpo'"
             )
         lanes = group

@@ -298,7 +298,10 @@ def test_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        (["--out", "/nowhere/ring.npz"], "rank 0: --out /nowhere/ring.npz: expected a file"),
+        (
+            ["--out", "/nowhere/ring.npz"],
+            "rank 0: --out /nowhere/ring.npz: cannot be written",
+        ),
         (["--cells", "1"], "clhines: 1 cell on 2 ranks"),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
