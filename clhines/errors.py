@@ -9,7 +9,7 @@ import os
 import pickle
 import sys
 import warnings
-from typing import Any, cast
+from typing import Any
 
 
 class ClhinesError(Exception):
@@ -25,8 +25,8 @@ class ClhinesError(Exception):
 
 
 def _unpickled(cls: type[ClhinesError], args: tuple[Any, ...], attributes: Any) -> ClhinesError:
-    base = MemoryError if issubclass(cls, MemoryError) else cls  # which has room of its own
-    error = cast(ClhinesError, base.__new__(cls, *args))
+    # Python refuses `__new__` of what has two built-in bases; those take their message alone.
+    error = cls(*args) if issubclass(cls, MemoryError) else cls.__new__(cls, *args)
     vars(error).update(attributes)
     return error
 

@@ -569,7 +569,7 @@ def test_too_many_segments():
     [
         ({"dt": 0}, "dt is 0, expected a positive number"),
         ({"dt": 1, "g_pas": -1e-4}, "g_pas is -0.0001, expected 0 or more"),
-        ({"dt": 1, "g_pas": np.nan}, "g_pas is nan, expected a finite number"),
+        ({"dt": 1, "g_pas": np.nan}, "g_pas is nan; expected a finite number"),
         ({"dt": 1, "e_pas": np.zeros(2)}, r"e_pas has shape \(2,\), expected"),
     ],
 )
@@ -646,10 +646,13 @@ def test_right_hand_sides_of_other_shapes_are_refused():
         (np.zeros(3), 0.0, r"v has shape \(3,\), expected"),
         (v, np.zeros(3), r"current has shape \(3,\), expected"),
         (v[0], v, r"current has shape \(2, \d+\), expected"),
-        ("a", 0.0, "v is not an array of numbers"),
-        (v, "a", "current is not an array of numbers"),
+        ("a", 0.0, "v has dtype <U1; expected real numbers"),
+        (v, "a", "current has dtype <U1; expected real numbers"),
+        (v, 1j, "current has dtype complex128; expected real numbers"),
+        (v, np.inf, "current is inf; expected a finite number"),
+        (np.ma.masked_less(v, 0), 0.0, "v is a masked array with masked entries"),
     ):
         with pytest.raises(InputError, match=words):
             step.rhs(voltages, current)
-    with pytest.raises(InputError, match="g_pas and e_pas: expected numbers"):
+    with pytest.raises(InputError, match="g_pas has dtype <U1; expected real numbers"):
         cable.system(0.025, g_pas="a")
