@@ -324,7 +324,7 @@ class Mechanism:
         return [states[s] for s in self.states] if states else []
 
     def _states(self, values: Any, v: Any) -> dict[str, np.ndarray]:
-        shape = np.broadcast(np.asarray(v), *(np.asarray(x) for x in values)).shape
+        shape = np.broadcast_shapes(np.shape(v), *map(np.shape, values))  # of more than 32, too
         return {
             s: np.broadcast_to(x, shape).copy() for s, x in zip(self.states, values, strict=True)
         }
