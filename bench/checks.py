@@ -127,8 +127,8 @@ def main() -> int:
     words = ["python bench/checks.py", *given.names, f"--seeds {given.seeds}"]
     record = {**common.record(queue, " ".join(words)), **versions()}
     head = (
-        f"{devices.label(queue.device)}, NEURON {record['neuron']}, commit {record['commit']}, "
-        f"seeds 0 to {given.seeds - 1}"
+        f"{devices.label(queue.device)}\n"
+        f"NEURON {record['neuron']}, commit {record['commit']}, seeds 0 to {given.seeds - 1}"
     )
     text = f"{head}\n\n{table(outcomes)}\n"
     print(text)
