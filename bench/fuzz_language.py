@@ -353,12 +353,13 @@ def evaluate(text: Text, tree: ast.expr, values: Mapping[str, Any]) -> Value:
             if "v" not in values:
                 raise UnclearError("undefined") from None
         # 0/0 at this very voltage has the limit from both sides
-        beside = [mp.mpf(values["v"]) + side * mp.mpf(10) ** -25 for side in (-1, 1)]
+        sides = mp.mpf(10) ** -25, -(mp.mpf(10) ** -25), mp.mpf(10) ** -21
+        beside = [mp.mpf(values["v"]) + side for side in sides]
         try:
-            low, high = (Scope(text, {**values, "v": v}).value(tree) for v in beside)
+            low, *others = (Scope(text, {**values, "v": v}).value(tree) for v in beside)
         except ZeroDivisionError as error:
             raise UnclearError("undefined") from error
-        if abs(low.v - high.v) > mp.mpf(10) ** -18 * (1 + abs(low.v) + abs(high.v)):
+        if any(abs(low.v - x.v) > mp.mpf(10) ** -15 * (1 + abs(low.v)) for x in others):
             raise UnclearError("a jump or a pole")
         smooth = text.name == "smooth"  # of forms that are documented to be finite there
         return Value(low.v, 1 + abs(low.v) * 10, limit=not smooth)

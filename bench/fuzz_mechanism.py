@@ -169,7 +169,8 @@ def _current(text: Text, known: Mapping[str, Any], i: float, g: float) -> None:
 
     def total(v: Any) -> Value:
         values = [language.evaluate(text, c, {**known, "v": v}) for c in text.currents.values()]
-        return Value(sum(x.v for x in values), sum(x.e for x in values))
+        limit = any(x.limit for x in values)
+        return Value(sum(x.v for x in values), sum(x.e for x in values), limit)
 
     try:
         expected = total(known["v"])
@@ -321,7 +322,10 @@ def _check_device(m: Any, dtype: str) -> None:
     except SimulationError as error:
         raise WrongError(f"the device fails where NumPy does not: {error}") from error
     size = np.maximum(np.abs(expected).max(axis=0), 1.0)
-    tolerance = 1e4 * eps * size + 100 * np.abs(beside - expected).max(axis=0)
+    # slopes like 1 - tanh(v)^2 lose more in float32 than a small change of the start shows
+    tolerance = (1e5 if dtype == "float32" else 1e4) * eps * size + 100 * np.abs(
+        beside - expected
+    ).max(axis=0)
     worst = np.abs(got - expected).max(axis=0)
     if not (worst <= tolerance).all():
         k = int(np.argmax(worst / tolerance))
