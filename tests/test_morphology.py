@@ -415,7 +415,7 @@ def test_unreadable_files(tmp_path):
             MorphologyError, match=r"cannot be read: .*expected an SWC file"
         ) as caught:
             read_swc(path)
-        assert str(caught.value).startswith((f"{path}: ", f"{ascii(str(path))}: "))
+        assert str(caught.value).startswith((f"{path}: ", f"{str(path)!a}: "))
         assert "\n" not in str(caught.value)
 
 
