@@ -220,8 +220,16 @@ def _reaction(n: int) -> str:
     return _HEAD + "\n".join(lines) + f"\ncurrent i = g*s{n - 1}*(v - e)\nmethod sparse\n"
 
 
+def _chain(n: int) -> str:
+    """Return names that each take the one before, and an exponential."""
+    lines = ["y0 = v"] + [f"y{k + 1} = y{k}*a + exp(v/{k + 5})" for k in range(n)]
+    return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}\n"
+
+
 BUILDERS: list[Callable[[int], str]] = [
     _clamps, _minima, _wheres, _quotients, _squares, _tower, _reaction,
+    lambda n: _chain(80 * n),
+    lambda n: _reaction(4 * n),
     lambda n: _current("(" * (20 * n) + "v" + ")" * (20 * n)),
     lambda n: _current("-" * (50 * n) + "v"),
     lambda n: _current("not " * (50 * n) + "v"),
