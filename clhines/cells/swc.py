@@ -16,7 +16,7 @@ from typing import Literal, NoReturn, overload
 import numpy as np
 
 from clhines.cells.morphology import Morphology, Row
-from clhines.checks import shown as shown_of_module
+from clhines.checks import shown
 from clhines.errors import InputError, MorphologyError
 from clhines.files import path_text
 
@@ -97,14 +97,14 @@ def read_swc(
     branches is known to `clhines.cells.cable` only.
     """
     if roots not in ("refuse", "split"):
-        raise InputError(f'roots is {shown_of_module(roots)}, expected "refuse" or "split"')
+        raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"')
     from clhines.cells.repair import (
         REPAIRS,
         repaired,  # which needs this module
     )
 
     if repair is not None and repair not in REPAIRS:
-        raise InputError(f'repair is {shown_of_module(repair)}, expected "zero-radius" or None')
+        raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None')
     name = path_text(path)
     rows, line_list = _parse(_read_bytes(os.fspath(path), name), name)
     whole = np.array([row[:3] for row in rows], dtype=np.int64)
@@ -270,9 +270,9 @@ def _describe_cycle(parent: np.ndarray, ids: np.ndarray, start: int) -> str:
     cycle = [start]
     while parent[cycle[-1]] != start:
         cycle.append(int(parent[cycle[-1]]))
-    shown = " -> ".join(str(ids[k]) for k in cycle[:6]) + (" -> ..." if len(cycle) > 6 else "")
+    chain = " -> ".join(str(ids[k]) for k in cycle[:6]) + (" -> ..." if len(cycle) > 6 else "")
     return (
-        f"sample {ids[start]} is on a cycle of {len(cycle)} samples, from child to parent {shown}"
+        f"sample {ids[start]} is on a cycle of {len(cycle)} samples, from child to parent {chain}"
         f" -> {ids[start]}, expected a tree"
     )
 

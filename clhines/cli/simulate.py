@@ -16,7 +16,7 @@ from clhines import files
 from clhines.cells import cable
 from clhines.cells.repair import REPAIRS
 from clhines.cli.arguments import Once, finite, positive_number, seed
-from clhines.cli.arguments import count as count_of_module
+from clhines.cli.arguments import count as whole_number
 from clhines.cli.cells import read_files
 from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
 from clhines.errors import InputError
@@ -40,17 +40,17 @@ def add_ring(networks: Any) -> None:
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
     add(
         "--cells",
-        type=count_of_module,
+        type=whole_number,
         metavar="N",
         help="default: 64, or as many as there are files",
     )
-    add("--depth", type=count_of_module, metavar="D",
+    add("--depth", type=whole_number, metavar="D",
         help="levels of branches of the random cells (default: 5)")  # fmt: skip
     add("--branching", type=finite, metavar="P",
         help="probability that a branch splits, 0 to 1 (default: 0.5)")  # fmt: skip
-    add("--compartments", type=count_of_module, metavar="C",
+    add("--compartments", type=whole_number, metavar="C",
         help="compartments of a branch (default: 11)")  # fmt: skip
-    add("--shapes", type=count_of_module, metavar="S", help="different random cells (default: 64)")
+    add("--shapes", type=whole_number, metavar="S", help="different random cells (default: 64)")
     add("--swc", nargs="+", metavar="FILE",
         help="these cells in place of random ones")  # fmt: skip
     add("--roots", choices=("refuse", "split"), default="refuse",

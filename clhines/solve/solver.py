@@ -14,8 +14,7 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 from clhines import reference
-from clhines.checks import shown as shown_of_module
-from clhines.checks import to_numpy
+from clhines.checks import shown, to_numpy
 from clhines.device import copies
 from clhines.device import devices as device_module
 from clhines.device.arrays import check_finite, events_of, is_list, target_of, unshared, writable
@@ -178,13 +177,13 @@ class Solver:
             whole = isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool)
             if not whole or max_memory < 1:
                 raise InputError(
-                    f"max_memory={shown_of_module(max_memory)}; expected a whole number of bytes"
+                    f"max_memory={shown(max_memory)}; expected a whole number of bytes"
                 )
             max_memory = int(max_memory)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), threading.RLock()
         self._share: Share | None = None
         if devices is None and shares is not None:
-            raise InputError(f"got shares={shown_of_module(shares)} without devices; expected both")
+            raise InputError(f"got shares={shown(shares)} without devices; expected both")
         if devices is not None:
             if device is not None or queue is not None:
                 raise InputError("got devices together with device or queue; expected one of them")
@@ -451,9 +450,7 @@ class Solver:
         resident = self._whole("pack()")
         source = self._to_device(self._checked("a", a, self.forest.num_nodes))
         if of is not None and of not in _ORDERED:
-            raise InputError(
-                f"of={shown_of_module(of)} is not valid; expected {', '.join(_ORDERED)}"
-            )
+            raise InputError(f"of={shown(of)} is not valid; expected {', '.join(_ORDERED)}")
         if resident.edges is None:
             return self._packed(resident, source)
         if of is None:
@@ -819,9 +816,9 @@ class Solver:
             matrix = [self._lent(a) for a in given.values()]
         else:
             matrix = list(self._upload(resident, given, passing=True).values())
-        rows, shown = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
+        rows, target_rows = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
         cells, bad = [], []
-        for _ in self._solve_rows(resident, matrix, rows[:, nodes], shown[:, nodes]):
+        for _ in self._solve_rows(resident, matrix, rows[:, nodes], target_rows[:, nodes]):
             found, where = resident.first_bad()
             cells.append(found + first_cell)
             bad.append(where + first_node)
@@ -832,7 +829,7 @@ class Solver:
         resident: Resident,
         matrix: Sequence[cla.Array],
         rows: np.ndarray,
-        shown: np.ndarray,
+        target_rows: np.ndarray,
         factored: cla.Array | None = None,
     ) -> Iterator[None]:
         """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each.
@@ -842,7 +839,7 @@ class Solver:
         step = self._room.rows_at_once(resident.plan)
         natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
-            some, part = np.ascontiguousarray(rows[r : r + step]), shown[r : r + step]
+            some, part = np.ascontiguousarray(rows[r : r + step]), target_rows[r : r + step]
             self._keep((some.shape, len(matrix), natural))
             here: Any = None  # where the solution lies in the host's memory
             if part.flags.c_contiguous and copies.lends(self.device, part):
@@ -1032,8 +1029,6 @@ def _ended(queue: cl.CommandQueue) -> Iterator[None]:
 
 def _check_tune(tune: Any, method: Any) -> None:
     if tune not in MODES:
-        raise InputError(f"tune={shown_of_module(tune)} is not valid; expected {', '.join(MODES)}")
+        raise InputError(f"tune={shown(tune)} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":
-        raise InputError(
-            f"tune={shown_of_module(tune)} is for method 'auto'; got method {shown_of_module(method)}"
-        )
+        raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")
