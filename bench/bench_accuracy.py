@@ -26,8 +26,8 @@ import plot
 from tqdm import tqdm
 
 import clhines
-from clhines import device as devices
 from clhines import reference
+from clhines.device import devices
 
 ROWS = {"Thomas": "interleaved", "CR": "cr", "PCR": "pcr", "CR-PCR": "cr_pcr"}
 STYLES: dict[str, dict[str, Any]] = {

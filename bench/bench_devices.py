@@ -23,9 +23,10 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 import clhines
-from clhines import device as devices
-from clhines import reference, staging
-from clhines.morphology import random_binary_tree
+from clhines import reference
+from clhines.cells.shapes import random_binary_tree
+from clhines.device import copies as device_copies
+from clhines.device import devices
 
 SHAPES = 64
 SLICED_ROUNDS = 7
@@ -148,7 +149,7 @@ def in_slices(
     begin = time.perf_counter()
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, max_memory=limit)
     made = time.perf_counter() - begin
-    usual, staging.helps = staging.helps, lambda _: pinned
+    usual, device_copies.helps = device_copies.helps, lambda _: pinned
 
     def solve() -> None:
         solver.solve(**case.arrays, out=case.out, check=False)
@@ -165,7 +166,7 @@ def in_slices(
             copies.append(wall(solve, 1, 0))
             pipeline.compute = True
     finally:
-        staging.helps = usual
+        device_copies.helps = usual
     compute = solves_alone(case, queue, solver)
     both_s, copy_s = float(np.median(both)), float(np.median(copies))
     return {
@@ -207,7 +208,7 @@ def bus_seconds(queue: cl.CommandQueue, size: int) -> dict[str, float]:
     """Rates of copies of one array by the three ways to do it, GB/s."""
     host = np.ones(size // 8)
     buffer = cla.empty(queue, size // 8, np.float64)
-    pinned, direct = staging.Pinned(queue), staging.Direct(queue)
+    pinned, direct = device_copies.Pinned(queue), device_copies.Direct(queue)
     piece = pinned._pieces[0][0][:size]
 
     def bare(back: bool) -> None:
@@ -249,10 +250,10 @@ def main() -> None:
     add("--out", default=str(common.RESULTS))
     args = parser.parse_args()
     if args.threads:
-        staging.threads = lambda: args.threads
+        device_copies.threads = lambda: args.threads
     if args.piece_mib:
-        staging.PIECE_BYTES = int(args.piece_mib * 2**20) // 8 * 8
-        staging.LEAST_PIECE = min(staging.LEAST_PIECE, staging.PIECE_BYTES)
+        device_copies.PIECE_BYTES = int(args.piece_mib * 2**20) // 8 * 8
+        device_copies.LEAST_PIECE = min(device_copies.LEAST_PIECE, device_copies.PIECE_BYTES)
     queues = find_queues(args.device)
     rows, sliced = [], []
     for cells in args.cells:
@@ -260,7 +261,7 @@ def main() -> None:
         for count in range(1, len(queues) + 1):
             rows.append(on_devices(case, queues[:count], args.method))
             print(rows[-1], flush=True)
-    helps = staging.helps(queues[0].device)
+    helps = device_copies.helps(queues[0].device)
     for pinned in (True, False) if helps else (False, True):
         sliced.append(in_slices(case, queues[0], args.method, args.times, pinned))
         print(sliced[-1], flush=True)
@@ -268,8 +269,8 @@ def main() -> None:
     result = {
         "record": common.record(queues[0], common.command_line()),
         "devices": [devices.label(queue.device) for queue in queues],
-        "copy_threads": staging.threads(),
-        "piece_bytes": staging.PIECE_BYTES,
+        "copy_threads": device_copies.threads(),
+        "piece_bytes": device_copies.PIECE_BYTES,
         "rows": rows,
         "slices": sliced,
         "gb_per_s": bus_seconds(queues[0], size),

@@ -29,8 +29,9 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
-from clhines import device as devices
-from clhines import morphology, reference, tune
+from clhines import reference
+from clhines.cells import shapes
+from clhines.device import devices, timing
 from clhines.errors import ClhinesError
 
 SHAPING: tuple[dict[str, Any], ...] = (
@@ -49,7 +50,7 @@ LANES = (*({"k": k} for k in (1, 2, 4, 8, 16, 32)), {"k": 16, "local": True})  #
 def chains_of_the_sizes(forest: clhines.Forest) -> clhines.Forest:
     """Return a chain for every cell, of as many nodes."""
     sizes, which = np.unique(forest.sizes, return_inverse=True)
-    parents = [morphology.chain(int(n)) for n in sizes]
+    parents = [shapes.chain(int(n)) for n in sizes]
     return clhines.Forest.from_cells([parents[k] for k in which])
 
 
@@ -65,7 +66,7 @@ def time_method(solver: clhines.Solver, method: str, dtype: str) -> dict[str, An
         solver.enqueue(*sets[k % 2], out=out[k % 2])
         return solver.kernel_events
 
-    seconds = tune.median_seconds(queue, launch)
+    seconds = timing.median_seconds(queue, launch)
     x, truth = solver.unpack(out[0]).get(), reference.solve_serial(forest, *systems[0])
     itemsize = np.dtype(dtype).itemsize
     plain = 4 * forest.num_nodes * itemsize
@@ -109,7 +110,7 @@ def rows_of(
     rows = []
     chains = chains_of_the_sizes(forest)
     for dtype in dtypes:
-        floor = tune.floor_seconds(queue, forest.num_nodes, dtype)
+        floor = timing.floor_seconds(queue, forest.num_nodes, dtype)
         for method in tqdm(methods, dtype, disable=None):
             known = clhines.METHODS.get(method)
             systems = "chains" if known and known.chains_only else "cells"
@@ -136,7 +137,7 @@ def option_rows(
     cases += [("dhs", "dhs", o) for o in LANES]
     rows = []
     for dtype in dtypes:
-        floor = tune.floor_seconds(queue, forest.num_nodes, dtype)
+        floor = timing.floor_seconds(queue, forest.num_nodes, dtype)
         for kind, method, options in tqdm(cases, dtype, disable=None):
             solver = clhines.Solver(forest, method, dtype, queue=queue, **options)
             row = time_method(solver, method, dtype) | judged(solver.plan)

@@ -32,7 +32,7 @@ import numpy as np
 from tqdm import tqdm
 
 import clhines
-from clhines.morphology import chain
+from clhines.cells.shapes import chain
 
 CASES = {"100,000 cells, 64 shapes": (100_000, 64), "2,560 cells, all different": (2_560, 2_560)}
 

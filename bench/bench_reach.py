@@ -24,8 +24,9 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
-from clhines import device as devices
-from clhines import morphology, reference, tune
+from clhines import reference
+from clhines.cells import shapes
+from clhines.device import devices, timing
 
 CACHED = 1 << 24  # nodes; two sets of arrays take turns below
 
@@ -47,7 +48,7 @@ def trees(cells: int, nodes: int, branches: int) -> Callable[[Any], clhines.Fore
 
 def one_chain(nodes: int) -> Callable[[Any], clhines.Forest]:
     """One cell without branches."""
-    return lambda _: clhines.Forest(morphology.chain(nodes))
+    return lambda _: clhines.Forest(shapes.chain(nodes))
 
 
 def real_mix(args: argparse.Namespace) -> clhines.Forest:
@@ -76,11 +77,11 @@ def time_case(
     """Median time of `auto`, and the residual of the first solution, for each way to solve."""
     solver = clhines.Solver(forest, "auto", dtype, queue=queue)
     values = [[a.astype(dtype) for a in arrays] for arrays in systems]
-    floor = tune.floor_seconds(queue, forest.num_nodes, dtype, repeats=15)
+    floor = timing.floor_seconds(queue, forest.num_nodes, dtype, repeats=15)
     rows = []
     for way in ("", "factors kept", "natural order") if variants else ("",):
         launch, result = prepare(solver, values, way)
-        seconds = tune.median_seconds(queue, launch, repeats=15)
+        seconds = timing.median_seconds(queue, launch, repeats=15)
         worst = reference.residual(forest, *values[0], result())
         if not worst < common.TOLERANCE[dtype]:
             sys.exit(f"{way}, {dtype}, {forest}: residual {worst:.3g}: wrong, so not timed")

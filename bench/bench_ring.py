@@ -32,9 +32,9 @@ import ring_peers
 from ring_peers import OWN, PEERS, Case
 from tqdm import tqdm
 
-from clhines import device as devices
-from clhines import ring
+from clhines.device import devices
 from clhines.errors import ClhinesError
+from clhines.network import ring
 
 APART = 0.1  # ms, largest difference of a spike's time, for each cell that the ring has gone round
 SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compartment"}

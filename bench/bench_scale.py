@@ -37,10 +37,12 @@ import common
 import numpy as np
 import pyopencl.array as cla
 
-from clhines import Simulation, ranks, ring, simulation
-from clhines import device as devices
+from clhines import Simulation
+from clhines.device import devices
 from clhines.errors import ClhinesError
-from clhines.state import MAX_EPOCH
+from clhines.network import ring
+from clhines.simulate import mpi, simulation
+from clhines.simulate.state import MAX_EPOCH
 
 RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
 PIECES = 5
@@ -61,14 +63,14 @@ def network(cells: int, delay: float, duration: float) -> Any:
 
 def worker(asked: dict[str, Any], out: str) -> None:
     """Simulate on this rank; rank 0 writes what all have measured."""
-    comm = ranks.world()
+    comm = mpi.world()
     simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
     begin = time.perf_counter()
     length = asked["duration"] / PIECES
     net = network(asked["cells"], asked["delay"], asked["duration"] + length)
     described = time.perf_counter()
     # one rank: on a device that is chosen as the others' are
-    queue = ranks.own_queue(ranks.Ranks(comm), asked["device"], asked["dtype"])
+    queue = mpi.own_queue(mpi.Ranks(comm), asked["device"], asked["dtype"])
     sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, path=asked["path"])
     before = bytes_on_device()
     made = time.perf_counter()
@@ -135,7 +137,7 @@ def start(case: dict[str, Any], most: float) -> dict[str, Any]:
         "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     )
     if mpiexec is None:
-        sys.exit(f"bench_scale.py: there is no mpiexec; {ranks.INSTALL_HINT}")
+        sys.exit(f"bench_scale.py: there is no mpiexec; {mpi.INSTALL_HINT}")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "row.json"
         command = [mpiexec, "-n", str(case["ranks"]), sys.executable, __file__, "--worker"]
@@ -305,7 +307,7 @@ def decode_seconds(count: int = 10**6) -> float:
     taken = []
     for _ in range(5):
         begin = time.perf_counter()
-        source, step = ranks.decoded(codes, np.zeros(2, np.int64), 0, 64)
+        source, step = mpi.decoded(codes, np.zeros(2, np.int64), 0, 64)
         source.astype(np.int32), step.astype(np.int32)
         taken.append(time.perf_counter() - begin)
     return float(np.median(taken)) / count

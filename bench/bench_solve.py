@@ -22,9 +22,9 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
-from clhines import device as devices
-from clhines import program, reference, tune
-from clhines.render import render
+from clhines import reference
+from clhines.device import devices, program, timing
+from clhines.device.templates import render
 
 
 def time_method(
@@ -44,7 +44,7 @@ def time_method(
         solver.enqueue(*sets[k % 2], out=out[k % 2])
         return solver.kernel_events
 
-    seconds = tune.median_seconds(queue, launch)
+    seconds = timing.median_seconds(queue, launch)
     worst = max(
         reference.residual(forest, *arrays, solver.unpack(x).get())
         for arrays, x in zip(values, out, strict=True)
@@ -67,10 +67,10 @@ def time_method(
         "padding": plan.packed_size / forest.num_nodes - 1,
         "plan_seconds": plan_seconds,
         **build_seconds(queue, [render(p.spec) for p in plan.parts if not p.on_host]),
-        "pack_seconds": tune.median_seconds(
+        "pack_seconds": timing.median_seconds(
             queue, lambda k: solver.pack(natural[k % 2]).events[-1]
         ),
-        "unpack_seconds": tune.median_seconds(
+        "unpack_seconds": timing.median_seconds(
             queue, lambda k: solver.unpack(sets[k % 2][0]).events[-1]
         ),
         "numpy_seconds": float(np.median(numpy_seconds)),
@@ -117,7 +117,7 @@ def main() -> None:
             forest = common.batch(cells, args.nodes, args.branches)
             systems = [common.system(forest, common.SEED + k) for k in range(2)]
         if (cells, dtype) not in floors:
-            floors[cells, dtype] = tune.floor_seconds(queue, forest.num_nodes, dtype)
+            floors[cells, dtype] = timing.floor_seconds(queue, forest.num_nodes, dtype)
         row = time_method(queue, forest, method, dtype, systems)
         row["floor_seconds"] = floors[cells, dtype]
         row["x_floor"] = row["seconds"] / row["floor_seconds"]

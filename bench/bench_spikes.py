@@ -21,9 +21,10 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
-from clhines import device as devices
+from clhines.device import devices
 from clhines.errors import ClhinesError
-from clhines.spikes import Delivery, random_connections
+from clhines.network.connections import random_connections
+from clhines.simulate.delivery import Delivery
 
 LISTS = 4  # steps whose spikes take turns
 COLOURS = {"vpo": "#009E73", "vsn": "#F0E442", "vssn": "#CC79A7", "pull": "#56B4E9"}

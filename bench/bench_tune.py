@@ -6,8 +6,8 @@
 
 The first times five batch sizes of each shape; `h` marks what the heuristic chooses, `m` what
 `Solver(tune="measure")` chose beforehand, by itself. `--join` puts runs of some `--shapes` each
-together. `--fit` writes ``clhines/costs.json`` anew for the kinds of device in the files, and says
-how well the model does on them, and on each shape when fitted to the others.
+together. `--fit` writes ``clhines/plan/costs.json`` anew for the kinds of device in the files, and
+says how well the model does on them, and on each shape when fitted to the others.
 """
 
 from __future__ import annotations
@@ -32,42 +32,45 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
-from clhines import choice, morphology, reference, tune
-from clhines import device as devices
-from clhines.choice import CANDIDATES, Candidate, Statistics
-from clhines.parts import Limits
+from clhines import reference
+from clhines.cells import shapes, swc, synthetic
+from clhines.device import devices, timing
+from clhines.plan import auto
+from clhines.plan.auto import CANDIDATES, Candidate, Statistics
+from clhines.plan.plan import Limits
+from clhines.solve import tune
 
 BUDGET = 0.2  # s, of counted solves for each candidate; twice that of `measure`
 BATCHES = 5
 WEIGHT = 0.5  # cases count in the fit as their time over the best to this power, inverted
 PACE_ROUNDS = 5
-COSTS = Path(choice.__file__).parent / choice.COSTS_FILE
+COSTS = Path(auto.__file__).parent / auto.COSTS_FILE
 Rows = list[dict[str, Any]]
 
 
 def random_cells(nodes: int, branches: int, count: int) -> list[np.ndarray]:
     """`count` different random binary trees."""
     seeds = range(common.SEED, common.SEED + count)
-    return [morphology.random_binary_tree(nodes, branches, seed) for seed in seeds]
+    return [shapes.random_binary_tree(nodes, branches, seed) for seed in seeds]
 
 
 def real_cells(folder: str | None) -> list[np.ndarray]:
     """Discretised cells: the SWC files of a folder, or the package's samples."""
     paths = sorted(Path(folder).glob("*.swc")) if folder else []
-    cells = [morphology.read_swc(p) for p in paths] or morphology.sample_cells()
+    cells = [swc.read_swc(p) for p in paths] or synthetic.sample_cells()
     return [clhines.discretise(cell).parent for cell in cells]
 
 
 # Name -> the trees that the cells take in turn; None stands for as many as there are cells.
 SHAPES: dict[str, Any] = {
-    "chain 128": lambda _, __: [morphology.chain(128)],
-    "chain 1500": lambda _, __: [morphology.chain(1500)],
+    "chain 128": lambda _, __: [shapes.chain(128)],
+    "chain 1500": lambda _, __: [shapes.chain(1500)],
     "small 64, 16 shapes": lambda _, __: random_cells(64, 9, 16),
     "random 512, one shape": lambda _, __: random_cells(512, 50, 1),
     "random 512, 64 shapes": lambda _, __: random_cells(512, 50, 64),
     "random 512, different": lambda cells, _: random_cells(512, 50, cells),
     "real cells": lambda _, folder: real_cells(folder),
-    "star, caterpillar": lambda _, __: [morphology.star(200), morphology.caterpillar(400)],
+    "star, caterpillar": lambda _, __: [shapes.star(200), shapes.caterpillar(400)],
     "large 20000, 4 shapes": lambda _, __: random_cells(20_000, 400, 4),
 }
 DIFFERENT = 8  # all-different trees are slow to plan: a so much smaller batch at the most
@@ -92,7 +95,7 @@ def time_case(
     assert measured is not None
     limits = devices.limits(queue.device)
     begin = time.perf_counter()
-    choice.ranked(forest, dtype, limits)
+    auto.ranked(forest, dtype, limits)
     ranking_seconds = time.perf_counter() - begin
     candidates = [c for c, _ in measured.rows]
     seconds = time_candidates(queue, forest, dtype, candidates)
@@ -101,9 +104,9 @@ def time_case(
         "dtype": dtype,
         "cells": forest.num_cells,
         "nodes": forest.num_nodes,
-        "statistics": asdict(choice.statistics(forest)),
+        "statistics": asdict(auto.statistics(forest)),
         "seconds": {str(c): s for c, s in zip(candidates, seconds, strict=True)},
-        "floor_seconds": tune.floor_seconds(queue, forest.num_nodes, dtype),
+        "floor_seconds": timing.floor_seconds(queue, forest.num_nodes, dtype),
         "heuristic": str(measured.heuristic),
         "measured": str(measured.best),
         "measure_seconds": measure_seconds,
@@ -134,7 +137,7 @@ def time_candidates(
         if not worst < common.TOLERANCE[dtype]:
             sys.exit(f"{c}, {dtype}, {forest}: error {worst:.3g}: wrong, so not timed")
         ready.append(partial(same, launch))
-    return tune.seconds_in_turns(queue, ready, BUDGET, progress=False)
+    return timing.seconds_in_turns(queue, ready, BUDGET, progress=False)
 
 
 def same(launch: Any) -> Any:
@@ -246,7 +249,7 @@ def fit_candidate(
     if here.sum() < 8:
         return {}
     rows = [row for row in rows if label in row["seconds"]]
-    table = [choice.terms(statistics_of(row), limits, dtype, candidate.options) for row in rows]
+    table = [auto.terms(statistics_of(row), limits, dtype, candidate.options) for row in rows]
     names = list(table[0])
     A = np.array([[t[name] for name in names] for t in table])
     taken = np.array([row["seconds"][label] for row in rows]) / pace[here]
@@ -272,7 +275,7 @@ def fit_all(rows: Rows, limits: Limits, dtype: str) -> dict[str, dict[str, float
     for _ in range(PACE_ROUNDS):
         found = {
             str(c): fit_candidate(rows, limits, dtype, c, pace)
-            for c in CANDIDATES[choice.kind_of(limits)]
+            for c in CANDIDATES[auto.kind_of(limits)]
         }
         found = {label: costs for label, costs in found.items() if costs}
         expected = [predictions(row, limits, found) for row in rows]
@@ -291,9 +294,9 @@ def predictions(
 ) -> dict[str, float]:
     """Seconds that a model of these costs expects of each candidate of a case."""
     expected = {}
-    for c in CANDIDATES[choice.kind_of(limits)]:
+    for c in CANDIDATES[auto.kind_of(limits)]:
         if str(c) in costs and str(c) in row["seconds"]:
-            values = choice.terms(statistics_of(row), limits, row["dtype"], c.options)
+            values = auto.terms(statistics_of(row), limits, row["dtype"], c.options)
             expected[str(c)] = sum(s * values[name] for name, s in costs[str(c)].items())
     return expected
 
@@ -315,12 +318,12 @@ def fit(paths: list[str]) -> None:
         for dtype in dict.fromkeys(row["dtype"] for row in result["rows"]):
             rows = [row for row in result["rows"] if row["dtype"] == dtype]
             groups[limits, dtype] += rows
-            key = f"{choice.kind_of(limits)} {dtype}"
+            key = f"{auto.kind_of(limits)} {dtype}"
             origins[key].append(f"{record['device']}, {record['driver']}, {len(rows)} cases")
     if len(groups) > len(origins):
         sys.exit("the files are of several devices of one kind; expected one CPU and one GPU")
     for (limits, dtype), rows in groups.items():
-        key = f"{choice.kind_of(limits)} {dtype}"
+        key = f"{auto.kind_of(limits)} {dtype}"
         table["costs"][key] = fit_all(rows, limits, dtype)
         table["fitted_to"][key] = "; ".join(origins[key])
         print("\n".join([f"{key}:", *judge(rows, limits, dtype, table["costs"][key])]))

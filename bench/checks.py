@@ -35,7 +35,7 @@ from checks_networks import networks
 from checks_timing import delays, hh
 from tqdm import tqdm
 
-from clhines import device as devices
+from clhines.device import devices
 
 CHECKS: dict[str, Callable[[Settings], list[Outcome]]] = {
     "networks": networks,
@@ -100,7 +100,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
     parser.add_argument("--seeds", type=int, default=100, help="random networks")
     parser.add_argument("--morphologies", type=Path, help="folder of SWC files")
-    parser.add_argument("--device", help="see clhines.device.choose")
+    parser.add_argument("--device", help="see clhines.device.devices.choose")
     parser.add_argument("--out", default=str(common.RESULTS), help="folder of the table")
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in CHECKS]

@@ -18,8 +18,8 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
-from clhines.cable import Cable, discretise
-from clhines.morphology import Morphology
+from clhines.cells.cable import Cable, discretise
+from clhines.cells.morphology import Morphology
 
 MOD_FOLDER = Path(__file__).resolve().parents[1] / "tests" / "mod"
 EPS = float(np.finfo(np.float64).eps)

@@ -18,8 +18,8 @@ from checks_common import (
 )
 
 import clhines
-from clhines.cable import Cable, discretise
-from clhines.morphology import ring_cell
+from clhines.cells.cable import Cable, discretise
+from clhines.cells.synthetic import ring_cell
 
 DTS = (0.1, 0.05, 0.025)
 

@@ -19,9 +19,10 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
-from clhines import device as devices
-from clhines import morphology, tune
-from clhines.morphology import chain, random_binary_tree
+from clhines.cells import swc, synthetic
+from clhines.cells.shapes import chain, random_binary_tree
+from clhines.device import devices
+from clhines.solve import tune
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018
@@ -47,7 +48,7 @@ def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -
 def real_mix(folder: str | None, num_nodes: float) -> clhines.Forest:
     """All SWC files of a folder, a node a sample, repeated and shuffled; else sample cells."""
     paths = sorted(Path(folder).glob("*.swc")) if folder else []
-    cells = [morphology.read_swc(p) for p in paths] or morphology.sample_cells()
+    cells = [swc.read_swc(p) for p in paths] or synthetic.sample_cells()
     parents = [cell.parent for cell in cells]
     repeats = max(1, round(num_nodes / sum(map(len, parents))))
     pick = np.random.default_rng(SEED).permutation(np.arange(repeats * len(parents)) % len(parents))

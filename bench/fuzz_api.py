@@ -170,7 +170,7 @@ def _own_array(arguments: dict[str, Any], forest: Any) -> None:
 
 
 def _network() -> Any:
-    from clhines import Network
+    from clhines.network.network import Network
 
     net = Network(_THINGS["cable"], 2)
     net.insert("pas")
@@ -197,7 +197,7 @@ def _threshold(threshold: Any) -> None:
 
 
 def _simulate(**arguments: Any) -> Any:
-    from clhines import Simulation
+    from clhines.simulate.simulation import Simulation
 
     if "queue" not in arguments and arguments.get("path") != "reference":
         arguments["queue"] = _THINGS["queue"]
@@ -234,8 +234,8 @@ def _again() -> None:
 
 def _late(call: str) -> None:
     """Change a network after a simulation of it was made: an error, or it acts."""
-    from clhines import Simulation
     from clhines.errors import ClhinesError
+    from clhines.simulate.simulation import Simulation
 
     net = _network()
     sim = Simulation(net, path="reference")
@@ -314,13 +314,13 @@ def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
 def prepare(folder: Path) -> None:
     """Make what the calls need."""
     import clhines
-    from clhines import device
+    from clhines.device import devices
 
     Path("cell.swc").write_text("1 1 0 0 0 8 -1\n2 3 10 0 0 1 1\n3 3 90 0 0 1 2\n")
     _THINGS["cell"] = clhines.read_swc("cell.swc")
     _THINGS["cable"] = clhines.discretise(_THINGS["cell"], max_length=40.0)
     _THINGS["forest"] = clhines.Forest(np.array([-1, 0, 1, 1, -1, 4, 5]), np.array([0, 4, 7]))
-    _THINGS["queue"] = device.make_queue(device.choose())
+    _THINGS["queue"] = devices.make_queue(devices.choose())
     _THINGS["solver"] = clhines.Solver(_THINGS["forest"], queue=_THINGS["queue"])
     _THINGS["simulation"] = clhines.Simulation(_network(), queue=_THINGS["queue"])
     calls = _calls()

@@ -139,14 +139,14 @@ def prepare(folder: Path) -> None:
     """Make the files that the command lines name."""
     global _FOLDER
     _FOLDER = folder
-    from clhines import cli
+    from clhines.cli import main
 
     _fill()
-    _quietly(cli.main, ["solve", "--steps", "1", "good.swc"])
-    _quietly(cli.main, ["simulate", "ring", "--cells", "2", "--duration", "0.1"])
+    _quietly(main.main, ["solve", "--steps", "1", "good.swc"])
+    _quietly(main.main, ["simulate", "ring", "--cells", "2", "--duration", "0.1"])
     if os.environ.get("DISPLAY") is None:
         os.environ.setdefault("MPLBACKEND", "agg")
-    _quietly(cli.main, ["plan", "good.swc", "--method", "fine", "--plot", "warm.png"])
+    _quietly(main.main, ["plan", "good.swc", "--method", "fine", "--plot", "warm.png"])
 
 
 def _fill() -> None:
@@ -297,12 +297,12 @@ def _quietly(function: Any, argv: list[str]) -> None:
 
 def _called(argv: tuple[str, ...]) -> tuple[Any, str, str]:
     """Call the command line in this process; code, stdout, stderr."""
-    from clhines import cli
+    from clhines.cli import main
 
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape") for _ in range(2)]
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
         try:
-            code = cli.main(list(argv))
+            code = main.main(list(argv))
         except SystemExit as error:
             code = error.code
     texts = []

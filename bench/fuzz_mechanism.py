@@ -60,11 +60,11 @@ def prepare(folder: Path) -> None:
     """Make the cell and the queue of runs on a device."""
     global _CABLE, _QUEUE
     import clhines
-    from clhines import device
+    from clhines.device import devices
 
     Path("ball.swc").write_text("1 1 0 0 0 10 -1\n")
     _CABLE = clhines.discretise(clhines.read_swc("ball.swc"), max_length=50.0)
-    _QUEUE = device.make_queue(device.choose())
+    _QUEUE = devices.make_queue(devices.choose())
     _run(clhines.Mechanism("density m\ncurrent i = 0.001*(v + 70)\n"), "float64", "epochs", -65.0)
     m = clhines.Mechanism("point m\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\n")
     m.advance(-60.0, 0.0, 0.1, {}, m.initial(-60.0))
@@ -72,8 +72,8 @@ def prepare(folder: Path) -> None:
 
 def check(case: Case) -> str:
     """Read a text and compare what it means with the evaluation of its description."""
-    from clhines import Mechanism
     from clhines.errors import ClhinesError
+    from clhines.mechanisms.mechanism import Mechanism
 
     try:
         text: Text | None = language.read(case.text)

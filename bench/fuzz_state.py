@@ -70,7 +70,7 @@ def prepare(folder: Path) -> None:
 def _simulation(path: str, dtype: str = "float64") -> Any:
     """Three cells in a ring whose connections learn, with a spike every few ms."""
     import clhines
-    from clhines import device
+    from clhines.device import devices
 
     Path("cell.swc").write_text("1 1 0 0 0 8 -1\n2 3 10 0 0 1 1\n3 3 90 0 0 1 2\n")
     cable = clhines.discretise(clhines.read_swc("cell.swc"), max_length=40.0)
@@ -85,7 +85,7 @@ def _simulation(path: str, dtype: str = "float64") -> Any:
     net.connect([2, 0, 1], synapses, weight=0.05, delay=0.5, rule=rule)
     net.event(synapses, index=[0, 1], time=[1.0, 5.5], weight=0.05)
     net.threshold = -20.0
-    where = {} if path == "reference" else {"queue": device.make_queue(device.choose())}
+    where = {} if path == "reference" else {"queue": devices.make_queue(devices.choose())}
     sim = clhines.Simulation(net, dt=0.025, dtype=dtype, path=path, seed=7, **where)
     sim.record("v", np.arange(net.forest.num_nodes))
     return sim

@@ -291,8 +291,8 @@ def prepare(folder: Path) -> None:
 
 def check(case: Case) -> str:
     """Read, discretise and make the matrix of a case."""
+    from clhines.cells.swc import read_swc
     from clhines.errors import ClhinesError, MorphologyError
-    from clhines.morphology import read_swc
 
     _NODES[0] = 0
     path = case.path or str(_FOLDER / "case.swc")
@@ -337,7 +337,7 @@ def _check_samples(cells: list[Any], rows: list[Row]) -> None:
 
 def _check_cell(cell: Any, case: Case, path: str) -> bool:
     """Discretise a cell; returns whether it was accepted."""
-    from clhines.cable import discretise
+    from clhines.cells.cable import discretise
     from clhines.errors import ClhinesError, InputError
 
     try:

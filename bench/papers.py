@@ -34,7 +34,7 @@ import papers_run
 import plot
 from papers_run import Run
 
-from clhines import device as devices
+from clhines.device import devices
 from clhines.errors import ClhinesError
 
 

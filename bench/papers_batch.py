@@ -14,8 +14,8 @@ import papers_run
 from papers_run import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
 
 import clhines
-from clhines import device as devices
-from clhines.morphology import chain, random_binary_tree
+from clhines.cells.shapes import chain, random_binary_tree
+from clhines.device import devices
 
 COUNTS = (256, 2560, 25_600, 256_000)
 LARGE_COUNTS = (20, 200, 2000, 20_000)  # of chains of 1,024 nodes and more

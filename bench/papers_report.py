@@ -21,10 +21,11 @@ from papers_batch import add, found
 from papers_run import SEQUENTIAL_ENTRY, Entry, Run, timed
 
 import clhines
-from clhines import device as devices
-from clhines.morphology import random_binary_tree, ring_cell
-from clhines.parts import Limits
-from clhines.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
+from clhines.cells.shapes import random_binary_tree
+from clhines.cells.synthetic import ring_cell
+from clhines.device import devices
+from clhines.network.ring import BRANCHING, COMPARTMENTS, LEVELS, STEMS
+from clhines.plan.plan import Limits
 
 COUNTS = (16, 64, 256, 1024, 4096, 16_384, 65_536)
 SHAPES = 256

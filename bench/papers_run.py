@@ -17,7 +17,7 @@ import pyopencl as cl
 from common import Candidate, Case, MissingError
 
 import clhines
-from clhines import tune
+from clhines.device import timing
 from clhines.errors import ClhinesError
 
 SEQUENTIAL = "C, one thread"  # what every speed-up is over
@@ -93,7 +93,7 @@ def batch(
     turns = -(-PERIOD // len(trees))
     period = min(cells, turns * len(trees))
     part = forest if period == cells else forest.take(np.arange(period))
-    size = tune.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
+    size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
     sets = []
     for k in range(2 if size < 1 << 29 else 1):
         values = common.system(part, common.SEED + k)

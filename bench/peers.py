@@ -29,8 +29,8 @@ from common import Candidate, Case, MissingError
 from tqdm import tqdm
 
 import clhines
-from clhines import device as devices
-from clhines import reference, tune
+from clhines import reference
+from clhines.device import devices, timing
 from clhines.errors import ClhinesError, DeviceMemoryError
 
 BOUND = 32  # largest row-wise backward error, in units of the dtype's eps
@@ -57,7 +57,7 @@ def floor(case: Case) -> Candidate:
     """Return the kernel that reads three arrays and writes one, as a candidate."""
 
     def launch(k: int, repeats: int = 9) -> float:
-        return tune.floor_seconds(case.queue, case.forest.num_nodes, case.dtype, repeats)
+        return timing.floor_seconds(case.queue, case.forest.num_nodes, case.dtype, repeats)
 
     if common.on_host(case.queue.device):  # its share of every round
         return Candidate(FLOOR, lambda k: launch(k, 1))
@@ -233,7 +233,7 @@ def kind(shapes: int, cells: int) -> str:
 
 def values(forest: clhines.Forest, dtype: str) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return two sets of d, u, b that take turns, or one where it is far above any cache."""
-    size = tune.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
+    size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
     sets = [common.system(forest, common.SEED + k) for k in range(2 if size < 1 << 29 else 1)]
     for _, u, _ in sets:
         u[forest.parent < 0] = 0

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from clhines import ring
-from clhines.cable import Cable
+from clhines.cells.cable import Cable
+from clhines.network import ring
 
 WARM = 8  # steps before any is timed
 LEAST, MOST = 3, 25  # timed pieces
@@ -467,8 +467,7 @@ def jaxley_start(case: Case) -> Running:
 def clhines_start(case: Case) -> Running:
     """Start clhines on the device of the case."""
     import clhines
-    from clhines import device as devices
-    from clhines import program
+    from clhines.device import devices, program
 
     clock = Clock()
     cables = case.cables()

@@ -1,8 +1,7 @@
 """clhines: batches of Hines matrices solved on any OpenCL device.
 
 The names below are the public interface. `Solver`, `Factors` and `solve_tridiagonal` are imported
-when first used, so that forests, morphologies and plans work without pyopencl; plans as well, so
-that ``python -m clhines.layout`` finds its module not yet imported.
+when first used, so that forests, morphologies and plans work without pyopencl.
 """
 
 from __future__ import annotations
@@ -10,7 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from clhines.cable import Cable, discretise
+from clhines.cells.cable import Cable, discretise
+from clhines.cells.morphology import Morphology
+from clhines.cells.swc import read_swc
+from clhines.cells.synthetic import sample_cells
 from clhines.errors import (
     AccuracyWarning,
     BuildError,
@@ -32,18 +34,18 @@ from clhines.errors import (
     StoreWarning,
 )
 from clhines.forest import Forest
-from clhines.morphology import Morphology, read_swc, sample_cells
 
 if TYPE_CHECKING:
-    from clhines.factors import Factors
-    from clhines.mechanisms import Mechanism
-    from clhines.network import Network
-    from clhines.parts import Plan
-    from clhines.plan import METHODS, make_plan
-    from clhines.plasticity import STDP
-    from clhines.simulation import Simulation
-    from clhines.solver import Solver
-    from clhines.tridiagonal import solve_tridiagonal
+    from clhines.mechanisms.mechanism import Mechanism
+    from clhines.network.network import Network
+    from clhines.network.plasticity import STDP
+    from clhines.plan.methods import METHODS, make_plan
+    from clhines.plan.plan import Plan
+    from clhines.simulate.passive import PassiveCells
+    from clhines.simulate.simulation import Simulation
+    from clhines.solve.factors import Factors
+    from clhines.solve.solver import Solver
+    from clhines.solve.tridiagonal import solve_tridiagonal
 
 __version__ = "0.1.0"
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "Morphology",
     "MorphologyError",
     "Network",
+    "PassiveCells",
     "PivotError",
     "Plan",
     "RankError",
@@ -85,25 +88,38 @@ __all__ = [
 
 
 _LATER = {
-    "METHODS": "plan",
-    "STDP": "plasticity",
-    "Factors": "factors",
-    "Mechanism": "mechanisms",
-    "Network": "network",
-    "Plan": "parts",
-    "Simulation": "simulation",
-    "Solver": "solver",
-    "make_plan": "plan",
-    "solve_tridiagonal": "tridiagonal",
+    "METHODS": "plan.methods",
+    "STDP": "network.plasticity",
+    "Factors": "solve.factors",
+    "Mechanism": "mechanisms.mechanism",
+    "Network": "network.network",
+    "PassiveCells": "simulate.passive",
+    "Plan": "plan.plan",
+    "Simulation": "simulate.simulation",
+    "Solver": "solve.solver",
+    "make_plan": "plan.methods",
+    "solve_tridiagonal": "solve.tridiagonal",
 }
 
 
-_MODULES = ("choice", "device", "mixed", "ranks", "ring", "simulation", "tune")  # that help names
+_MODULES = {  # that help names
+    "cells": "cells",
+    "cli": "cli",
+    "device": "device",
+    "draw": "draw",
+    "mechanisms": "mechanisms",
+    "network": "network",
+    "plan": "plan",
+    "reference": "reference",
+    "ring": "network.ring",
+    "simulate": "simulate",
+    "solve": "solve",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(import_module(f"clhines.{_LATER[name]}"), name)
     if name in _MODULES:
-        return import_module(f"clhines.{name}")
+        return import_module(f"clhines.{_MODULES[name]}")
     raise AttributeError(f"module 'clhines' has no attribute {name!r}")

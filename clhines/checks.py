@@ -1,15 +1,16 @@
-"""Checks of arguments, with one wording: "NAME is GOT; expected WHAT". NumPy only."""
+"""Checks of arguments: NumPy only, one wording."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhines.errors import InputError
+from clhines.errors import ForestError, InputError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
 
 _SHOWN = 60  # characters of a value that a message repeats
 MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
@@ -148,3 +149,52 @@ def broadcast(given: dict[str, object]) -> dict[str, np.ndarray]:
         shapes = ", ".join(f"{name} {a.shape}" for name, a in arrays.items())
         raise InputError(f"{shapes} do not go together; expected equal lengths or 1") from error
     return dict(zip(arrays, equal, strict=True))
+
+
+def count_masked(a: object) -> int:
+    """Masked values of a masked array, or of a list of them; NumPy drops masks without a word."""
+    parts = a if isinstance(a, (list, tuple)) else [a]
+    return sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
+
+
+def integers(values: np.ndarray, name: str) -> np.ndarray:
+    """Return a 1-D signed integer array, or say what is wrong with `values`."""
+    masked = count_masked(values)
+    if masked:
+        raise ForestError(f"{name} has {masked} masked values; expected none")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ForestError(f"{name} is not an array of one dimension: {error}") from error
+    if array.ndim != 1:
+        raise ForestError(f"{name} has {array.ndim} dimensions; expected 1")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ForestError(f"{name} holds {array.max()}; expected at most {np.iinfo(np.int64).max}")
+    if array.dtype.kind == "u" or (array.dtype.kind == "i" and array.dtype.itemsize < 4):
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ForestError(f"{name}[{int(np.flatnonzero(np.isnan(array))[0])}] is NaN")
+    if array.dtype.kind != "i" and array.size:
+        raise ForestError(f"{name} has dtype {array.dtype}; expected an integer dtype")
+    return np.ascontiguousarray(array if array.size else array.astype(np.int64))
+
+
+def real_numbers(name: str, a: Any) -> np.ndarray:
+    """Return an array; `InputError` for what is none of real numbers, or has masked ones."""
+    masked = count_masked(a)
+    if masked:
+        raise InputError(
+            f"{name} has {masked} masked values; expected none (see MaskedArray.filled)"
+        )
+    try:
+        array = np.asarray(a)
+    except ValueError as error:
+        raise InputError(f"{name} is not an array: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
+    return array
+
+
+def to_numpy(name: str, a: Any, dtype: np.dtype) -> np.ndarray:
+    """Return `real_numbers` as a contiguous array of the dtype."""
+    return np.ascontiguousarray(real_numbers(name, a), dtype)

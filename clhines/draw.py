@@ -56,7 +56,7 @@ def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
     ----------
     spec : FineSpec, FineVectorSpec or CellSpec
     tables : dict
-        Of the same `parts.Part`.
+        Of the same `plan.Part`.
 
     Raises
     ------
@@ -64,11 +64,12 @@ def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
         Other templates are not drawn.
     """
     kinds = {"fine": _level_bars, "fine_vector": _vector_bars, "cell": _cell_bars}
-    if spec.template not in kinds:
+    template = spec.template.rpartition("/")[2]
+    if template not in kinds:
         raise InputError(
-            f"plot() draws plans with one work-item a cell or a branch; got {spec.template!r}"
+            f"plot() draws plans with one work-item a cell or a branch; got {template!r}"
         )
-    return kinds[spec.template](spec, tables)
+    return kinds[template](spec, tables)
 
 
 def _level_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:

@@ -175,7 +175,7 @@ class SimulationError(ClhinesError, ArithmeticError):
         The first cell in the first such step, and its soma's node.
     time : float, ms
         At the end of that step.
-    result : clhines.simulation.Result
+    result : clhines.simulate.result.Result
         What was recorded and found before.
     """
 

@@ -1,9 +1,4 @@
-"""Files that are there whole or not at all; npz and JSON read without trust.
-
-Writing, see `whole`: regular files are replaced in one step, symbolic links are followed, and what
-is no regular file (a FIFO, ``/dev/stdout``) is written to. Reading, see `Npz` and `read_json`: a
-file may hold anything, so that all of it is compared with what is expected before it is used.
-"""
+"""Files that are there whole or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +28,6 @@ from clhines.errors import InputError
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 MOST_JSON = 1 << 20  # bytes of a JSON file that is read
-
 _SHOWN_PATH = 120  # characters of a path in a message
 _LINKS = 40  # symbolic links that are followed one after another, as Linux does
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|(\d+)))/fd/(\d+)")

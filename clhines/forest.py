@@ -13,59 +13,12 @@ from functools import cached_property
 import numpy as np
 
 from clhines import hostmemory
-from clhines.checks import shown
+from clhines.arrays import climb, ranges, repeat, repeated_nodes
+from clhines.checks import integers, shown
 from clhines.errors import ForestError
 from clhines.hostmemory import check_room
 
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
-
-
-def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Concatenate ``arange(starts[k], starts[k] + counts[k])`` over k.
-
-    Parameters
-    ----------
-    starts, counts : (m,) integer
-
-    Returns
-    -------
-    (sum(counts),) int64
-    """
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
-
-
-def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
-    """Values of the given cells in turn, cell after cell, cut after `num_cells` cells.
-
-    Parameters
-    ----------
-    per_cell : sequence of (n_c, ...) arrays
-    num_cells : int
-    """
-    rounds, rest = divmod(num_cells, len(per_cell))
-    return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
-
-
-def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
-    """Count the nodes of `num_cells` cells that have the given sizes in turn."""
-    rounds, rest = divmod(int(num_cells), len(sizes))
-    return rounds * sum(sizes) + sum(sizes[:rest])
-
-
-def climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Follow `anchor` to its fixed points, adding `weight` on the way (pointer doubling).
-
-    Nodes on a cycle never reach a fixed point; the caller sees ``anchor[top] != top``.
-    """
-    for _ in range(len(anchor).bit_length() + 1):
-        above = anchor[anchor]
-        if np.array_equal(above, anchor):
-            break
-        weight = weight + weight[anchor]
-        anchor = above
-    return anchor, weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,10 +231,10 @@ class Forest:
     """
 
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
-        own = _integers(parent, "parent").copy()
+        own = integers(parent, "parent").copy()
         if cell_offsets is None:
             cell_offsets = np.array([0, len(own)])
-        self._take_over(own, _integers(cell_offsets, "cell_offsets").astype(np.int64))
+        self._take_over(own, integers(cell_offsets, "cell_offsets").astype(np.int64))
 
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
         """Analyse and freeze arrays that nobody else has."""
@@ -314,7 +267,7 @@ class Forest:
         parents : iterable of (n_c,) integer arrays
             Parent of each node within its cell, -1 at the root.
         """
-        cells = [_integers(p, f"parent of cell {c}") for c, p in enumerate(parents)]
+        cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(parents)]
         sizes = np.array([len(p) for p in cells], np.int64)
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         flat = np.concatenate([*cells, np.empty(0, np.int64)]).astype(np.int64)
@@ -327,7 +280,7 @@ class Forest:
                 f"cell {c}, node {i - offsets[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        return cls._of_own(_integers(np.where(flat < 0, -1, flat + shift), "parent"), offsets)
+        return cls._of_own(integers(np.where(flat < 0, -1, flat + shift), "parent"), offsets)
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -552,31 +505,3 @@ class Forest:
             raise ForestError(
                 f"cell {cell}, node {node}: its parents run in a cycle, not to a root"
             )
-
-
-def count_masked(a: object) -> int:
-    """Masked values of a masked array, or of a list of them; NumPy drops masks without a word."""
-    parts = a if isinstance(a, (list, tuple)) else [a]
-    return sum(int(np.ma.count_masked(p)) for p in parts if isinstance(p, np.ma.MaskedArray))
-
-
-def _integers(values: np.ndarray, name: str) -> np.ndarray:
-    """Return a 1-D signed integer array, or say what is wrong with `values`."""
-    masked = count_masked(values)
-    if masked:
-        raise ForestError(f"{name} has {masked} masked values; expected none")
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ForestError(f"{name} is not an array of one dimension: {error}") from error
-    if array.ndim != 1:
-        raise ForestError(f"{name} has {array.ndim} dimensions; expected 1")
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise ForestError(f"{name} holds {array.max()}; expected at most {np.iinfo(np.int64).max}")
-    if array.dtype.kind == "u" or (array.dtype.kind == "i" and array.dtype.itemsize < 4):
-        array = array.astype(np.int64)
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        raise ForestError(f"{name}[{int(np.flatnonzero(np.isnan(array))[0])}] is NaN")
-    if array.dtype.kind != "i" and array.size:
-        raise ForestError(f"{name} has dtype {array.dtype}; expected an integer dtype")
-    return np.ascontiguousarray(array if array.size else array.astype(np.int64))

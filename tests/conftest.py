@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `tolerances` and `systems`
+sys.path.insert(0, str(Path(__file__).parent / "simulate"))
+sys.path.insert(0, str(Path(__file__).parent / "solve"))
+sys.path.insert(0, str(Path(__file__).parent / "support"))  # others import from these
 
-from clhines import device as devices
+from clhines.device import devices
 from clhines.errors import DeviceError
 
 try:

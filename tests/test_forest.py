@@ -7,8 +7,8 @@ import pytest
 from systems import children_first, dissimilar, families, renumbered
 
 from clhines import ClhinesError, Forest, ForestError
-from clhines.forest import ranges
-from clhines.morphology import chain, complete_binary, random_binary_tree, star
+from clhines.arrays import ranges
+from clhines.cells.shapes import chain, complete_binary, random_binary_tree, star
 
 # ---------------------------------------------------------------------------------- errors
 

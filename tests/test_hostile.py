@@ -17,13 +17,15 @@ from clhines import (
     Simulation,
     hostmemory,
 )
-from clhines.cable import discretise
-from clhines.cli import main
+from clhines.cells.cable import discretise
+from clhines.cells.shapes import chain
+from clhines.cells.synthetic import ring_cell
+from clhines.cli.main import main
 from clhines.errors import RefinementWarning
-from clhines.morphology import chain, ring_cell
-from clhines.ring import ring_cables, ring_network
-from clhines.simulation import PassiveCells, whole_steps
-from clhines.spikes import Connections, random_connections
+from clhines.network.connections import Connections, random_connections
+from clhines.network.ring import ring_cables, ring_network
+from clhines.network.times import whole_steps
+from clhines.simulate.passive import PassiveCells
 
 CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)
 MASKED = np.ma.masked_array([1, 2], [True, False])
@@ -290,14 +292,14 @@ def test_a_cache_that_cannot_be_written():
 
 
 def test_warnings_have_no_place(capsys, monkeypatch):
-    from clhines import cli
+    from clhines.cli import main
 
     def warn(_):
         warnings.warn("the residual is 1", RefinementWarning, stacklevel=2)
         warnings.warn("of\nanother", DeprecationWarning, stacklevel=1)
         return 0
 
-    monkeypatch.setattr(cli, "_plan", warn)
+    monkeypatch.setattr(main, "run_plan", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["plan"]) == 0

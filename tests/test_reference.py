@@ -6,7 +6,7 @@ from systems import dissimilar, families, make_system
 from tolerances import assert_close, residual_bound
 
 from clhines import Forest, PivotError, reference
-from clhines.morphology import random_binary_tree
+from clhines.cells.shapes import random_binary_tree
 
 
 def solve(parent, d, u, b, l=None):  # noqa: E741

@@ -21,7 +21,8 @@ from clhines.mechanisms.equations import (
     coupled_groups,
     cycle_of_names,
 )
-from clhines.mechanisms.expressions import ExpressionError, Node
+from clhines.mechanisms.exact import ExpressionError
+from clhines.mechanisms.expressions import Node
 from clhines.mechanisms.forms import linear_form, linear_parts
 from clhines.mechanisms.parser import shortened
 from clhines.mechanisms.reader import MAX_TEXT, Line, Reader, check_unused

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from clhines.mechanisms import exact
-from clhines.mechanisms.expressions import ExpressionError, Graph, Node
+from clhines.mechanisms.exact import ExpressionError
+from clhines.mechanisms.expressions import Graph, Node
 
 MAX_DEPTH = 100  # of brackets and powers within each other
 MAX_TERMS, MAX_FACTORS, MAX_TESTS = 1000, 64, 64  # of one sum, product or choice

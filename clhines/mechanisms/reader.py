@@ -14,7 +14,8 @@ from itertools import accumulate
 
 from clhines.errors import InputError
 from clhines.mechanisms import exact, units
-from clhines.mechanisms.expressions import ExpressionError, Graph, Node, NotRealError
+from clhines.mechanisms.exact import ExpressionError, NotRealError
+from clhines.mechanisms.expressions import Graph, Node
 from clhines.mechanisms.parser import CONSTANTS, FUNCTIONS, Parser, constant, shortened
 from clhines.mechanisms.units import Unit, UnitError
 

@@ -1,0 +1,55 @@
+"""Array idioms, named once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Concatenate ``arange(starts[k], starts[k] + counts[k])`` over k.
+
+    Parameters
+    ----------
+    starts, counts : (m,) integer
+
+    Returns
+    -------
+    (sum(counts),) int64
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
+
+
+def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
+    """Values of the given cells in turn, cell after cell, cut after `num_cells` cells.
+
+    Parameters
+    ----------
+    per_cell : sequence of (n_c, ...) arrays
+    num_cells : int
+    """
+    rounds, rest = divmod(num_cells, len(per_cell))
+    return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
+
+
+def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:
+    """Count the nodes of `num_cells` cells that have the given sizes in turn."""
+    rounds, rest = divmod(int(num_cells), len(sizes))
+    return rounds * sum(sizes) + sum(sizes[:rest])
+
+
+def climb(anchor: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Follow `anchor` to its fixed points, adding `weight` on the way (pointer doubling).
+
+    Nodes on a cycle never reach a fixed point; the caller sees ``anchor[top] != top``.
+    """
+    for _ in range(len(anchor).bit_length() + 1):
+        above = anchor[anchor]
+        if np.array_equal(above, anchor):
+            break
+        weight = weight + weight[anchor]
+        anchor = above
+    return anchor, weight

@@ -1,0 +1,1 @@
+"""Files and made-up trees, compartments, and the matrix that they become; NumPy only."""

@@ -1,0 +1,176 @@
+"""Samples of a morphology as a tree rooted at the soma, and which of them share a section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.arrays import climb
+from clhines.cells.morphology import Morphology
+from clhines.errors import CableError
+
+SOMA = 1  # type code of SWC
+
+
+def check_tree(parent: np.ndarray, name: str) -> None:
+    """Refuse what no reader makes; the rest here relies on a tree."""
+    n = len(parent)
+    if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
+        top, _ = climb_to_top(np.where(parent < 0, np.arange(n), parent))
+        if (parent[top] < 0).all():
+            return
+    raise CableError(f"{name}: the samples are not a tree, expected one root (-1) and no cycle")
+
+
+def at(mask: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Look up a mask, false where the index is -1."""
+    return (index >= 0) & mask[index]
+
+
+def climb_to_top(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Go up to where ``above[i] == i``; (n,) where that is and (n,) how many steps it took."""
+    return climb(above, (above != np.arange(len(above))).astype(np.int64))
+
+
+def soma_group(cell: Morphology) -> np.ndarray:
+    """(n,) bool: the samples of the soma."""
+    is_soma = cell.type == SOMA
+    below = is_soma & at(is_soma, cell.parent)
+    tops = np.flatnonzero(is_soma & ~below)
+    if not tops.size:
+        return is_soma
+    at_root = tops[cell.parent[tops] < 0]
+    top = at_root[0] if at_root.size else tops[0]
+    group, _ = climb_to_top(np.where(below, cell.parent, np.arange(len(below))))
+    return group == top
+
+
+def rooted_at(parent: np.ndarray, root: int) -> np.ndarray:
+    """Turn round the edges between `root` and the root so far; (n,) int64 parents."""
+    end = len(parent)  # where the path ends: above the root, and above itself
+    above = np.append(np.where(parent < 0, end, parent), end)
+    path = np.array([root])
+    while path[-1] != end:
+        path = np.concatenate([path, above[path]])
+        above = above[above]
+    path = path[path != end]
+    turned = parent.copy()
+    turned[path[1:]] = path[:-1]
+    turned[root] = -1
+    return turned
+
+
+def from_soma(cell: Morphology) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) int64 parents of the cell rooted at its soma, if it has one; (n,) bool the soma.
+
+    Raises
+    ------
+    CableError
+        The samples are not one tree.
+    """
+    check_tree(cell.parent, cell.name)
+    soma = soma_group(cell)
+    if not soma.any():
+        return cell.parent, soma
+    top = np.flatnonzero(soma & ~at(soma, cell.parent))
+    return rooted_at(cell.parent, int(top[0])), soma
+
+
+def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
+    """(m,) int64: the soma's samples from one end to the other; none where they branch."""
+    inner = np.flatnonzero(soma & at(soma, parent))
+    if not inner.size:
+        return np.flatnonzero(soma)
+    neighbours = np.bincount(parent[inner], minlength=len(parent))
+    neighbours[inner] += 1
+    if neighbours.max() > 2:
+        return inner[:0]
+    root = np.flatnonzero(soma & (parent < 0))[0]
+    above = np.arange(len(parent))
+    inside = inner[parent[inner] != root]
+    above[inside] = parent[inside]
+    arm, depth = climb_to_top(above)
+    first_arm = inner[parent[inner] == root][0]
+    place = np.where(arm[inner] == first_arm, -1 - depth[inner], 1 + depth[inner])
+    return np.concatenate([inner, [root]])[np.argsort(np.append(place, 0))]
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Samples as a tree, and what the rules ask of it; all arrays are of length n.
+
+    Attributes
+    ----------
+    parent : int64
+        -1 at the root.
+    root : int
+    is_soma : bool
+        Of type 1.
+    first, last : int64
+        The child with the smallest and with the largest id, -1 at tips.
+    second : int
+        The root's second child, -1 where there is none.
+    soma_children : int64
+        Number of children of type 1, of samples of type 1.
+    shared_begin : bool
+        Whether a section goes on from here into the first child, while the other children are
+        connected to its beginning.
+    goes_on : bool
+        Whether the first child is in the same section.
+    """
+
+    parent: np.ndarray
+    root: int
+    is_soma: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    second: int
+    soma_children: np.ndarray
+    shared_begin: np.ndarray
+    goes_on: np.ndarray
+
+
+def tree_of(cell: Morphology, parent: np.ndarray, root: int) -> Tree:
+    """Find out what the rules ask of a tree whose parents are given."""
+    n, is_soma = len(parent), cell.type == SOMA
+    below = np.flatnonzero(parent >= 0)
+    below = below[np.lexsort((cell.id[below], parent[below]))]  # siblings together, by their ids
+    above = parent[below]
+    children = np.bincount(above, minlength=n)
+    first, last = np.full(n, -1), np.full(n, -1)
+    last[above] = below
+    first[above[::-1]] = below[::-1]
+    of_root = below[above == root]
+    soma_children = np.bincount(above[is_soma[above] & is_soma[below]], minlength=n)
+
+    shared = ~is_soma & at(is_soma, parent) & (np.arange(n) != first[root])
+    shared[root] = not is_soma[root]
+    # A soma goes on into a soma; a neurite as long as it neither branches nor changes its type.
+    soma_on = is_soma & at(is_soma, first) & (soma_children <= 1)
+    soma_on[root] = is_soma[root] and bool(at(is_soma, first[[root]])[0])
+    alike = (last >= 0) & (cell.type[last] == cell.type)
+    neurite_on = ~is_soma & alike & ((children == 1) | shared)
+    return Tree(
+        parent=parent,
+        root=root,
+        is_soma=is_soma,
+        first=first,
+        last=last,
+        second=int(of_root[1]) if len(of_root) > 1 else -1,
+        soma_children=soma_children,
+        shared_begin=shared,
+        goes_on=soma_on | neurite_on,
+    )
+
+
+def is_sphere_of_three(cell: Morphology, tree: Tree) -> bool:
+    """Whether the soma is NeuroMorpho.Org's form of a sphere, as NEURON judges it."""
+    soma, pair = np.flatnonzero(tree.is_soma), [int(tree.first[tree.root]), tree.second]
+    if len(soma) != 3 or min(pair) < 0 or set(soma.tolist()) != {tree.root, *pair}:
+        return False
+    diameter = 2 * float(cell.radius[tree.root])
+    if (tree.first[pair] >= 0).any() or (cell.radius[pair] != cell.radius[tree.root]).any():
+        return False
+    across = np.linalg.norm(cell.xyz[pair] - cell.xyz[tree.root], axis=1).sum()
+    return bool(abs(across / diameter - 1) < 0.01)

@@ -1,0 +1,435 @@
+"""Sections: the unbranched cables between the branch points of a morphology."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+
+from clhines.cells.morphology import Morphology
+from clhines.cells.repair import zero_radii
+from clhines.cells.samples import (
+    Tree,
+    at,
+    climb_to_top,
+    from_soma,
+    in_a_row,
+    is_sphere_of_three,
+    tree_of,
+)
+from clhines.checks import as_number, shown
+from clhines.errors import CableError, InputError
+
+_LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
+MAX_SEGMENTS = 2**20  # in a cell
+
+
+@dataclass(frozen=True, eq=False)
+class Sections:
+    """One cell as unbranched sections of 3-D points; parents before children.
+
+    Attributes
+    ----------
+    parent : (num_sections,) int64
+        Parent section, -1 at section 0 and only there.
+    parent_x : (num_sections,) float64
+        Where on its parent a section begins: 1.0 at the end, 0.5 in the middle (of a soma), 0.0 at
+        the beginning. A section is connected by its own beginning.
+    offsets : (num_sections + 1,) int64
+        Points of section s are ``offsets[s]:offsets[s + 1]``, two at least.
+    points : (num_points, 4) float32, µm
+        x, y, z and diameter.
+    soma : (num_sections,) bool
+        Whether a section is of the soma. Section 0 is where there is any; a soma that branches has
+        several, joined to one another.
+    type : (num_sections,) int64
+        Type code of SWC of each section's first sample, after the point that it leaves.
+    name : str
+        Name of the morphology.
+    """
+
+    parent: np.ndarray
+    parent_x: np.ndarray
+    offsets: np.ndarray
+    points: np.ndarray
+    soma: np.ndarray
+    type: np.ndarray
+    name: str = "cell"
+
+    @property
+    def num_sections(self) -> int:
+        """Number of sections."""
+        return len(self.parent)
+
+    @property
+    def has_soma(self) -> bool:
+        """Whether section 0 is of a soma."""
+        return bool(self.soma[0])
+
+    @cached_property
+    def needs_middle(self) -> np.ndarray:
+        """(num_sections,) bool: whether a segment's centre has to be in the middle.
+
+        So it is where a section is connected to it, and in the first section of a soma.
+        """
+        needed = np.zeros(self.num_sections, dtype=bool)
+        needed[self.parent[self.parent_x == 0.5]] = True
+        needed[0] |= self.has_soma
+        return needed
+
+    @cached_property
+    def arc(self) -> np.ndarray:
+        """(num_points,) float64, µm: distance of each point from the beginning of its section."""
+        # NEURON subtracts in single precision before it goes over to double.
+        with np.errstate(over="ignore"):  # is found by `checked_counts`
+            step = np.diff(self.points[:, :3], axis=0).astype(np.float64)
+        x, y, z = step.T
+        distance = np.sqrt(x * x + y * y + z * z)
+        arc = np.zeros(len(self.points))
+        for begin, end in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
+            np.cumsum(distance[begin : end - 1], out=arc[begin + 1 : end])
+        return arc
+
+    @cached_property
+    def length(self) -> np.ndarray:
+        """(num_sections,) float64, µm: length along the axis."""
+        return self.arc[self.offsets[1:] - 1]
+
+    def nseg_by_length(self, max_length: float) -> np.ndarray:
+        """Count the fewest segments of at most `max_length` µm, odd numbers where `needs_middle`.
+
+        Parameters
+        ----------
+        max_length : float, µm
+
+        Returns
+        -------
+        (num_sections,) int64
+            A soma's number is odd so that its middle is the centre of a segment.
+        """
+        check_positive("max_length", max_length)
+        with np.errstate(over="ignore"):
+            nseg = self.checked_counts(np.maximum(np.ceil(self.length / max_length), 1))
+        nseg[self.needs_middle] |= 1
+        return nseg
+
+    def nseg_by_lambda(
+        self, d_lambda: float = 0.1, Ra: float = 100.0, cm: float = 1.0
+    ) -> np.ndarray:
+        """Count segments by NEURON's d_lambda rule.
+
+        Parameters
+        ----------
+        d_lambda : float
+            Longest segment in units of the length constant at 100 Hz.
+        Ra : float, Ω·cm
+            Axial resistivity.
+        cm : float, µF/cm²
+            Specific membrane capacitance.
+
+        Returns
+        -------
+        (num_sections,) int64
+            Odd numbers, ``int((L / (d_lambda * lambda_f(100)) + 0.9) / 2) * 2 + 1``.
+        """
+        for name, value in (("d_lambda", d_lambda), ("Ra", Ra), ("cm", cm)):
+            check_positive(name, value)
+        diameter = self.points[:, 3].astype(np.float64)
+        inside = np.ones(len(diameter) - 1, dtype=bool)  # no frustum between two sections
+        inside[self.offsets[1:-1] - 1] = False
+        height, both = np.diff(self.arc)[inside], (diameter[:-1] + diameter[1:])[inside]
+        each = np.divide(height, np.sqrt(both), out=np.zeros_like(both), where=both > 0)
+        lam = np.add.reduceat(each, self.offsets[:-1] - np.arange(self.num_sections))
+        lam *= np.sqrt(2) * 1e-5 * np.sqrt(4 * np.pi * _LAMBDA_FREQUENCY * Ra * cm)
+        with np.errstate(all="ignore"):  # is found by `checked_counts`
+            lambda_f = self.length / lam
+            counts = np.floor((self.length / (d_lambda * lambda_f) + 0.9) / 2) * 2 + 1
+        return self.checked_counts(counts)
+
+    def checked_counts(self, counts: np.ndarray) -> np.ndarray:
+        """Return numbers of segments as int64; refuse more than `MAX_SEGMENTS` in a cell.
+
+        Raises
+        ------
+        InputError
+            The message names the section that has most.
+        """
+        infinite = np.flatnonzero(~np.isfinite(self.length))
+        if len(infinite):
+            raise InputError(
+                f"{self.name}: section {infinite[0]} is longer than single precision can tell; "
+                "expected coordinates and lengths in µm"
+            )
+        total = float(counts.sum())
+        if not total <= MAX_SEGMENTS:  # false for NaN too
+            s = int(np.argmax(counts))
+            raise InputError(
+                f"{self.name}: {total:.6g} segments in a cell, of which {float(counts[s]):.6g} in "
+                f"section {s} of {self.length[s]:.6g} µm; expected at most {MAX_SEGMENTS}"
+            )
+        return counts.astype(np.int64)
+
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse what is not a finite number above 0."""
+    try:
+        good = as_number(name, value) > 0
+    except InputError:
+        good = False
+    if not good:
+        raise InputError(f"{name} is {shown(value)}, expected a positive number")
+
+
+def sections_of(cell: Morphology) -> Sections:
+    """Cut a cell into unbranched sections; the rules are at the top of this module.
+
+    Parameters
+    ----------
+    cell : Morphology
+
+    Returns
+    -------
+    Sections
+
+    Raises
+    ------
+    CableError
+        The samples are not one tree, a radius is not above 0 where it has to be, a number is
+        beyond single precision, or the cell has neither a soma nor a length.
+    """
+    parent, soma = from_soma(cell)
+    row = in_a_row(parent, soma)
+    outline = len(row) >= 3 and not cell.radius[row].any()
+    _check_numbers(cell, parent, soma, row if outline else row[:0])
+    root = int(np.flatnonzero(parent < 0)[0])
+    if len(parent) == 1 and not soma.any():
+        _refuse_without_length(cell)
+    tree = tree_of(cell, parent, root)
+    body = np.array([root])
+    if outline:
+        body = row
+    elif is_sphere_of_three(cell, tree):
+        body = np.append(root, np.flatnonzero(soma & (parent >= 0)))
+    return _cut(cell, tree, soma, body, _body_points(cell, body, outline))
+
+
+# ------------------------------------------------------------------------------------ checks
+
+
+def _check_numbers(
+    cell: Morphology, parent: np.ndarray, soma: np.ndarray, outline: np.ndarray
+) -> None:
+    """Refuse the first sample whose place or radius cannot be used."""
+    with np.errstate(over="ignore", under="ignore"):
+        xyz = cell.xyz.astype(np.float32)
+        diameter = (2 * cell.radius).astype(np.float32)
+    numbers = np.logical_and.reduce(np.isfinite(xyz), axis=1)
+    tip = np.bincount(parent[parent >= 0], minlength=len(parent)) == 0
+    cone = (cell.radius == 0) & tip & ~at(soma, parent) & at(diameter > 0, parent)
+    outlined = np.isin(np.arange(len(parent)), outline)
+    positive = np.isfinite(diameter) & ((diameter > 0) | cone | outlined)
+    bad = np.flatnonzero(~(numbers & positive))
+    if not bad.size:
+        return
+    i = int(bad[0])
+    if not numbers[i]:
+        _refuse(cell, i, f"is at {cell.xyz[i].tolist()}", "finite numbers")
+    expected = "a finite number above 0 (µm)"
+    if cell.radius[i] == 0:
+        expected = "a finite number above 0 or, at a tip off the soma, 0 (µm)"
+        if i in zero_radii(cell)[0]:
+            expected += "; or an interpolated one, by repair='zero-radius', --repair zero-radius"
+    _refuse(cell, i, f"has radius {cell.radius[i]:g}", expected)
+
+
+def _refuse(cell: Morphology, sample: int | np.integer, got: str, expected: str) -> NoReturn:
+    line = f":{cell.line[sample]}" if cell.line[sample] > 0 else ""
+    raise CableError(f"{cell.name}{line}: sample {cell.id[sample]} {got}, expected {expected}")
+
+
+def _refuse_without_length(cell: Morphology) -> NoReturn:
+    raise CableError(
+        f"{cell.name}:{cell.line[0]}: sample {cell.id[0]} and those joined to it have no "
+        "length and are no soma; expected one of the two"
+    )
+
+
+# -------------------------------------------------------------------------------------- soma
+
+
+def _body_points(cell: Morphology, body: np.ndarray, outline: bool) -> np.ndarray:
+    """(3, 4) float32: what a root of a single sample stands for, or an outline."""
+    if not outline:
+        return _ball(cell.xyz[body[0]], float(cell.radius[body[0]]))
+    xyz = cell.xyz[body]
+    centred = xyz - xyz.mean(axis=0)
+    twice_area = np.linalg.norm(np.cross(centred, np.roll(centred, -1, axis=0)).sum(axis=0))
+    equivalent = float(np.sqrt(twice_area / (2 * np.pi)))
+    if not np.float32(equivalent) > 0:
+        _refuse(cell, body[0], "begins an outline without area", "a soma with a radius")
+    return _ball(xyz.mean(axis=0), equivalent)
+
+
+def _ball(centre: np.ndarray, radius: float) -> np.ndarray:
+    """(3, 4) float32: a cylinder with the area of a sphere, along x."""
+    with np.errstate(over="ignore"):  # NEURON too reads single precision, and then adds in double
+        x, y, z, half = np.array([*centre, radius], np.float32).astype(np.float64).tolist()
+        points = [(x + along, y, z, 2 * half) for along in (-half, 0.0, half)]
+        return np.array(points).astype(np.float32)
+
+
+# ---------------------------------------------------------------------------------- sections
+
+
+@dataclass(frozen=True, eq=False)
+class _Chains:
+    """Sections as chains of samples, by level and then in the order of the file; 0 is the root's.
+
+    Attributes
+    ----------
+    head : (num,) int64
+        First sample of each.
+    last : (num,) int64
+        Last sample of each.
+    above : (num,) int64
+        Section that it leaves, -1 for 0.
+    of : (n,) int64
+        Section of each sample.
+    samples, offsets : (n,) and (num + 1,) int64
+        Samples of each, in their order.
+    """
+
+    head: np.ndarray
+    last: np.ndarray
+    above: np.ndarray
+    of: np.ndarray
+    samples: np.ndarray
+    offsets: np.ndarray
+
+
+def _chains(tree: Tree, body: np.ndarray) -> _Chains:
+    """Cut the tree into chains; the samples of a body of several count as its root alone."""
+    n, inside = len(tree.parent), np.zeros(len(tree.parent), dtype=bool)
+    parent = tree.parent
+    if len(body) > 1:
+        inside[body] = True
+        parent = np.where(at(inside, parent), tree.root, parent)
+    head = ~at(tree.goes_on & ~inside, parent)
+    head |= np.arange(n) != tree.first[parent]
+    inside[tree.root] = False
+    head[inside], head[tree.root] = False, True
+    head_of, place = climb_to_top(np.where(head, np.arange(n), parent))
+
+    heads = np.flatnonzero(head)
+    number = np.full(n, -1)
+    number[heads] = np.arange(len(heads))
+    above = np.where(heads == tree.root, -1, number[head_of[parent[heads]]])
+    _, level = climb_to_top(np.where(above < 0, np.arange(len(heads)), above))
+    order = np.argsort(level, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    of = rank[number[head_of]]
+    kept = np.flatnonzero(~inside)
+    samples = kept[np.lexsort((place[kept], of[kept]))]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(of[kept], minlength=len(heads)))])
+    return _Chains(
+        head=heads[order],
+        last=samples[offsets[1:] - 1],
+        above=np.where(above < 0, -1, rank[above])[order],
+        of=of,
+        samples=samples,
+        offsets=offsets,
+    )
+
+
+def _connections(cell: Morphology, tree: Tree, chains: _Chains) -> tuple[np.ndarray, np.ndarray]:
+    """Where each section begins on its parent, and whether it lacks the point it leaves."""
+    head, up = chains.head, np.maximum(chains.above, 0)
+    leaves, several = tree.parent[head], np.diff(chains.offsets) > 1
+    neurite, of_soma = ~tree.is_soma[head], tree.is_soma[head[up]]
+    splits = tree.soma_children[leaves] > 1  # several parts of the soma begin there
+
+    at_ball = (up == 0) & neurite & of_soma & (chains.offsets[1] == 1)
+    at_root = (up == 0) & ~at_ball & (leaves == tree.root)
+    other = of_soma & ~at_ball & ~at_root
+    inner = other & (leaves != chains.last[up])
+    end = other & ~inner
+    x = np.where(at_ball | inner, 0.5, np.where(at_root, 0.0, 1.0))
+    lacks = (at_ball | inner | ((end | at_root) & splits)) & neurite & several
+    x[at(tree.shared_begin, leaves) & (head != tree.first[leaves])] = 0.0
+    return x, lacks
+
+
+def _cut(
+    cell: Morphology, tree: Tree, soma: np.ndarray, body: np.ndarray, ball: np.ndarray
+) -> Sections:
+    """Make the sections: chains with the points that they leave, and without those of no length."""
+    chains = _chains(tree, body)
+    x, lacks = _connections(cell, tree, chains)
+    with np.errstate(over="ignore"):
+        points = np.column_stack([cell.xyz, 2 * cell.radius]).astype(np.float32)
+    head, up = chains.head, np.maximum(chains.above, 0)
+    left = points[tree.parent[head]]
+    narrow = tree.is_soma[head[up]] & ~tree.is_soma[head]
+    left[narrow, 3] = points[head[narrow], 3]
+    begun = ~lacks
+    begun[0] = False
+    made = np.insert(points[chains.samples], chains.offsets[:-1][begun], left[begun], axis=0)
+    offsets = chains.offsets + np.concatenate([[0], np.cumsum(begun)])
+    if chains.offsets[1] == 1:
+        made, offsets = np.concatenate([ball, made[1:]]), np.append(0, offsets[1:] + 2)
+    if soma.any() and (made[: offsets[1], :3] == made[0, :3]).all():
+        made, offsets = _largest_sphere(cell, chains, made, offsets)
+    return _with_length(cell, chains.above, x, offsets, made, soma[head], cell.type[head])
+
+
+def _largest_sphere(
+    cell: Morphology, chains: _Chains, points: np.ndarray, offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Replace a soma whose samples are at one place."""
+    first = chains.samples[: chains.offsets[1]]
+    largest = int(first[np.argmax(cell.radius[first])])
+    ball = _ball(cell.xyz[chains.head[0]], float(cell.radius[largest]))
+    if (ball[:, :3] == ball[0, :3]).all():
+        got = f"is at {cell.xyz[first[0]].tolist()}"
+        _refuse(cell, first[0], got, "a soma that single precision can tell from a point there")
+    points = np.concatenate([ball, points[offsets[1] :]])
+    return points, np.append(0, offsets[1:] + len(ball) - offsets[1])
+
+
+def _with_length(
+    cell: Morphology,
+    above: np.ndarray,
+    x: np.ndarray,
+    offsets: np.ndarray,
+    points: np.ndarray,
+    soma: np.ndarray,
+    types: np.ndarray,
+) -> Sections:
+    """Leave out sections without length; what leaves them is connected where they were."""
+    num = len(above)
+    section = np.repeat(np.arange(num), np.diff(offsets))
+    moved = (points[:, :3] != points[offsets[:-1], :3][section]).any(axis=1)
+    kept = np.bincount(section[moved], minlength=num) > 0
+    if not kept.any():
+        _refuse_without_length(cell)
+    # Up to the first section on the way that is connected to one that is kept, or to none.
+    stays = kept[np.maximum(above, 0)] | (above < 0)
+    joint, _ = climb_to_top(np.where(stays, np.arange(num), above))
+    number = np.where(kept, np.cumsum(kept) - 1, -1)
+    parent = np.where(above[joint] < 0, -1, number[above[joint]])[kept]
+    parent_x = x[joint][kept]
+    rootless = parent < 0  # several where the section at the root has no length
+    parent[rootless], parent_x[rootless] = 0, 0.0
+    parent[0] = -1
+    return Sections(
+        parent=parent,
+        parent_x=parent_x,
+        offsets=np.concatenate([[0], np.cumsum(np.diff(offsets)[kept])]),
+        points=points[kept[section]],
+        soma=soma[kept],
+        type=types[kept],
+        name=cell.name,
+    )

@@ -1,0 +1,312 @@
+"""Cells as they were measured: strict SWC reading and seeded synthetic trees.
+
+Three kinds of cells come from here: :func:`read_swc` reads reconstructions, :func:`ring_cell` and
+:func:`sample_cells` make up cells with coordinates and radii, and the rest (:func:`chain` ...
+:func:`random_binary_tree`) are bare parent arrays for tests and benchmarks of the solvers.
+"""
+
+from __future__ import annotations
+
+import os
+from decimal import Decimal, InvalidOperation
+from math import isfinite
+from pathlib import Path
+from typing import Literal, NoReturn, overload
+
+import numpy as np
+
+from clhines.cells.morphology import Morphology, Row
+from clhines.checks import shown
+from clhines.errors import InputError, MorphologyError
+from clhines.files import path_text
+
+_COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
+_INT64_END = 2**63
+MAX_FILE = 64  # MiB of an SWC file, a million samples
+_MAX_LINES = 2**22
+
+
+@overload
+def read_swc(
+    path: str | os.PathLike[str],
+    roots: Literal["refuse"] = "refuse",
+    repair: Literal["zero-radius"] | None = None,
+) -> Morphology: ...
+
+
+@overload
+def read_swc(
+    path: str | os.PathLike[str],
+    roots: Literal["split"],
+    repair: Literal["zero-radius"] | None = None,
+) -> list[Morphology]: ...
+
+
+def read_swc(
+    path: str | os.PathLike[str],
+    roots: Literal["refuse", "split"] = "refuse",
+    repair: Literal["zero-radius"] | None = None,
+) -> Morphology | list[Morphology]:
+    """Read an SWC file and refuse whatever is not a tree of finite numbers.
+
+    A sample is a line of seven columns, ``id type x y z radius parent``; blank lines and
+    everything from ``#`` to the end of a line are skipped. Accepted: LF, CRLF and CR line ends, a
+    UTF-8 byte-order mark, any bytes in comments, spaces and tabs, no newline at the end, ids from
+    0 up in any order and with gaps, any type code, any number of children, parents after their
+    children, and whole numbers written as floats (``1.0000000e+000``), which are read exactly.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    roots : {"refuse", "split"}
+        What to do with several roots (parent -1): refuse the file, or read one cell a root.
+    repair : {"zero-radius"}, optional
+        Interpolate radii of 0 inside neurites (`clhines.cells.repair.zero_radii`), which would be
+        refused where a matrix is built. Each one is told by a `RepairWarning`, with file, line,
+        sample and new radius, and listed in `Morphology.repaired`.
+
+    Returns
+    -------
+    Morphology or list of Morphology
+        The cell, samples in the order of the file, lengths in µm (as the file has them); its
+        `name` is `path` as given. With ``roots="split"`` a list with one cell a root, in the
+        order of the roots in the file, even where there is only one root; all have the same
+        `name`, so that ``name:line`` still finds a sample in the file.
+
+    Raises
+    ------
+    MorphologyError
+        The file cannot be read (message ``file: ...``) or is malformed (message
+        ``file:line: ...``): not seven columns, not a number, not finite, an id that is negative
+        or repeated, a parent that is absent, a cycle, several roots, no samples; or it is larger
+        than 64 MiB or 4,194,304 lines.
+    InputError
+        `roots` is neither "refuse" nor "split", or `repair` is not known.
+
+    Warns
+    -----
+    RepairWarning
+        For each sample that was repaired.
+
+    Notes
+    -----
+    Every sample is kept as it is written. Radii of zero and below and samples at their parent's
+    place are read, and judged where a matrix is built. The soma too is kept as samples: that
+    the two outer samples of a 3-point soma (NeuroMorpho.Org) stand for a cylinder and not for two
+    branches is known to `clhines.cells.cable` only.
+    """
+    if roots not in ("refuse", "split"):
+        raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"')
+    from clhines.cells.repair import (
+        REPAIRS,
+        repaired,  # which needs this module
+    )
+
+    if repair is not None and repair not in REPAIRS:
+        raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None')
+    name = path_text(path)
+    rows, line_list = _parse(_read_bytes(os.fspath(path), name), name)
+    whole = np.array([row[:3] for row in rows], dtype=np.int64)
+    real = np.array([row[3:] for row in rows], dtype=np.float64)
+    line = np.array(line_list, dtype=np.int64)
+    parent = _parent_indices(whole[:, 0], whole[:, 2], line, name)
+    top = _root_of_each(parent, whole[:, 0], line, name)
+    if roots == "refuse":
+        _refuse_several_roots(parent, whole[:, 0], line, name)
+    cell = Morphology(
+        parent=parent,
+        xyz=np.ascontiguousarray(real[:, :3]),
+        radius=real[:, 3].copy(),
+        type=whole[:, 1].copy(),
+        id=whole[:, 0].copy(),
+        line=line,
+        name=name,
+    )
+    if roots == "refuse":
+        return repaired(cell, repair)
+    return [repaired(each, repair) for each in _split(cell, top)]
+
+
+def _refuse(name: str, line: int, message: str) -> NoReturn:
+    raise MorphologyError(f"{name}:{line}: {message}")
+
+
+def _read_bytes(path: str, name: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE * 2**20 + 1)  # of a pipe or a device the size is not known
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MorphologyError(f"{name}: cannot be read: {reason}, expected an SWC file") from error
+    if len(data) > MAX_FILE * 2**20:
+        raise MorphologyError(
+            f"{name}: is larger than {MAX_FILE} MiB, expected an SWC file of at most that"
+        )
+    lines = data.count(b"\n") + data.count(b"\r")
+    if lines > _MAX_LINES:
+        raise MorphologyError(f"{name}: has {lines} lines, expected at most {_MAX_LINES}")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        _refuse(name, 1, "a UTF-16 byte-order mark, expected ASCII or UTF-8")
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
+    """Split the file into rows; bytes, because `str` knows line ends that SWC does not."""
+    rows: list[Row] = []
+    lines: list[int] = []
+    number = 0
+    for number, text in enumerate(data.splitlines(), 1):
+        fields = text.partition(b"#")[0].split(None, 7)
+        if not fields:
+            continue
+        if len(fields) != 7:
+            columns, most = " ".join(_COLUMNS), 1000
+            many = len(text.partition(b"#")[0].split(None, most))
+            count = f"more than {most}" if many > most else str(many)
+            got = _show(text.strip())
+            _refuse(name, number, f"{count} columns in {got}, expected 7: {columns}")
+        row = _row_quickly(fields)
+        rows.append(_row_strictly(fields, number, name) if row is None else row)
+        lines.append(number)
+    if not rows:
+        _refuse(name, max(number, 1), "no samples up to the end of the file, expected at least one")
+    return rows, lines
+
+
+def _row_quickly(fields: list[bytes]) -> Row | None:
+    """Convert the usual row; None where `_row_strictly` has to look."""
+    i, t, x, y, z, r, p = fields
+    try:
+        row = int(i), int(t), int(p), float(x), float(y), float(z), float(r)
+    except ValueError:
+        return None
+    # Python alone reads 1_0 as 10. Eighteen digits fit into int64 whatever they are.
+    if b"_" in b"".join(fields) or max(len(i), len(t), len(p)) > 18:
+        return None
+    return row if row[0] >= 0 and isfinite(row[3] + row[4] + row[5] + row[6]) else None
+
+
+def _row_strictly(fields: list[bytes], line: int, name: str) -> Row:
+    whole = {k: _whole(fields[k], _COLUMNS[k], line, name) for k in (0, 1, 6)}
+    x, y, z, r = (_real(fields[k], _COLUMNS[k], line, name) for k in (2, 3, 4, 5))
+    if whole[0] < 0:
+        _refuse(name, line, f"id is {whole[0]}, expected 0 or more")
+    return whole[0], whole[1], whole[6], x, y, z, r
+
+
+def _whole(text: bytes, column: str, line: int, name: str) -> int:
+    """Read a whole number exactly, also from 1.0e+00; never through a rounding float."""
+    try:
+        value = Decimal("nan") if b"_" in text else Decimal(text.decode("ascii"))
+    except (InvalidOperation, UnicodeDecodeError):
+        value = Decimal("nan")
+    if not value.is_finite():
+        _refuse(name, line, f"{column} is {_show(text)}, expected a whole number")
+    # The size is tested first: int(Decimal("1e999999999")) would fill the memory.
+    if not -_INT64_END <= value < _INT64_END:
+        _refuse(name, line, f"{column} is {_show(text)}, expected a whole number of 64 bits")
+    if value != value.to_integral_value():
+        _refuse(name, line, f"{column} is {_show(text)}, expected a whole number")
+    return int(value)
+
+
+def _real(text: bytes, column: str, line: int, name: str) -> float:
+    try:
+        value = None if b"_" in text else float(text)
+    except ValueError:
+        value = None
+    if value is None:
+        _refuse(name, line, f"{column} is {_show(text)}, expected a number like -1.5")
+    if not isfinite(value):
+        _refuse(name, line, f"{column} is {_show(text)}, expected a finite number")
+    return value
+
+
+def _show(text: bytes) -> str:
+    """Quote text of a file for a message: one line, printable, not long."""
+    short = text if len(text) <= 40 else text[:37] + b"..."
+    return ascii(short.decode("utf-8", "backslashreplace"))
+
+
+def _parent_indices(
+    ids: np.ndarray, parent_ids: np.ndarray, line: np.ndarray, name: str
+) -> np.ndarray:
+    """Turn parent ids into indices of samples; refuse repeated ids and absent parents."""
+    order = np.argsort(ids, kind="stable")
+    in_order = ids[order]
+    repeats = order[1:][in_order[1:] == in_order[:-1]]
+    if repeats.size:
+        k = repeats.min()
+        first = line[np.argmax(ids == ids[k])]
+        _refuse(name, line[k], f"id {ids[k]} is that of line {first} again, expected unique ids")
+    place = np.minimum(np.searchsorted(in_order, parent_ids), ids.size - 1)
+    found = in_order[place] == parent_ids
+    absent = np.flatnonzero(~found & (parent_ids != -1))
+    if absent.size:
+        k = absent[0]
+        message = f"sample {ids[k]} has parent {parent_ids[k]}, which is absent, expected the id"
+        _refuse(name, line[k], f"{message} of a sample or -1 for the root")
+    return np.where(found, order[place], -1).astype(np.int64)
+
+
+def _root_of_each(parent: np.ndarray, ids: np.ndarray, line: np.ndarray, name: str) -> np.ndarray:
+    """Find the root of every sample by pointer doubling; refuse cycles."""
+    n = parent.size
+    top = np.where(parent < 0, np.arange(n), parent)
+    for _ in range(n.bit_length()):  # 2**bit_length > n steps towards the root
+        top = top[top]
+    unrooted = parent[top] >= 0
+    if unrooted.any():
+        # So many steps from a sample without a root lead onto its cycle, and reach all of it.
+        start = int(top[unrooted].min())
+        _refuse(name, line[start], _describe_cycle(parent, ids, start))
+    return top
+
+
+def _describe_cycle(parent: np.ndarray, ids: np.ndarray, start: int) -> str:
+    if parent[start] == start:
+        return f"sample {ids[start]} is its own parent, expected another sample or -1 for the root"
+    cycle = [start]
+    while parent[cycle[-1]] != start:
+        cycle.append(int(parent[cycle[-1]]))
+    chain = " -> ".join(str(ids[k]) for k in cycle[:6]) + (" -> ..." if len(cycle) > 6 else "")
+    return (
+        f"sample {ids[start]} is on a cycle of {len(cycle)} samples, from child to parent {chain}"
+        f" -> {ids[start]}, expected a tree"
+    )
+
+
+def _refuse_several_roots(parent: np.ndarray, ids: np.ndarray, line: np.ndarray, name: str) -> None:
+    tops = np.flatnonzero(parent < 0)
+    if tops.size > 1:
+        first, second = tops[:2]
+        _refuse(
+            name,
+            line[second],
+            f"sample {ids[second]} is a second root (the first is sample {ids[first]} on line "
+            f"{line[first]}), {tops.size} roots in all, expected 1 (or one cell a root, by "
+            "roots='split', --roots split)",
+        )
+
+
+def _split(cell: Morphology, top: np.ndarray) -> list[Morphology]:
+    """Divide a forest into its trees, samples still in the order of the file."""
+    order = np.argsort(top, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(top[order])) + 1)
+    place = np.empty_like(top)
+    for group in groups:
+        place[group] = np.arange(group.size)
+    local = np.where(cell.parent < 0, -1, place[cell.parent])
+    return [
+        Morphology(
+            parent=local[group],
+            xyz=cell.xyz[group],
+            radius=cell.radius[group],
+            type=cell.type[group],
+            id=cell.id[group],
+            line=cell.line[group],
+            name=cell.name,
+        )
+        for group in groups
+    ]

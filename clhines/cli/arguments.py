@@ -1,0 +1,114 @@
+"""Arguments of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+from typing import Any, NoReturn
+
+import clhines
+from clhines.cells.repair import REPAIRS
+from clhines.checks import shown
+
+MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line; takes -1e-1 for a number."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._negative_number_matcher = re.compile(r"^-\.?\d")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse ``--`` as a value, which argparse takes away from its option."""
+        for text in sys.argv[1:] if args is None else args:
+            if text == "--":
+                break
+            if re.fullmatch(r"--[a-z][a-z-]*=--", str(text)):
+                self.error(f"argument {text[:-3]}: got '--', expected a value")
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """End with the message, once for all ranks."""
+        numbers = "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"
+        if any(os.environ.get(name, "0") != "0" for name in numbers):
+            self.exit(2)  # all ranks have the same arguments; the first one says it
+        message = " ".join(message.split())
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:
+    """Add the options that say which cells, and how they are solved."""
+    parser.add_argument("files", nargs="*", metavar="FILE.swc", help="default: built-in sample")
+    parser.add_argument("--cells", type=count, metavar="N", help="repeat the cells to N cells")
+    parser.add_argument("--max-length", type=positive_number, metavar="UM",
+                        help="longest compartment [um]; default: the d_lambda rule")  # fmt: skip
+    parser.add_argument("--roots", choices=("refuse", "split"), default="refuse",
+                        help="files with several roots: refuse, or one cell a root")  # fmt: skip
+    parser.add_argument("--repair", choices=REPAIRS,
+                        help="interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
+    if method:
+        methods = ["auto", *clhines.METHODS]
+        parser.add_argument("--method", choices=methods, default="auto", metavar="M",
+                            help=", ".join(methods) + " (default: auto)")  # fmt: skip
+    dtypes = ("float64", "float32", *(["mixed"] if method else []))
+    parser.add_argument("--dtype", choices=dtypes, default="float64",
+                        help="precision on the device, one of " + ", ".join(dtypes)
+                        + " (default: float64)")  # fmt: skip
+    parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
+                        help="index pair like 0:1, or part of a name"
+                        + ("; again for each of several" if several else ""))  # fmt: skip
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a number") from None
+
+
+def finite(text: str) -> float:
+    """Read a finite number."""
+    value = _number(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a finite number")
+    return value
+
+
+class Once(argparse.Action):
+    """An option that would else quietly take the last of several values."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        """Take the value; refuse a second one."""
+        before = getattr(namespace, self.dest)
+        if before is not None:
+            parser.error(f"got {option} {before} and {option} {values}; expected one device")
+        setattr(namespace, self.dest, values)
+
+
+def positive_number(text: str) -> float:
+    """Read a positive number."""
+    value = _number(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a positive number")
+    return value
+
+
+def count(text: str) -> int:
+    """Read a number of things."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
+        raise argparse.ArgumentTypeError(
+            f"got {shown(text)}, expected a whole number from 1 to 1e15"
+        )
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """Read a seed."""
+    if not text.isascii() or not text.isdigit() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"got {shown(text)}, expected a whole number, 0 or more")
+    return int(text)

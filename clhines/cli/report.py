@@ -1,0 +1,97 @@
+"""Reports: tables and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clhines import files
+from clhines.errors import InputError
+
+if TYPE_CHECKING:
+    from clhines.solve.solver import Solver
+
+
+def repairs(arguments: argparse.Namespace) -> dict[str, int]:
+    """Return what a report says of the samples that were repaired, if that was asked for."""
+    return {"repaired": arguments.repaired} if arguments.repair is not None else {}
+
+
+def devices_and_memory(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return options of the solver: one device or several, and how much of them to use."""
+    options: dict[str, Any] = {}
+    if arguments.max_memory is not None:
+        options["max_memory"] = max(1, int(arguments.max_memory * 2**20))
+    names = arguments.device or [None]
+    if len(names) == 1:
+        return options | {"device": names[0]}
+    return options | {"devices": names, "shares": "device"}
+
+
+def state_memory(solver: Solver) -> None:
+    """Say what will be taken, where it is more than arrays on one device."""
+    from clhines.device.devices import label
+
+    if len(solver.queues) == 1 and solver.num_slices == 1:
+        return
+    for queue, memory in zip(solver.queues, solver.memory, strict=True):
+        print(f"clhines: {memory}: {label(queue.device)}", file=sys.stderr)
+
+
+def where(solver: Solver) -> dict[str, Any]:
+    """Return what a report says of the devices and the memory."""
+    from clhines.device.devices import label
+
+    return {
+        "device": ", ".join(label(queue.device) for queue in solver.queues),
+        "devices": len(solver.shares),
+        "shares": solver.shares,
+        "slices": solver.num_slices,
+        "device_mib": [memory.device / 2**20 for memory in solver.memory],
+        "pinned_mib": [memory.pinned / 2**20 for memory in solver.memory],
+    }
+
+
+def as_json(report: dict[str, Any]) -> str:
+    """Return the report as strict JSON: null for numbers that are not finite."""
+    strict = {
+        k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in report.items()
+    }
+    return json.dumps(strict, indent=1, allow_nan=False)
+
+
+def mib(sizes: Sequence[float]) -> str:
+    """Return a sum of sizes in MiB for reading."""
+    from clhines.solve.memory import size_text
+
+    return size_text(round(sum(sizes) * 2**20))
+
+
+def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = (".npz",)) -> None:
+    """Refuse a result file that could not be written, before any work is done."""
+    with named_option(option):
+        files.check_target(name)
+    suffix = Path(name).suffix.lower()
+    if suffix not in endings and not files.is_special(name):
+        expected = " or ".join(repr(ending) for ending in endings)
+        raise InputError(f"{option} {name}: the name ends in {suffix!r}; expected {expected}")
+
+
+@contextmanager
+def named_option(option: str) -> Iterator[None]:
+    """Begin what is said of a file with the option that named it."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{option} {error}") from error
+
+
+def print_report(text: str, out: str | None) -> None:
+    """Print a report; to the standard error where the results go to the standard output."""
+    print(text, file=sys.stderr if out is not None and files.is_stdout(out) else None)

@@ -1,0 +1,290 @@
+"""`clhines simulate`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import clhines
+from clhines import files
+from clhines.cells import cable
+from clhines.cells.repair import REPAIRS
+from clhines.cli.arguments import Once, finite, positive_number, seed
+from clhines.cli.arguments import count as whole_number
+from clhines.cli.cells import read_files
+from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
+from clhines.errors import InputError
+
+if TYPE_CHECKING:
+    from clhines.network.network import Network
+    from clhines.simulate.result import Result
+
+
+RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
+
+
+def add_ring(networks: Any) -> None:
+    """Add the command `ring`."""
+    ring = networks.add_parser("ring", help="cells in a ring, round which one event goes")
+    add, positive, paths = (
+        ring.add_argument,
+        positive_number,
+        ("auto", "epochs", "steps", "reference"),
+    )
+    methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
+    add(
+        "--cells",
+        type=whole_number,
+        metavar="N",
+        help="default: 64, or as many as there are files",
+    )
+    add("--depth", type=whole_number, metavar="D",
+        help="levels of branches of the random cells (default: 5)")  # fmt: skip
+    add("--branching", type=finite, metavar="P",
+        help="probability that a branch splits, 0 to 1 (default: 0.5)")  # fmt: skip
+    add("--compartments", type=whole_number, metavar="C",
+        help="compartments of a branch (default: 11)")  # fmt: skip
+    add("--shapes", type=whole_number, metavar="S", help="different random cells (default: 64)")
+    add("--swc", nargs="+", metavar="FILE",
+        help="these cells in place of random ones")  # fmt: skip
+    add("--roots", choices=("refuse", "split"), default="refuse",
+        help="of --swc, files with several roots: refuse, or one cell a root")  # fmt: skip
+    add("--repair", choices=REPAIRS,
+        help="of --swc: interpolate radii of 0 inside neurites, and tell each")  # fmt: skip
+    add("--max-length", type=positive, metavar="UM",
+        help="of --swc: longest compartment [um]; default: the d_lambda rule")  # fmt: skip
+    add("--hh", choices=("soma", "all"), default="soma",
+        help="HH in all of the soma and passive dendrites (default), or HH everywhere")  # fmt: skip
+    add("--weight", type=finite, default=0.01, metavar="US",
+        help="of the connections [uS] (default: 0.01)")  # fmt: skip
+    add("--delay", type=positive, default=5.0, metavar="MS",
+        help="of the connections [ms] (default: 5)")  # fmt: skip
+    add("--duration", type=positive, default=100.0, metavar="MS",
+        help="simulated time (default: 100)")  # fmt: skip
+    add("--dt", type=positive, default=0.025, metavar="MS", help="time step (default: 0.025)")
+    add("--out", metavar="FILE",
+        help=".npz: spikes, and voltages in the middle of six somas; .csv: spikes")  # fmt: skip
+    add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
+    add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
+    add("--method", choices=["auto", *methods], default="auto", metavar="M",
+        help="of the solver, where the path uses one: auto, " + ", ".join(methods))  # fmt: skip
+    add("--dtype", choices=("float64", "float32"), default="float64",
+        help="precision on the device (default: float64)")  # fmt: skip
+    add("--path", choices=paths, default="auto",
+        help="epochs (whole cells, many steps a kernel), steps (cells of any size), reference "
+        "(NumPy on the host) or auto, which takes epochs where it can (default)")  # fmt: skip
+    add("--seed", type=seed, default=0, metavar="K", help="of the random cells (default: 0)")
+    add("--mpi", action="store_true",
+        help="share the cells among the ranks of MPI, as under mpiexec; needs mpi4py")  # fmt: skip
+    add("--json", action="store_true", help="print JSON instead of a table")
+    ring.set_defaults(run=run_ring)
+
+
+def run_ring(arguments: argparse.Namespace) -> int:
+    """Simulate a ring network, print what was done, write and draw what was asked for."""
+    from clhines import draw
+    from clhines.device import program
+    from clhines.network.ring import ring_network
+    from clhines.simulate.mpi import Ranks
+    from clhines.simulate.simulation import Simulation
+
+    comm, first = _ranks_of(arguments)
+    steps = _whole_steps(arguments.duration, arguments.dt)
+    recorded = arguments.out is not None or arguments.plot is not None
+    with nullcontext() if comm is None else Ranks(comm).agreed():
+        if arguments.out is not None and first:
+            check_writable(arguments.out, "--out", (".npz", ".csv"))
+        if arguments.plot is not None and first:
+            check_writable(arguments.plot, "--plot", draw.FORMATS)
+            draw.check_matplotlib()
+    begin, built = time.perf_counter(), len(program.build_seconds)
+    cables, count = _ring_cells(arguments)
+    network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
+    queue, where = _queue_of(arguments) if comm is None else (None, "")
+    simulation = Simulation(
+        network,
+        arguments.dt,
+        arguments.dtype,
+        queue=queue,
+        method=arguments.method,
+        path=arguments.path,
+        seed=arguments.seed,
+        device=arguments.device,
+        comm=comm,
+    )
+    if recorded:
+        simulation.record("v", network.soma[:RECORDED])
+    ready, early = time.perf_counter(), sum(program.build_seconds[built:])
+    runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
+    if steps > 1:
+        runs.append(simulation.run((steps - 1) * arguments.dt, progress=sys.stderr.isatty()))
+    if not first:
+        return 0
+    report = _ring_report(network, runs, steps, arguments)
+    report |= {"device": where, "path": simulation.path, "plan_s": ready - begin - early}
+    report["build_s"] = sum(program.build_seconds[built:], 0.0)
+    if simulation.ranks is not None:
+        report["ranks"] = comm.size
+        report["device"] = simulation.device_label
+        report["exchange"] = sum(r.cost["exchange"] for r in runs) / sum(
+            r.cost["all"] for r in runs
+        )
+    if recorded:
+        _write_activity(arguments, report, runs)
+    drawn = arguments.plot is not None and files.is_stdout(arguments.plot)
+    text = as_json(report) if arguments.json else _ring_table(report)
+    print_report(text, arguments.plot if drawn else arguments.out)
+    return 0
+
+
+def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
+    """Return the communicator of several processes, or None; and whether this one writes."""
+    from clhines.simulate import mpi
+
+    if not arguments.mpi and not mpi.launched():
+        return None, True
+    comm = mpi.world()
+    if comm.size == 1 and mpi.launched():
+        raise InputError(
+            "started as one of several processes, but MPI knows of this one alone; expected the "
+            "mpiexec of the MPI library that mpi4py has"
+        )
+    if comm.size == 1:
+        return None, True
+    arguments.told = comm.Dup()
+    return comm, comm.rank == 0
+
+
+def _queue_of(arguments: argparse.Namespace) -> tuple[Any, str]:
+    """Return a queue on the device asked for, and its name; none where all is done on the host."""
+    from clhines.device.devices import choose, label, make_queue
+
+    if arguments.path == "reference":
+        return None, "the host, NumPy"
+    found = choose(arguments.device, arguments.dtype)
+    return make_queue(found), label(found)
+
+
+def _ring_report(
+    network: Network, runs: list[Result], steps: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Say what was simulated and how fast; the first run has one step, the other the rest."""
+    compartments = int(np.count_nonzero(network.area))
+    step_s = runs[-1].cost["all"] / max(steps - 1, 1)
+    when = np.concatenate([r.spike_time for r in runs])
+    return {
+        "cells": network.num_cells,
+        "shapes": network.forest.trees.num_trees,
+        **repairs(arguments),
+        "compartments": compartments,
+        "nodes": network.forest.num_nodes,
+        "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in network.groups),
+        "dtype": "float64" if arguments.path == "reference" else arguments.dtype,
+        "steps": steps,
+        "dt_ms": arguments.dt,
+        "simulated_ms": steps * arguments.dt,
+        "first_step_ms": runs[0].cost["all"] * 1e3,
+        "step_ms": step_s * 1e3,
+        "ns_per_compartment": step_s / compartments * 1e9,
+        "real_time": arguments.dt * 1e-3 / step_s,
+        "spikes": len(when),
+        "first_spike_ms": float(when[0]) if len(when) else None,
+        "last_spike_ms": float(when[-1]) if len(when) else None,
+    }
+
+
+def _whole_steps(duration: float, dt: float) -> int:
+    from clhines.network.times import whole_steps
+
+    steps = whole_steps(duration, dt)
+    if not steps:
+        raise InputError(
+            f"--duration {duration:.12g} ms is {duration / dt:.12g} steps of --dt {dt:g} ms; "
+            "expected a whole number from 1 to 2**30"
+        )
+    return steps
+
+
+def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
+    """Different cells, from files or at random, and the number of cells in the ring."""
+    from clhines.network import ring
+
+    random = {
+        "levels": arguments.depth,
+        "branching_probability": arguments.branching,
+        "compartments": arguments.compartments,
+    }
+    if arguments.swc is None:
+        if arguments.max_length is not None:
+            raise InputError("--max-length is for the cells of --swc; got no --swc")
+        if arguments.repair is not None:
+            raise InputError("--repair is for the files of --swc; got no --swc")
+        count = arguments.cells or 64
+        given = {name: value for name, value in random.items() if value is not None}
+        shapes = min(arguments.shapes or ring.SHAPES, count)
+        return ring.ring_cables(shapes, seed=arguments.seed, **given), count
+    for name in ("depth", "branching", "compartments", "shapes"):
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name} is for random cells; got it together with --swc")
+    cells = read_files(arguments.swc, arguments)
+    if arguments.cells is not None and arguments.cells < len(cells):
+        raise InputError(
+            f"--cells {arguments.cells} is less than the {len(cells)} cells of --swc; expected at "
+            "least as many"
+        )
+    cables = [cable.discretise(cell, max_length=arguments.max_length) for cell in cells]
+    return cables, arguments.cells or len(cables)
+
+
+def _write_activity(
+    arguments: argparse.Namespace, report: dict[str, Any], runs: list[Result]
+) -> None:
+    """Write spikes and voltages to the file and the picture asked for."""
+    from clhines import draw
+
+    names = ("spike_time", "spike_cell", "t")
+    found = {name: np.concatenate([getattr(r, name) for r in runs]) for name in names}
+    found["v"] = np.concatenate([r[0] for r in runs])
+    found["v_cell"] = np.arange(found["v"].shape[1])
+    spikes = found["spike_time"], found["spike_cell"]
+    if arguments.out is not None:
+        with named_option("--out"):
+            if Path(arguments.out).suffix.lower() == ".csv":
+                pairs = zip(*(a.tolist() for a in spikes), strict=True)
+                lines = ["time_ms,cell", *(f"{time:.9g},{cell}" for time, cell in pairs), ""]
+                files.write_text(arguments.out, "\n".join(lines))
+            else:
+                files.write_npz(arguments.out, found)
+    if arguments.plot is not None:
+        title = "{cells} cells in a ring, {compartments} compartments".format(**report)
+        traces = found["t"], found["v"], [f"cell {k}" for k in found["v_cell"]]
+        with named_option("--plot"):
+            draw.activity(spikes, report["cells"], traces, title, arguments.plot)
+
+
+def _ring_table(report: dict[str, Any]) -> str:
+    """Return the report of a simulation for reading."""
+    rows = {
+        "cells": "{cells} in a ring ({shapes} distinct shapes)",
+        "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
+        "nodes": "{nodes}, {compartments} of them with membrane",
+        "mechanisms": "{mechanisms}",
+        "device": "{device}",
+        "path": "{path}, {dtype}",
+        "ranks": "{ranks}, {exchange:.1%} of the time in exchanges" if "ranks" in report else "",
+        "plan": "{plan_s:.3f} s",
+        "build": "{build_s:.3f} s",
+        "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms",
+        "step": "{step_ms:.4f} ms on average; the first took {first_step_ms:.3f} ms",
+        "speed": "{ns_per_compartment:.4g} ns a compartment and step, {real_time:.3g} x real time",
+        "spikes": "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
+        if report["spikes"]
+        else "none",
+    }
+    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in rows.items() if v)

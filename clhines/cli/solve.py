@@ -1,0 +1,192 @@
+"""`clhines solve`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from clhines import files
+from clhines.arrays import repeat
+from clhines.cells import cable
+from clhines.cli.cells import read_cells
+from clhines.cli.report import (
+    as_json,
+    check_writable,
+    devices_and_memory,
+    mib,
+    named_option,
+    print_report,
+    repairs,
+    state_memory,
+    where,
+)
+from clhines.errors import DeviceMemoryError, PivotError
+
+if TYPE_CHECKING:
+    from clhines.simulate.passive import PassiveCells
+
+
+# Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
+# row. How far the solution may then be from the true one is a matter of the condition.
+RESIDUAL_EPS = 64.0
+
+
+def run_solve(arguments: argparse.Namespace) -> int:
+    """Advance passive cells and report."""
+    from clhines.device import program
+    from clhines.simulate.passive import PassiveCells
+
+    if arguments.out is not None:
+        check_writable(arguments.out)
+    cables = read_cells(arguments)
+    begin, built = time.perf_counter(), len(program.build_seconds)
+    cells = PassiveCells(
+        cables,
+        arguments.cells,
+        dt=arguments.dt,
+        current=arguments.current,
+        method=arguments.method,
+        dtype=arguments.dtype,
+        tune=arguments.tune,
+        **devices_and_memory(arguments),
+    )
+    state_memory(cells.solver)
+    ready, early = time.perf_counter(), sum(program.build_seconds[built:])
+    first_s = cells.advance(range(1))  # some drivers compile for the device only now
+    rest_s = first_s
+    if arguments.steps > 1:
+        bar = tqdm(range(1, arguments.steps), "steps", disable=None, leave=False)
+        rest_s = cells.advance(bar) / (arguments.steps - 1)
+    forest, solver = cells.forest, cells.solver
+    build = sum(program.build_seconds[built:])
+    report: dict[str, Any] = {
+        "cells": forest.num_cells,
+        "nodes": forest.num_nodes,
+        "branches": forest.num_branches,
+        "shapes": forest.trees.num_trees,
+        **repairs(arguments),
+        "method": solver.plan.method,
+        "dtype": arguments.dtype,
+        **where(solver),
+        "plan_s": ready - begin - early,
+        "build_s": build,
+        "steps": arguments.steps,
+        "first_step_ms": first_s * 1e3,
+        "step_ms": rest_s * 1e3,
+    }
+    report |= _speed(cells, rest_s)
+    failed = "" if arguments.no_check else _check(cells, report)
+    if arguments.out is not None:
+        write_cells(arguments.out, cables, cells)
+    print_report(as_json(report) if arguments.json else _table(report), arguments.out)
+    if failed:
+        print(f"clhines: the check failed: {failed}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
+    """Time of a solve next to the memory floor; in slices or ``mixed`` that of a step."""
+    from clhines.device import timing
+
+    solver, n = cells.solver, cells.forest.num_nodes
+    solve_s = step_s
+    if solver.takes_device_order and len(solver.queues) > 1:
+        solve_s = _seconds_of_all(cells)
+    elif solver.takes_device_order:
+        solve_s = timing.median_seconds(solver.queue, lambda _: cells.solve_again())
+    floor_n = min(n, solver.plan.forest.num_nodes)
+    shares = [share for share in solver.shares if share]
+    try:
+        floors = [
+            timing.floor_seconds(queue, floor_n, solver.dtype) * n / floor_n * share
+            for queue, share in zip(solver.queues, shares, strict=True)
+        ]
+        floor_s = max(floors)  # of several devices, that which would take longest
+    except DeviceMemoryError:  # the batch leaves no room for it
+        floor_s = math.nan
+    moved = timing.FLOOR_ARRAYS * solver.dtype.itemsize * n
+    return {
+        "solve_ms": solve_s * 1e3,
+        "gb_per_s": moved / solve_s * 1e-9,
+        "x_floor": solve_s / floor_s,
+    }
+
+
+def _seconds_of_all(cells: PassiveCells) -> float:
+    """Median wall time of a solve on several devices, which have no clock in common."""
+
+    def solve() -> float:
+        begin = time.perf_counter()
+        cells.solve_again()
+        cells.finish()
+        return time.perf_counter() - begin
+
+    return float(np.median([solve() for _ in range(11)][2:]))
+
+
+def _check(cells: PassiveCells, report: dict[str, Any]) -> str:
+    """Check the last step and add to the report; returns what is wrong, or nothing."""
+    backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
+    report["residual_limit"] = backward
+    try:
+        report |= cells.check()
+    except PivotError as error:
+        names = "residual", "difference", "condition", "difference_limit"
+        report |= dict.fromkeys(names, math.nan) | {"check": "failed"}
+        return str(error)
+    # Both solutions are that close to the true one: a backward error, times the condition.
+    exact = RESIDUAL_EPS * float(np.finfo(np.float64).eps)
+    report["difference_limit"] = report["condition"] * (backward + exact)
+    limits = {name: report[f"{name}_limit"] for name in ("residual", "difference")}
+    wrong = [name for name, limit in limits.items() if not report[name] <= limit]  # also for NaN
+    report["check"] = "failed" if wrong else "good"
+    return "; ".join(
+        f"{name} {report[name]:.3g}, expected at most {limits[name]:.3g}" for name in wrong
+    )
+
+
+def _table(report: dict[str, Any]) -> str:
+    """Return the report for reading."""
+    rows = {
+        "cells": "{cells} ({shapes} distinct shapes)",
+        "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
+        "nodes": "{nodes}",
+        "branches": "{branches}",
+        "method": "{method}, {dtype}",
+        "device": "{device}",
+        "shares": ", ".join(f"{share:.1%}" for share in report["shares"])
+        if report["devices"] > 1
+        else "",
+        "memory": f"{mib(report['device_mib'])} at most"
+        + (f", {mib(report['pinned_mib'])} pinned" if any(report["pinned_mib"]) else ""),
+        "slices": "{slices}" if report["slices"] > 1 else "",
+        "plan": "{plan_s:.3f} s",
+        "build": "{build_s:.3f} s",
+        "step": "{step_ms:.3f} ms on average; the first of {steps} took {first_step_ms:.3f} ms",
+        "solve": "{solve_ms:.3f} ms, {gb_per_s:.1f} GB/s, {x_floor:.2f} x floor",
+        "residual": "{residual:.2e} largest relative, at most {residual_limit:.2e}",
+        "reference": "{difference:.2e} largest difference, at most {difference_limit:.2e}",
+        "check": "{check}",
+    }
+    needs = {"residual": "residual", "reference": "difference", "check": "check"}
+    shown = {k: v for k, v in rows.items() if v and needs.get(k, "cells") in report}
+    return "\n".join(f"{k:<10} {v.format(**report)}"[:100] for k, v in shown.items())
+
+
+def write_cells(name: str, cables: list[cable.Cable], cells: PassiveCells) -> None:
+    """Write the result whole or not at all."""
+    forest = cells.forest
+    arrays = {
+        "v": cells.voltages(),
+        "parent": forest.parent,
+        "cell_offsets": forest.cell_offsets,
+        "xyz": repeat([c.xyz for c in cables], forest.num_cells),
+    }
+    with named_option("--out"):
+        files.write_npz(name, arrays)

@@ -1,0 +1,101 @@
+"""`clhines tune`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+import clhines
+from clhines.cli.cells import read_cells
+from clhines.cli.report import as_json
+from clhines.errors import InputError
+from clhines.plan.auto import Candidate
+
+if TYPE_CHECKING:
+    from clhines.solve.solver import Solver
+
+
+def run_tune(arguments: argparse.Namespace) -> int:
+    """Time the candidates, or list or clear what is stored."""
+    from clhines.solve.solver import Solver
+
+    if arguments.list or arguments.clear:
+        if arguments.files:
+            what = "--list" if arguments.list else "--clear"
+            raise InputError(f"{what} takes no files; got {arguments.files[0]}")
+        return _list_store(arguments) if arguments.list else _clear_store()
+    parents = [c.parent for c in read_cells(arguments)]
+    forest = clhines.Forest.repeated(parents, arguments.cells or len(parents))
+    solver = Solver(forest, dtype=arguments.dtype, device=arguments.device, tune="measure")
+    report = _tuning_report(solver)
+    print(as_json(report) if arguments.json else _tuning_table(report))
+    return 0
+
+
+def _tuning_report(solver: Solver) -> dict[str, Any]:
+    """Return what was measured, next to the memory floor of the same size."""
+    from clhines.device import timing
+    from clhines.device.devices import label
+
+    found, forest = solver.tuning, solver.forest
+    assert found is not None  # the solver was told to measure
+    floor_s = timing.floor_seconds(solver.queue, solver.plan.forest.num_nodes, solver.dtype)
+    rows = [
+        {
+            "candidate": str(candidate),
+            "solve_ms": seconds * 1e3,
+            "x_floor": seconds / floor_s,
+            "heuristic": candidate == found.heuristic,
+            "chosen": candidate == found.best,
+        }
+        for candidate, seconds in sorted(found.rows, key=lambda row: row[1])
+    ]
+    return {
+        "cells": forest.num_cells,
+        "nodes": forest.num_nodes,
+        "shapes": forest.trees.num_trees,
+        "dtype": solver.dtype.name,
+        "device": label(solver.device),
+        "floor_ms": floor_s * 1e3,
+        "candidates": rows,
+    }
+
+
+def _tuning_table(report: dict[str, Any]) -> str:
+    lines = [
+        "cells      {cells} ({shapes} distinct shapes)",
+        "nodes      {nodes}",
+        "dtype      {dtype}",
+        "device     {device}",
+        "floor      {floor_ms:.3f} ms",
+    ]
+    lines = [line.format(**report)[:100] for line in lines]
+    width = max(len(row["candidate"]) for row in report["candidates"])
+    for row in report["candidates"]:
+        notes = ", ".join(what for what in ("chosen", "heuristic") if row[what])
+        line = "{candidate:<{width}} {solve_ms:>10.3f} ms {x_floor:>7.2f} x floor  {notes}"
+        lines.append(line.format(width=width, notes=notes, **row).rstrip())
+    return "\n".join(lines)
+
+
+def _list_store(arguments: argparse.Namespace) -> int:
+    from clhines.solve import store
+
+    entries = list(store.stored())
+    if arguments.json:
+        print(json.dumps(entries, indent=1))
+        return 0
+    print(f"{len(entries)} stored in {store.store_folder()}")
+    for entry in entries:
+        key, row = entry["key"], Candidate(entry["method"], entry["options"])
+        where = " ".join(str(key.get(name)) for name in ("device", "dtype"))
+        print(f"{key.get('cells')} cells, {key.get('nodes')} nodes, {where}: {row}"[:100])
+    return 0
+
+
+def _clear_store() -> int:
+    from clhines.solve import store
+
+    print(f"{store.clear()} removed from {store.store_folder()}")
+    return 0

@@ -1,0 +1,1 @@
+"""OpenCL and nothing else: devices, programs, copies and times."""

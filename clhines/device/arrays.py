@@ -1,0 +1,83 @@
+"""Checks of arrays and events of a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.errors import InputError
+from clhines.forest import Forest
+
+
+def is_list(a: Any) -> bool:
+    """Whether this is a list of device arrays."""
+    return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
+
+
+def events_of(name: str, given: Any, queue: cl.CommandQueue) -> list[cl.Event]:
+    """Events that a device is to wait for: given as None, one, or a sequence."""
+    if given is None:
+        return []
+    found = [given] if isinstance(given, cl.Event) else given
+    if not isinstance(found, (list, tuple)) or not all(isinstance(e, cl.Event) for e in found):
+        kinds = {type(e).__name__ for e in found} if isinstance(found, (list, tuple)) else ()
+        got = type(given).__name__ + (f" of {', '.join(sorted(kinds))}" if kinds else "")
+        raise InputError(f"{name} is {got}; expected an event or a list of events")
+    if any(event.context != queue.context for event in found):
+        raise InputError(f"{name} has an event of another OpenCL context than the solver")
+    return list(found)
+
+
+def writable(a: Any) -> bool:
+    """Whether a solution can be written there."""
+    if isinstance(a, cla.Array):
+        return a.offset == 0 and a.flags.c_contiguous
+    return isinstance(a, np.ndarray) and a.flags.writeable
+
+
+def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) -> Any:
+    """Return the array that a solution goes to.
+
+    Parameters
+    ----------
+    given, b
+        Right-hand sides as the caller gave them, and as an array of the dtype.
+    """
+    if out is None:
+        usable = writable(given) and not isinstance(given, np.ma.MaskedArray)
+        if overwrite and usable and given.dtype == dtype:
+            return given
+        return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
+    if type(out) is not type(b) or out.dtype != dtype or out.shape != b.shape:
+        raise InputError(
+            f"out is {type(out).__name__} of {getattr(out, 'dtype', '?')} with shape "
+            f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {dtype} with "
+            f"shape {b.shape}"
+        )
+    if isinstance(out, cla.Array) and out.context != b.context:
+        raise InputError("out lives in another OpenCL context than the solver")
+    if not writable(out):
+        raise InputError("out is read-only or a strided view; expected a whole array")
+    return out
+
+
+def unshared(a: np.ndarray, target: np.ndarray, matrix: bool = False) -> np.ndarray:
+    """Return `a`, or a copy where `target` overlaps it: rows are written before all are read.
+
+    `target` may be right-hand sides themselves, but no entries of the `matrix`.
+    """
+    overlaps = (matrix or target is not a) and np.may_share_memory(target, a)
+    return a.copy() if overlaps else a
+
+
+def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:
+    """Raise `InputError` for the first value that is not finite."""
+    good = np.isfinite(a)
+    if not good.all():
+        where = np.argwhere(~good)[0]
+        node = int(where[-1])
+        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        raise InputError(f"cell {cell}, node {node}: {name} is {a[tuple(where)]}; expected finite")

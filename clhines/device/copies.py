@@ -1,0 +1,261 @@
+"""Staging: copies between NumPy arrays and a device by several threads, through pinned memory.
+
+A driver copies from ordinary host memory by way of a small pinned buffer of its own, on one thread:
+a fraction of what the bus carries. Here each of a few threads has two pinned pieces; while the
+bus carries one, the thread fills or empties the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device.devices import is_cpu, is_simulator
+
+PIECE_BYTES = 16 << 20  # of a pinned piece: each costs the threads a few turns at Python's lock
+LEAST_PIECE = 4 << 20  # copied at once, for the same reason
+LEAST_BYTES = 1 << 23  # of an array for which that is worth it
+PIECES = 2  # of a thread
+MOST_THREADS = 8
+Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
+Chunk = tuple[np.ndarray, cl.Buffer, int]  # of a row; the buffer; bytes before it there
+_PAGE_BYTES = 4096
+_FEWER = 4  # threads are the host's cores by this: both directions, and room for others
+
+
+def threads() -> int:
+    """Threads that copy in one direction."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    cores = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return min(max(cores // _FEWER, 1), MOST_THREADS)
+
+
+def helps(device: cl.Device) -> bool:
+    """Whether pinned memory does: not where the device works in the host's memory."""
+    return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
+
+
+def shares_memory(device: cl.Device) -> bool:
+    """Whether the device works in the host's memory."""
+    return is_cpu(device) and not is_simulator(device)
+
+
+def lends(device: cl.Device, a: np.ndarray) -> bool:
+    """Whether kernels can work on an array of the host where it lies.
+
+    PoCL takes any address. Of others we know of Intel's runtime that it copies, into new memory for
+    each solve, what does not begin at a page.
+    """
+    anywhere = "portable" in device.platform.name.lower()
+    return shares_memory(device) and (anywhere or a.ctypes.data % _PAGE_BYTES == 0)
+
+
+def lent(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cla.Array:
+    """Lend the memory of a contiguous array of the host to a device; see `lends`.
+
+    The array must not change until what reads it has ended, nor be read until `returned`.
+    """
+    access = cl.mem_flags.READ_WRITE if writes else cl.mem_flags.READ_ONLY
+    buffer = cl.Buffer(queue.context, access | cl.mem_flags.USE_HOST_PTR, hostbuf=a)
+    return cla.Array(queue, a.shape, a.dtype, data=buffer)
+
+
+def returned(queue: cl.CommandQueue, a: cla.Array) -> None:
+    """Wait until the host's array has what was written into a `lent` one."""
+    place = 0, a.shape, a.dtype
+    mapped, _ = cl.enqueue_map_buffer(
+        queue, a.base_data, cl.map_flags.READ, *place, wait_for=a.events, is_blocking=True
+    )
+    mapped.base.release(queue)
+
+
+class Direct:
+    """Copies by the runtime itself; `start` and `fetch` as those of `Pinned`."""
+
+    pinned_bytes = 0
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue = queue
+
+    def start(
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
+    ) -> Callable[[], list[cl.Event]]:
+        """Copy rows one after another to the device."""
+        done: list[cl.Event] = []
+        for rows, to in arrays:
+            place = 0
+            for row in rows:
+                given = np.ascontiguousarray(row)
+                options = {"dst_offset": place, "is_blocking": True, "wait_for": wait_for}
+                done.append(cl.enqueue_copy(self.queue, to, given, **options))
+                place += given.nbytes
+        return lambda: done
+
+    def drain(self) -> None:
+        """Nothing: copies have ended when `start` returns."""
+
+    def fetch(
+        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
+    ) -> None:
+        """Copy from the device to rows one after another, and wait."""
+        place = 0
+        for row in rows:
+            whole = row if row.flags.c_contiguous else np.empty(row.shape, row.dtype)
+            options = {"src_offset": place, "is_blocking": True, "wait_for": wait_for}
+            cl.enqueue_copy(self.queue, whole, source, **options)
+            if whole is not row:
+                row[...] = whole
+            place += row.nbytes
+
+
+class Pinned:
+    """Copies in one direction through pinned pieces.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+        In order; of these copies only.
+    num_threads : int, optional
+    """
+
+    def __init__(self, queue: cl.CommandQueue, num_threads: int | None = None) -> None:
+        self.queue = queue
+        self._count = num_threads or threads()
+        # each its own, as the pieces are those of one thread, whoever else is late
+        self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
+        self._buffers: list[cl.Buffer] = []
+        self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]
+        self._busy: list[list[cl.Event | None]] = [[None] * PIECES for _ in range(self._count)]
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of pinned host memory."""
+        return pinned_bytes(self._count)
+
+    def _pin(self) -> np.ndarray:
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        buffer = cl.Buffer(self.queue.context, flags, PIECE_BYTES)
+        self._buffers.append(buffer)  # the mapping lasts as long as that
+        both = cl.map_flags.READ | cl.map_flags.WRITE
+        piece, _ = cl.enqueue_map_buffer(self.queue, buffer, both, 0, (PIECE_BYTES,), np.uint8)
+        return piece
+
+    def start(
+        self, arrays: Sequence[Target], wait_for: list[cl.Event] | None = None
+    ) -> Callable[[], list[cl.Event]]:
+        """Begin to copy rows one after another to the device.
+
+        Parameters
+        ----------
+        arrays : sequence of (sequence of (n,) arrays, pyopencl.Buffer)
+            Rows, and where they go; all buffers at once, which takes less than one by one.
+        wait_for : list of pyopencl.Event, optional
+            Before a buffer is written.
+
+        Returns
+        -------
+        callable
+            Waits until the rows are free and all is enqueued; returns the events after which the
+            buffers have them. More can be started before.
+        """
+
+        def copy(t: int, chunks: Sequence[Chunk]) -> None:
+            busy = self._busy[t]
+            for k, (values, to, place) in enumerate(chunks):
+                which = k % PIECES
+                before = busy[which]
+                if before is not None:
+                    before.wait()
+                piece = self._pieces[t][which][: values.nbytes].view(values.dtype)
+                np.copyto(piece, values)
+                options = {"dst_offset": place, "is_blocking": False, "wait_for": wait_for}
+                busy[which] = cl.enqueue_copy(self.queue, to, piece, **options)
+
+        work = self._share(arrays, copy)
+
+        def finish() -> list[cl.Event]:
+            _results(work)
+            done = [cl.enqueue_marker(self.queue)]
+            self.queue.flush()
+            return done
+
+        return finish
+
+    def drain(self) -> None:
+        """Wait until no thread copies any more."""
+        for pool in self._pools:
+            pool.submit(int).result()
+
+    def fetch(
+        self, source: cl.Buffer, rows: Sequence[np.ndarray], wait_for: list[cl.Event] | None = None
+    ) -> None:
+        """Copy from the device to rows one after another, and wait."""
+
+        def copy(t: int, chunks: Sequence[Chunk]) -> None:
+            under_way: list[tuple[cl.Event, np.ndarray, np.ndarray]] = []
+            for k, (values, source, place) in enumerate(chunks):
+                piece = self._pieces[t][k % PIECES][: values.nbytes].view(values.dtype)
+                if len(under_way) == PIECES:
+                    _empty(*under_way.pop(0))
+                options = {"src_offset": place, "is_blocking": False, "wait_for": wait_for}
+                event = cl.enqueue_copy(self.queue, piece, source, **options)
+                under_way.append((event, piece, values))
+            for one in under_way:
+                _empty(*one)
+
+        _results(self._share([(rows, source)], copy))
+
+    def _share(
+        self, arrays: Sequence[Target], copy: Callable[[int, Sequence[Chunk]], None]
+    ) -> list[Future[None]]:
+        """Give every thread each so many-th chunk of all rows."""
+        whole = sum(row.nbytes for rows, _ in arrays for row in rows)
+        size = min(PIECE_BYTES, max(LEAST_PIECE, -(-whole // self._count)))
+        chunks = list(_chunks(arrays, size))
+        return [
+            self._pools[t].submit(copy, t, chunks[t :: self._count])
+            for t in range(min(self._count, len(chunks)))
+        ]
+
+
+def pinned_bytes(num_threads: int | None = None) -> int:
+    """Pinned host memory of a `Pinned`, in bytes."""
+    return (num_threads or threads()) * PIECES * PIECE_BYTES
+
+
+def _results(work: Sequence[Future[None]]) -> None:
+    """Wait for all, then raise what one of them has met."""
+    found = [one.exception() for one in work]
+    errors = list(filter(None, found))
+    try:
+        if errors:
+            raise errors[0]
+    finally:  # an error holds this frame, which would hold the error
+        del errors, found, work
+
+
+def _empty(event: cl.Event, piece: np.ndarray, values: np.ndarray) -> None:
+    event.wait()
+    np.copyto(values, piece)
+
+
+def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
+    """Yield chunks of at most `size` bytes, each with its buffer and its place there in bytes."""
+    for rows, buffer in arrays:
+        place = 0
+        for row in rows:
+            step = max(1, size // row.itemsize)
+            for first in range(0, len(row), step):
+                yield row[first : first + step], buffer, place + first * row.itemsize
+            place += row.nbytes
+
+
+def make_staging(queue: cl.CommandQueue, pinned: bool) -> Any:
+    """Return `Pinned` or `Direct` on the queue."""
+    return Pinned(queue) if pinned else Direct(queue)

@@ -1,0 +1,290 @@
+"""Choosing a device and a queue, and what a plan needs to know of them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.checks import shown
+from clhines.device.guard import check_process
+from clhines.device.pocl import cache_problem
+from clhines.errors import DeviceError, InputError
+from clhines.plan.plan import Limits
+
+INSTALL_HINT = (
+    "install a driver for your GPU, or run 'pip install clhines[pocl]' for the CPU (PoCL)"
+)
+
+
+# Platforms whose compilers take Clang's builtin functions. Mesa's rusticl has Clang too, but hands
+# its output to a translator that ends the process at `__builtin_prefetch`.
+_CLANG = ("Portable Computing Language", "Intel(R) OpenCL")
+SMALL_GROUP = 64  # work-items of a work-group that share nothing
+_CONTEXTS: dict[cl.Device, cl.Context] = {}  # one a device, for as long as the process lives
+_PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # of `part_of`
+_LOCK = threading.Lock()
+
+
+def _hint() -> str:
+    """Return what to do where no device was found."""
+    return cache_problem() or INSTALL_HINT
+
+
+def all_devices() -> list[tuple[str, cl.Device]]:
+    """Every OpenCL device with its index pair ``platform:device``.
+
+    Raises
+    ------
+    DeviceError
+        There is no OpenCL platform; the message says what to install.
+    """
+    check_process()
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:  # PLATFORM_NOT_FOUND_KHR
+        raise DeviceError(f"no OpenCL platform was found; {_hint()}") from error
+    found = []
+    for p, platform in enumerate(platforms):
+        try:
+            found += [(f"{p}:{k}", dev) for k, dev in enumerate(platform.get_devices())]
+        except cl.Error:  # a platform without devices
+            continue
+    if not found:
+        raise DeviceError(f"no OpenCL device was found; {_hint()}")
+    return found
+
+
+def has_fp64(device: cl.Device) -> bool:
+    """Whether the device computes in float64."""
+    return "cl_khr_fp64" in device.extensions.split() or bool(device.double_fp_config)
+
+
+def is_simulator(device: cl.Device) -> bool:
+    """Whether this is Oclgrind, which claims to be every type and is far too slow to default to."""
+    return "oclgrind" in device.platform.name.lower()
+
+
+def is_cpu(device: cl.Device) -> bool:
+    """Whether the device is a CPU (a simulator counts as whatever else it claims to be)."""
+    return bool(device.type & cl.device_type.CPU) and not device.type & cl.device_type.GPU
+
+
+def whole_device(device: cl.Device) -> cl.Device:
+    """Return the device that this one is a part of, or itself."""
+    try:
+        return device.parent_device or device
+    except cl.Error:  # before OpenCL 1.2
+        return device
+
+
+def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
+    """Return one of `count` equal parts of a CPU; all of it where it cannot be divided.
+
+    PoCL 3.0 puts the queue of `make_queue` on the whole CPU all the same; on a queue on the part,
+    it compiles kernels to other last bits than on the whole. Where there are more parts than
+    cores, several are the same core.
+    """
+    key = device, number, count
+    if key not in _PARTS:  # each call would make other devices, and these other contexts
+        cores = max(1, device.max_compute_units // count)
+        try:
+            parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, cores])
+        except cl.Error:
+            parts = [device]
+        _PARTS[key] = parts[number % len(parts)]
+    return _PARTS[key]
+
+
+def alike(device: cl.Device, dtype: Any) -> list[cl.Device]:
+    """Devices of the same platform, type and name that have the precision, `device` among them."""
+    double = np.dtype(dtype) == np.float64
+    found = [
+        d
+        for _, d in all_devices()
+        if d.platform == device.platform
+        and (d.type, d.name) == (device.type, device.name)
+        and (has_fp64(d) or not double)
+    ]
+    return found if device in found else [device]
+
+
+def limits(device: cl.Device) -> Limits:
+    """Return what a plan needs to know of the device."""
+    return Limits(
+        compute_units=device.max_compute_units,
+        max_work_group=device.max_work_group_size,
+        is_cpu=is_cpu(device),
+        vector_bytes=_vector_bytes(device),
+        local_bytes=device.local_mem_size,
+        ptx="cl_nv_compiler_options" in device.extensions,
+        clang=device.platform.name.strip() in _CLANG,
+    )
+
+
+def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]:
+    """Return the global and local sizes of a kernel of `count` work-items that share nothing."""
+    group = min(SMALL_GROUP, device.max_work_group_size)
+    return (-(-count // group) * group,), (group,)
+
+
+def _vector_bytes(device: cl.Device) -> int:
+    """Width of explicit vectors: the registers' on CPUs, as far as OpenCL has types for it."""
+    if not is_cpu(device):
+        return 16
+    return min(64, max(16, 4 * device.native_vector_width_float))
+
+
+def label(device: cl.Device) -> str:
+    """Name, platform and driver of a device, on one line."""
+    return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
+
+
+def choose(spec: Any = None, dtype: Any = np.float64) -> cl.Device:
+    """Choose a device.
+
+    Parameters
+    ----------
+    spec : pyopencl.Device, str or None
+        A device; an index pair like ``0:1``; part of a device's or platform's name. None takes
+        ``CLHINES_DEVICE``, then ``PYOPENCL_CTX``, then the first GPU that has the precision
+        asked for, then a CPU. A simulator is chosen only when named.
+    dtype : float64 or float32
+
+    Raises
+    ------
+    DeviceError
+        No platform, no match, or a device without the precision asked for.
+    """
+    check_process()
+    double = np.dtype(dtype) == np.float64
+    if isinstance(spec, cl.Device):
+        return _with_precision(spec, double)
+    if spec is not None and not isinstance(spec, str):
+        raise DeviceError(
+            f"device={shown(spec)} is not valid; expected a pyopencl device, an index pair like "
+            "'0:1' or part of a name"
+        )
+    for name, text in (("device", spec), ("CLHINES_DEVICE", os.environ.get("CLHINES_DEVICE"))):
+        if text:
+            return _with_precision(_named(text, name), double)
+    if os.environ.get("PYOPENCL_CTX"):
+        return _with_precision(_of_pyopencl(), double)
+    real = [d for _, d in all_devices() if not is_simulator(d)]
+    able = [d for d in real if has_fp64(d)] if double else real
+    if not able:
+        listed = ", ".join(d.name.strip() for _, d in all_devices())
+        raise DeviceError(
+            f"no device for {np.dtype(dtype).name} was found among: {listed}; {_hint()}"
+        )
+    return next((d for d in able if d.type & cl.device_type.GPU), able[0])
+
+
+def _named(text: str, origin: str) -> cl.Device:
+    devices = all_devices()
+    pair = text if ":" in text else (f"{text}:0" if text.isdigit() else text)
+    matches = [d for index, d in devices if index == pair] or [
+        d for _, d in devices if text.lower() in f"{d.name} {d.platform.name}".lower()
+    ]
+    if not matches:
+        listed = "; ".join(f"{index} {d.name.strip()}" for index, d in devices)
+        raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}")
+    return matches[0]
+
+
+def _of_pyopencl() -> cl.Device:
+    """Return the device that ``PYOPENCL_CTX`` means to pyopencl itself."""
+    text = os.environ["PYOPENCL_CTX"]
+    try:
+        return _named(text, "PYOPENCL_CTX")
+    except DeviceError:
+        pass  # a form that only pyopencl knows, like "Portable:0" or "1:0,0"
+    try:
+        return cl.create_some_context(interactive=False).devices[0]
+    except (cl.Error, RuntimeError, ValueError, IndexError) as error:
+        listed = "; ".join(f"{index} {d.name.strip()}" for index, d in all_devices())
+        raise DeviceError(
+            f"PYOPENCL_CTX={shown(text)} matches no device; found: {listed}"
+        ) from error
+
+
+def _with_precision(device: cl.Device, double: bool) -> cl.Device:
+    if double and not has_fp64(device):
+        raise DeviceError(
+            f"device {device.name.strip()!r} has no float64; use dtype float32 or another device"
+        )
+    return device
+
+
+def given_queue(queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
+    """Return the queue that was given, checked, or else one on the device chosen.
+
+    Raises
+    ------
+    InputError
+        Not a queue, or one that is out of order.
+    DeviceError
+        See `choose`.
+    """
+    if queue is None:
+        return make_queue(choose(device, dtype))
+    check_process()
+    if not isinstance(queue, cl.CommandQueue):
+        raise InputError(f"queue is {type(queue).__name__}; expected pyopencl.CommandQueue")
+    if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
+        raise InputError("queue is out of order; expected an in-order queue")
+    _keep_context(queue)
+    choose(queue.device, dtype)  # raises without float64
+    return queue
+
+
+def _keep_context(queue: cl.CommandQueue) -> None:
+    """Let a queue keep its context: Intel's CPU runtime frees one that only a queue refers to."""
+    try:
+        queue.kept = queue.context
+    except cl.Error as error:
+        raise InputError(
+            "queue has lost its context, which this OpenCL runtime does not keep for it; expected "
+            "a queue whose context is kept: hold a reference to the pyopencl.Context"
+        ) from error
+
+
+def context_of(device: cl.Device) -> cl.Context:
+    """Return the context that clhines keeps for a device.
+
+    There is one per device: runtimes keep several MiB for each context that they have ever made,
+    and kernels that were built for one serve all solvers. A part of a device that a caller has made
+    gets a context of its own, which is not kept.
+    """
+    check_process()
+    if whole_device(device) != device and device not in _PARTS.values():
+        return cl.Context([device])
+    with _LOCK:
+        if device not in _CONTEXTS:
+            _CONTEXTS[device] = cl.Context([device])
+        return _CONTEXTS[device]
+
+
+def keeps(context: cl.Context) -> bool:
+    """Whether this is a context of `context_of`."""
+    return any(context == kept for kept in tuple(_CONTEXTS.values()))
+
+
+def make_queue(device: cl.Device) -> cl.CommandQueue:
+    """Return an in-order queue with timestamps, on the context of `context_of`."""
+    try:
+        context = context_of(device)
+        timestamps = cl.command_queue_properties.PROFILING_ENABLE
+        queue = cl.CommandQueue(context, device, properties=timestamps)
+    except cl.Error as error:
+        raise DeviceError(f"device {device.name.strip()!r} could not be opened: {error}") from error
+    queue.kept = context  # Intel's CPU runtime frees one that only a queue refers to
+    return queue
+
+
+def has_atomics(device: cl.Device) -> bool:
+    """Whether the device adds 64-bit integers atomically."""
+    return "cl_khr_int64_base_atomics" in device.extensions.split()

@@ -1,0 +1,156 @@
+"""Building kernels: one build per context and spec, readable errors, optional dumps."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+import warnings
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import devices
+from clhines.device.guard import check_process
+from clhines.device.pocl import name_processor
+from clhines.device.templates import render
+from clhines.errors import BuildError, InputError
+
+MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
+MOST_PROGRAMS = 512  # of a context
+_BUILT: OrderedDict[cl.Context, OrderedDict[Any, cl.Program]] = OrderedDict()  # last used: last
+_LOCK = threading.Lock()
+_SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
+build_seconds: list[float] = []  # wall time of each build of this process, in order
+
+
+def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Program:
+    """Build the kernels of a spec, once per context.
+
+    Programs are kept for the contexts of `devices.context_of`, and for the `MOST_CONTEXTS` contexts
+    of callers that were used last; of each the `MOST_PROGRAMS` that were used last. Those that
+    are in use live on with their users.
+
+    Parameters
+    ----------
+    context : pyopencl.Context
+    spec : frozen dataclass
+        Rendered by `templates.render`; the cache key.
+    source : str, optional
+        Use this text instead of rendering the spec (nothing is cached then).
+
+    Raises
+    ------
+    BuildError
+        With the compiler's log and the numbered generated source.
+    """
+    check_process()
+    if source is not None:
+        return _compile(context, source, spec)
+    with _LOCK:  # several devices may ask from threads of their own
+        built = _BUILT.setdefault(context, OrderedDict())
+        if spec not in built:
+            built[spec] = _compile(context, render(spec), spec)
+        elif os.environ.get("CLHINES_DUMP"):
+            _dump(render(spec), spec)
+        _BUILT.move_to_end(context)
+        built.move_to_end(spec)
+        foreign = [c for c in _BUILT if not devices.keeps(c)]
+        for old in foreign[: max(0, len(foreign) - MOST_CONTEXTS)]:
+            del _BUILT[old]
+        if len(built) > MOST_PROGRAMS:
+            built.popitem(last=False)
+        return built[spec]
+
+
+def typed_kernel(built: cl.Program, name: str, types: str) -> cl.Kernel:
+    """Return a kernel that knows the types of its arguments, for what is launched often.
+
+    pyopencl sets a number of unknown type only after trying it as an array: ten times slower.
+
+    Parameters
+    ----------
+    built : pyopencl.Program
+    name : str
+    types : str
+        A letter an argument: ``b`` buffer, ``i`` int, ``l`` long, ``u`` ulong, ``f`` float,
+        ``d`` double.
+        Arguments after the last letter are buffers.
+    """
+    kernel = cl.Kernel(built, name)
+    types = types.ljust(kernel.num_args, "b")
+    kernel.set_scalar_arg_dtypes([_SCALARS.get(letter) for letter in types])
+    return kernel
+
+
+class BoundKernel:
+    """A kernel and all its arguments, of which a few change from launch to launch.
+
+    Parameters
+    ----------
+    built : pyopencl.Program
+    name : str
+    arguments : sequence of pyopencl arrays and NumPy scalars
+        Of the types that the kernel has; they are kept, which a kernel does not do.
+    """
+
+    def __init__(self, built: cl.Program, name: str, arguments: Sequence[Any]) -> None:
+        letters = {scalar: letter for letter, scalar in _SCALARS.items()}
+        types = "".join(letters.get(type(a), "b") for a in arguments)
+        self._kernel = typed_kernel(built, name, types)
+        self._arguments = list(arguments)
+
+    def __setitem__(self, place: int, argument: Any) -> None:
+        self._arguments[place] = argument
+
+    def launch(
+        self,
+        queue: cl.CommandQueue,
+        items: int,
+        work_group: int,
+        wait_for: Sequence[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue the kernel with its arguments as they are now, after some events."""
+        given = [a.data if isinstance(a, cla.Array) else a for a in self._arguments]
+        self._kernel.set_args(*given)
+        return cl.enqueue_nd_range_kernel(
+            queue, self._kernel, (items,), (work_group,), wait_for=wait_for
+        )
+
+
+def _dump(source: str, spec: Any) -> None:
+    """Write generated source to the folder ``CLHINES_DUMP``, where that is set."""
+    folder = os.environ.get("CLHINES_DUMP")
+    if not folder:
+        return
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{Path(spec.template).name}-{digest}.cl").write_text(source, "utf-8")
+    except OSError as error:
+        raise InputError(f"CLHINES_DUMP={folder}: cannot be written: {error.strerror}") from error
+
+
+def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
+    _dump(source, spec)
+    for device in context.devices:
+        name_processor(device)
+    begin = time.perf_counter()
+    try:
+        with warnings.catch_warnings():  # drivers chat even when all is well
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(context, source).build(list(getattr(spec, "build_options", ())))
+    except cl.Error as error:
+        numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
+        raise BuildError(
+            f"kernel of {spec} did not build on {context.devices[0].name.strip()}\n"
+            f"{error}\n{numbered}"
+        ) from error
+    build_seconds.append(time.perf_counter() - begin)
+    return program

@@ -1,0 +1,40 @@
+"""The only caller of Mako: a frozen spec in, OpenCL source out."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mako.template import Template
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+
+@cache
+def _template(name: str) -> Template:
+    text = _folder().joinpath(f"{name}.mako").read_text("utf-8")
+    return Template(text, strict_undefined=True, filename=f"{name}.mako")
+
+
+def _folder() -> Traversable:
+    """Where the templates are: the installed package, or beside it in a checkout."""
+    try:
+        return files("clhines.kernels")
+    except ModuleNotFoundError:  # run from a checkout that is not installed
+        return Path(__file__).parents[2] / "kernels"
+
+
+@cache
+def render(spec: Any) -> str:
+    """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
+
+    A template takes in another one, for the same spec, by ``${part("its name")}``.
+    """
+
+    def part(name: str) -> str:
+        return str(_template(name).render(spec=spec, part=part))
+
+    return part(spec.template)

@@ -1,0 +1,158 @@
+"""Times on a device: medians, and the memory floor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from tqdm import tqdm
+
+from clhines.device import devices, program
+from clhines.errors import DeviceMemoryError
+from clhines.plan.plan import STREAM_BYTES, real_name
+
+FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
+_LEAST_TURNS = 8  # solves of a candidate, one in each turn
+_MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
+_CANDIDATE_SECONDS = 0.1  # of solves for each candidate, within those bounds
+_TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the best are given up
+
+
+@dataclass(frozen=True)
+class FloorSpec:
+    """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs.
+
+    `streaming` stores past their caches, as `fine_vector.FineVectorSpec` does.
+    """
+
+    template: ClassVar[str] = "around/floor"
+    real: str
+    vector_width: int
+    streaming: bool = False
+
+
+def median_seconds(
+    queue: cl.CommandQueue, launch: Callable[[int], Any], repeats: int = 9, warmup: int = 2
+) -> float:
+    """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
+
+    On a CPU, and of a queue without timestamps (``PROFILING_ENABLE``), the wall time from enqueue
+    to finish; elsewhere the device time between the timestamps of the first and the last event
+    that `launch` returns.
+
+    Parameters
+    ----------
+    launch : callable
+        Takes the number of the run, so that it can take turns between data sets; returns an
+        event or a list of events of `queue`.
+
+    Returns
+    -------
+    float, s
+    """
+    wall = _by_wall_time(queue)
+    taken = []
+    for k in range(-warmup, repeats):
+        queue.finish()
+        begin = time.perf_counter()
+        events = launch(k + warmup)
+        queue.finish()
+        seconds = time.perf_counter() - begin
+        if not wall:
+            events = events if isinstance(events, list) else [events]
+            seconds = (events[-1].profile.end - events[0].profile.start) * 1e-9
+        if k >= 0:
+            taken.append(seconds)
+    return float(np.median(taken))
+
+
+def _by_wall_time(queue: cl.CommandQueue) -> bool:
+    device, timed = queue.device, cl.command_queue_properties.PROFILING_ENABLE
+    return devices.is_cpu(device) or devices.is_simulator(device) or not queue.properties & timed
+
+
+def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
+    """Median time of the kernel that reads three arrays of n reals and writes one.
+
+    Two sets of arrays of random values take turns; one set where they are far above any cache.
+
+    Returns
+    -------
+    float, s
+
+    Raises
+    ------
+    DeviceMemoryError
+        The arrays do not fit beside what is on the device.
+    """
+    rng = np.random.default_rng(n)
+    values = [rng.random(n).astype(dtype) for _ in range(2)]
+    turns = 2 if FLOOR_ARRAYS * values[0].nbytes < 1 << 29 else 1
+    try:
+        sets = [[cla.to_device(queue, values[(k + j) % 2]) for j in range(4)] for k in range(turns)]
+    except cl.MemoryError as error:
+        raise DeviceMemoryError(
+            f"the memory floor needs {turns * FLOOR_ARRAYS * values[0].nbytes / 2**20:.1f} MiB"
+        ) from error
+    cpu = devices.is_cpu(queue.device)
+    width = devices.limits(queue.device).vector_bytes // np.dtype(dtype).itemsize if cpu else 1
+    spec = FloorSpec(real_name(dtype), width, cpu and values[0].nbytes > STREAM_BYTES)
+    kernel = cl.Kernel(program.build(queue.context, spec), "floor_copy")
+    group = 1 if cpu else min(256, queue.device.max_work_group_size)
+    items = queue.device.max_compute_units * 8 if cpu else -(-n // group) * group
+
+    def launch(k: int) -> cl.Event:
+        arrays = [a.data for a in sets[k % turns]]
+        return kernel(queue, (items,), (group,), np.int64(n), *arrays)
+
+    return median_seconds(queue, launch, repeats)
+
+
+def seconds_in_turns(
+    queue: cl.CommandQueue,
+    ready: Sequence[Callable[[], Callable[[int], Any]]],
+    budget: float = _CANDIDATE_SECONDS,
+    progress: bool = True,
+) -> list[float]:
+    """Time several ways to solve that take turns, one solve at a time.
+
+    Whatever else runs on the machine then slows all of them alike. Each turn has an order of its
+    own, and those that are hopeless after a few turns do not take part in the rest. The time is
+    the mean of the faster half: not the slower, because disturbances only add to a time, and no
+    single rank, because times on CPUs often have two peaks, and a rank jumps between them.
+
+    Parameters
+    ----------
+    ready : sequence of callables
+        Each returns what `median_seconds` launches.
+    budget : float, s
+        Of counted solves for each.
+    progress : bool
+        Show a progress bar where stderr is a terminal.
+
+    Returns
+    -------
+    list of float, s
+    """
+    taken: list[list[float]] = [[] for _ in ready]
+    (trial, hopeless), turns, turn = _TRIAL, _LEAST_TURNS, 0
+    most = _MOST_TURNS[_by_wall_time(queue)]
+    order = np.random.default_rng(0)  # a thread pool remembers what ran before
+    with tqdm(total=turns, desc="tuning", disable=None if progress else True, leave=False) as bar:
+        while turn < turns:
+            least = [min(t, default=0.0) for t in taken]
+            for k in order.permutation(len(ready)):
+                if turn < trial or least[k] <= hopeless * min(least):
+                    taken[k].append(median_seconds(queue, ready[k](), repeats=1, warmup=1))
+            turn += 1
+            if turn == trial:  # the first turns are cold
+                fastest = max(min(min(t) for t in taken), 1e-7)
+                turns = min(most, max(turns, int(budget / fastest)))
+                bar.reset(turns)
+            bar.update(turn - bar.n)
+    return [float(np.mean(sorted(t)[: -(-len(t) // 2)])) for t in taken]

@@ -1,0 +1,1 @@
+"""What users describe, and the arrays that it becomes; no OpenCL."""

@@ -1,0 +1,299 @@
+"""Connections between sources of spikes and their targets."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clhines.checks import as_array, as_number, as_seed, as_whole_number
+from clhines.errors import InputError
+from clhines.hostmemory import check_room
+
+_MOST = 2**31 - 1  # sources and targets: their numbers fit int32
+_SUM_BITS = 63  # of an int64, without its sign
+_LEAST_BITS = 40  # of the largest weight
+
+
+class Connections:
+    """Connections from sources (cells) to targets (instances of mechanisms that take events).
+
+    Kept in compressed rows: sorted by source, then delay, then target, equal ones in the order
+    given. All that spikes of a source at one time hand to one delay's targets lies together
+    (Brette and Goodman 2012, section 2.3).
+
+    Parameters
+    ----------
+    source : (k,) int
+        From 0; below `num_sources`.
+    target : (k,) int
+        From 0; below `num_targets`.
+    weight : float or (k,) float
+        In the unit of the synapse, finite.
+    delay : int or (k,) int, steps
+        At least 1. A spike of step s has its effect at step s + 1 + delay.
+    num_sources, num_targets : int, optional
+        Default: one above the largest number given.
+
+    Attributes
+    ----------
+    source, target, delay : (k,) int32, and weight : (k,) float64
+        As given, in the order given.
+    order : (k,) int64
+        Connection at each place of the rows.
+    row : (num_sources + 1,) int64
+        Places of source i: ``row[i]`` to ``row[i + 1]``.
+
+    Raises
+    ------
+    InputError
+        Shapes that do not agree, a number out of range, a weight that is not finite.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        weight: Any = 1.0,
+        delay: Any = 1,
+        num_sources: int | None = None,
+        num_targets: int | None = None,
+    ) -> None:
+        source = as_array("source", source)
+        shape = source.shape
+        if len(shape) != 1:
+            raise InputError(f"source has shape {shape}; expected (connections,)")
+        self.source, self.num_sources = _numbers("source", source, shape, 0, num_sources)
+        self.target, self.num_targets = _numbers("target", target, shape, 0, num_targets)
+        self.delay, _ = _numbers("delay", delay, shape, 1, None)
+        given = as_array("weight", weight)
+        if given.size and given.dtype.kind not in "fiu":
+            raise InputError(f"weight has dtype {given.dtype}; expected real numbers")
+        self.weight = broadcast_numbers("weight", given.astype(np.float64), shape)
+        if not np.isfinite(self.weight).all():
+            k = int(np.argmin(np.isfinite(self.weight)))
+            raise InputError(f"weight of connection {k} is {self.weight[k]}; expected finite")
+
+    @property
+    def count(self) -> int:
+        """Number of connections."""
+        return len(self.source)
+
+    @property
+    def max_delay(self) -> int:
+        """Largest delay in steps; 1 where there are no connections."""
+        return int(self.delay.max(initial=1))
+
+    @property
+    def min_delay(self) -> int:
+        """Smallest delay in steps; 1 where there are no connections."""
+        return int(self.delay.min()) if self.count else 1
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(k,) int64: connection at each place of the rows."""
+        return _sorted(self.source, self.delay, self.target)
+
+    @cached_property
+    def row(self) -> np.ndarray:
+        """(num_sources + 1,) int64: first place of each source's row."""
+        return offsets_of(self.source, self.num_sources)
+
+    @cached_property
+    def delays(self) -> np.ndarray:
+        """(distinct delays,) int32, ascending."""
+        return np.unique(self.delay)
+
+    def backward(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the connections by target: the backward rows.
+
+        Returns
+        -------
+        first : (num_targets + 1,) int64
+        place : (k,) int64
+            Places in the (forward) rows of each target's connections, ascending.
+        """
+        place = np.argsort(self.target[self.order], kind="stable")
+        return offsets_of(self.target, self.num_targets), place
+
+    def chunks(self, columns: int) -> np.ndarray:
+        """Return where the chunks of a delay and `columns` targets begin, source after source.
+
+        Returns
+        -------
+        (num_sources * delays * blocks + 1,) int64
+            First place of each chunk; blocks = num_targets / `columns`, rounded up.
+        """
+        blocks = -(-self.num_targets // columns)
+        which = np.searchsorted(self.delays, self.delay).astype(np.int64)
+        rows = self.source.astype(np.int64) * len(self.delays) + which
+        return offsets_of(
+            rows * blocks + self.target // columns, self.num_sources * len(self.delays) * blocks
+        )
+
+    def scale(self, external: Any = 0.0, largest: Any = None) -> float:
+        """Return the unit of the integer weights, the finest in which no sum can overflow.
+
+        Parameters
+        ----------
+        external : float or (num_targets,) float
+            Largest sum of the magnitudes of other events at each target in one step.
+        largest : (k,) float, optional
+            Largest magnitude that each weight can reach. Default: its own.
+
+        Returns
+        -------
+        float
+            A power of two.
+
+        Raises
+        ------
+        InputError
+            A target has so many connections that less than 40 bits would be left for a weight.
+        """
+        size = np.abs(self.weight if largest is None else largest)
+        sums = np.bincount(self.target, size, self.num_targets) + external
+        total = float(np.max(sums, initial=0.0))
+        if total == 0:
+            return 2.0**-_LEAST_BITS
+        if not math.isfinite(total):
+            raise InputError(f"weights at a target sum up to {total}; expected a finite sum")
+        bits = _SUM_BITS - math.frexp(total)[1]
+        if math.ldexp(total, bits) >= 2.0**_SUM_BITS - 2.0**32:  # what rounding can add
+            bits -= 1
+        bits = min(1000, bits)
+        if math.ldexp(float(size.max(initial=0.0)), bits) < 2.0**_LEAST_BITS and bits < 1000:
+            target = int(np.argmax(sums))
+            raise InputError(
+                f"weights at target {target} sum up to {total:g}, above 2**22 times the largest "
+                f"weight, {size.max(initial=0.0):g}: no room for {_LEAST_BITS} bits of it"
+            )
+        return math.ldexp(1.0, -bits)
+
+
+def offsets_of(key: np.ndarray, count: int) -> np.ndarray:
+    """Return (count + 1,) int64: where the entries of each key begin, once sorted by it."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(key, minlength=count), out=offsets[1:])
+    return offsets
+
+
+def _sorted(*keys: np.ndarray) -> np.ndarray:
+    """Stable order by the keys, the first one first; one sort where they fit one integer."""
+    sizes = [int(key.max(initial=0)) + 1 for key in keys]
+    if math.prod(sizes) >= 2**63:
+        return np.lexsort(keys[::-1])
+    joint = np.zeros(len(keys[0]), np.int64)
+    for key, size in zip(keys, sizes, strict=True):
+        joint *= size
+        joint += key
+    return np.argsort(joint, kind="stable")
+
+
+def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return values, or one number, as an array of a shape."""
+    if values.shape not in ((), shape):
+        raise InputError(f"{name} has shape {values.shape}; expected {shape} or one number")
+    return np.ascontiguousarray(np.broadcast_to(values, shape))
+
+
+def _numbers(
+    name: str, values: Any, shape: tuple[int, ...], least: int, end: int | None
+) -> tuple[np.ndarray, int]:
+    """Return integers as int32, and what they must be below."""
+    given = broadcast_numbers(name, as_array(name, values), shape)
+    if end is not None:
+        end = as_whole_number(f"num_{name}s", end, 0, _MOST)
+    if given.size and not np.issubdtype(given.dtype, np.integer):
+        raise InputError(f"{name} has dtype {given.dtype}; expected integers")
+    most = int(given.max(initial=least - 1))
+    limit = most + 1 if end is None else int(end)
+    if given.min(initial=least) < least or most >= min(limit, 2**31 - 1):
+        bad = (given < least) | (given >= min(limit, 2**31 - 1))
+        k = int(np.argmax(bad))
+        raise InputError(
+            f"{name} of connection {k} is {given[k]}; expected {least} to {limit - 1}"
+            if end is not None
+            else f"{name} of connection {k} is {given[k]}; expected at least {least}"
+        )
+    return given.astype(np.int32), max(limit, 0)
+
+
+def random_connections(
+    num_sources: int,
+    num_targets: int,
+    probability: float,
+    seed: int,
+    weight: Any = 1.0,
+    delay: Any = 1,
+) -> Connections:
+    """Connect each source with each target at a given probability.
+
+    Parameters
+    ----------
+    num_sources, num_targets : int
+    probability : float
+        0 to 1, independent for every pair.
+    seed : int
+        Of a counter-based generator (Philox): the same numbers on every machine.
+    weight : float or (low, high)
+        One for all, or uniform between two.
+    delay : int or (low, high), steps
+        One for all, or uniform from low to high, both included.
+
+    Returns
+    -------
+    Connections
+        Sorted by source, then target.
+    """
+    probability = as_number("probability", probability)
+    if not 0 <= probability <= 1:
+        raise InputError(f"probability is {probability}; expected 0 to 1")
+    num_sources = as_whole_number("num_sources", num_sources, 0, _MOST)
+    num_targets = as_whole_number("num_targets", num_targets, 0, _MOST)
+    seed, expected = as_seed(seed), num_sources * num_targets * probability
+    check_room(24 * expected, f"{expected:.0f} connections")
+    generator: Any = np.random.Generator(np.random.Philox(seed))
+    pairs = _successes(generator, num_sources * num_targets, probability)
+    count = len(pairs)
+    weights = generator.uniform(*weight, count) if np.ndim(weight) else weight
+    delays = generator.integers(*delay, count, endpoint=True) if np.ndim(delay) else delay
+    source, target = np.divmod(pairs, max(1, num_targets))
+    return Connections(source, target, weights, delays, num_sources, num_targets)
+
+
+def _successes(generator: Any, trials: int, probability: float) -> np.ndarray:
+    """Which of so many trials succeed, ascending; draws the gaps between them."""
+    if probability == 0 or trials == 0:
+        return np.zeros(0, np.int64)
+    found, last = [], -1
+    while last < trials:
+        mean = (trials - last) * probability
+        gaps = generator.geometric(probability, int(mean + 4 * math.sqrt(mean) + 16))
+        # beyond the end one gap is as good as another, and sums stay in range
+        places = last + np.cumsum(np.minimum(gaps, trials + 1))
+        found.append(places)
+        last = int(places[-1])
+    every = np.concatenate(found)
+    return every[every < trials]
+
+
+def check_sizes(connections: Connections, num_targets: int, slots: int, capacity: int) -> None:
+    """Raise InputError for sizes that do not go with the connections."""
+    if num_targets < max(1, connections.num_targets):
+        raise InputError(
+            f"num_targets is {num_targets}; expected at least {max(1, connections.num_targets)}"
+        )
+    if slots <= connections.max_delay:
+        raise InputError(
+            f"slots is {slots}; expected more than the largest delay, {connections.max_delay} steps"
+        )
+    if capacity < 1:
+        raise InputError(f"capacity is {capacity}; expected at least 1")
+    if slots * num_targets >= 2**31 or connections.count >= 2**31:
+        raise InputError(
+            f"{slots} slots of {num_targets} targets and {connections.count} connections; "
+            "expected less than 2**31 of each"
+        )

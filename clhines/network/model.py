@@ -1,0 +1,312 @@
+"""Model: the arrays that a network becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from clhines.cells.cable import Cable
+from clhines.checks import as_array, as_finite
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.plasticity import STDP
+
+DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """All instances of one mechanism, by node.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+    node : (count,) int64
+        Natural index of each instance's node, ascending; instances at one node in the order in
+        which they were given.
+    parameters : dict of name -> float or (count,) float64
+        A float where all instances have the same value.
+    factor : (count,) float64
+        What makes µS and nA of the mechanism's conductance and current: ``1e-2 * area`` in
+        µm² for a mechanism of the membrane, 1 for a point process.
+    first_target : int
+        Number of instance 0 among all targets of events, -1 for one that takes no events.
+    first_instance : int
+        Number of instance 0 among all instances of all kinds; what noise is drawn by.
+    """
+
+    mechanism: Mechanism
+    node: np.ndarray
+    parameters: dict[str, Any]
+    factor: np.ndarray
+    first_target: int
+    first_instance: int
+
+    @property
+    def count(self) -> int:
+        """Number of instances."""
+        return len(self.node)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Parameters as (count,) float64 arrays, in the order of the mechanism's."""
+        return {
+            name: np.broadcast_to(np.float64(self.parameters[name]), self.count)
+            for name in self.mechanism.parameters
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A network as arrays in natural order; what executors take.
+
+    Attributes
+    ----------
+    forest : Forest
+        Each tree rooted at its soma.
+    soma : (num_cells,) int64
+        The roots.
+    u : (n,) float64, µS
+        Entry between a node and its parent, minus the axial conductance; 0 at the roots.
+    capacitance : (n,) float64, nF
+    area : (n,) float64, µm²
+    constant_d : (n,) float64, µS
+        Axial conductances and those of the constant mechanisms.
+    constant_b : (n,) float64, nA
+        ``g v - i`` of the constant mechanisms.
+    kinds : tuple of Kind
+        All other mechanisms.
+    instances : tuple of (int, (count,) int64)
+        For each `Group` of the network its kind, -1 for a constant one, and the instance there
+        of each of the group's.
+    num_targets : int
+        Instances that take events.
+    connections : Connections
+    events : Events
+    threshold : (num_cells,) float64, mV
+    v_init : (n,) float64, mV
+    dt : float, ms
+    secondorder : bool
+    seed : int
+        Of the noise.
+    first_cell : int
+        Number of cell 0 in the network; not 0 in a part of one.
+    whole : Model or None
+        The network's model that this one is a part of, see `part`: what no split may change is
+        taken from it.
+    overlap : bool
+        Of a part: the spikes of an epoch are exchanged while the next one runs.
+    """
+
+    forest: Forest
+    soma: np.ndarray
+    u: np.ndarray
+    capacitance: np.ndarray
+    area: np.ndarray
+    constant_d: np.ndarray
+    constant_b: np.ndarray
+    kinds: tuple[Kind, ...]
+    instances: tuple[tuple[int, np.ndarray], ...]
+    num_targets: int
+    connections: Connections
+    events: Events
+    threshold: np.ndarray
+    v_init: np.ndarray
+    dt: float
+    secondorder: bool
+    seed: int
+    first_cell: int = 0
+    whole: Model | None = None
+    overlap: bool = False
+
+    @property
+    def all(self) -> Model:
+        """The whole network's model: this one, where it is no part."""
+        return self.whole or self
+
+    @cached_property
+    def constant_factors(self) -> bool:
+        """Whether only the roots' conductances change, so that all other factors are constants."""
+        return all(np.isin(kind.node, self.soma).all() for kind in self.kinds)
+
+    @cached_property
+    def capacitance_over_dt(self) -> np.ndarray:
+        """(n,) float64, µS: of the step that is solved, half as long for the second order."""
+        return self.capacitance / (self.dt / 2 if self.secondorder else self.dt)
+
+    def cell_of_target(self) -> np.ndarray:
+        """(num_targets,) int64: the cell of the network in which each target of events is."""
+        nodes = [k.node for k in self.kinds if k.first_target >= 0]
+        node = np.concatenate([np.zeros(0, np.int64), *nodes])
+        return np.searchsorted(self.forest.cell_offsets, node, side="right") - 1 + self.first_cell
+
+    def part(self, first: int, end: int, overlap: bool = False) -> Model:
+        """Return the model of cells `first` to `end` alone; `overlap` as in `Model`.
+
+        Nodes, instances and targets are numbered anew; sources of connections are not, and noise
+        is drawn by the instances' numbers in the whole network. `instances` is left empty.
+        """
+        low, high = self.forest.cell_offsets[[first, end]].tolist()
+        kinds, local, targets = [], np.full(self.num_targets, -1), 0
+        for kind in self.kinds:
+            place = slice(*np.searchsorted(kind.node, [low, high]).tolist())
+            if place.start == place.stop:
+                continue
+            taken = _taken(kind, place, low, targets)
+            kinds.append(taken)
+            if kind.first_target >= 0:
+                begin = kind.first_target + place.start
+                local[begin : begin + taken.count] = targets + np.arange(taken.count)
+                targets += taken.count
+        nodes, cells = slice(low, high), slice(first, end)
+        ours, events = local[self.connections.target] >= 0, local[self.events.target] >= 0
+        given = self.connections
+        return replace(
+            self,
+            forest=self.forest.take(np.arange(first, end)),
+            soma=self.soma[cells] - low,
+            **{name: getattr(self, name)[nodes] for name in _OF_NODES},
+            kinds=tuple(kinds),
+            instances=(),
+            num_targets=targets,
+            connections=Connections(
+                given.source[ours],
+                local[given.target[ours]],
+                given.weight[ours],
+                given.delay[ours],
+                given.plastic[ours],
+                given.rule,
+            ),
+            events=Events(
+                local[self.events.target[events]],
+                self.events.step[events],
+                self.events.weight[events],
+            ),
+            threshold=self.threshold[cells],
+            first_cell=first,
+            whole=self,
+            overlap=overlap,
+        )
+
+    def initial_states(self) -> list[dict[str, np.ndarray]]:
+        """States of each kind at `v_init`, (count,) float64 arrays by name."""
+        return [k.mechanism.initial(self.v_init[k.node], k.arrays()) for k in self.kinds]
+
+
+_OF_NODES = ("u", "capacitance", "area", "constant_d", "constant_b", "v_init")
+
+
+def _taken(kind: Kind, place: slice, first_node: int, first_target: int) -> Kind:
+    """Return the kind of some of the instances, of a part of the network."""
+    parameters = {k: v[place] if np.ndim(v) else v for k, v in kind.parameters.items()}
+    return Kind(
+        mechanism=kind.mechanism,
+        node=kind.node[place] - first_node,
+        parameters=parameters,
+        factor=kind.factor[place],
+        first_target=first_target if kind.first_target >= 0 else -1,
+        first_instance=kind.first_instance + place.start,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Connections:
+    """From spikes to events; one entry a connection, in the order in which they were given.
+
+    Attributes
+    ----------
+    source : (m,) int64
+        Cell whose spikes count.
+    target : (m,) int64
+        Number of the instance among all targets.
+    weight : (m,) float64
+    delay : (m,) int64
+        Steps, 1 or more: an event of a spike at step s is due at step ``s + 1 + delay``.
+    plastic : (m,) bool
+        Whether `rule` changes the weight.
+    rule : STDP or None
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    weight: np.ndarray
+    delay: np.ndarray
+    plastic: np.ndarray
+    rule: STDP | None
+
+    @property
+    def min_delay(self) -> int:
+        """Smallest delay, steps; a very large number where there are no connections."""
+        return int(self.delay.min()) if len(self.delay) else 1 << 30
+
+    @property
+    def max_delay(self) -> int:
+        """Largest delay, steps; 1 where there are no connections."""
+        return int(self.delay.max()) if len(self.delay) else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """Events from outside, ordered by step; those of one step in the order given.
+
+    Those that are due later than any run can come to are left out.
+
+    Attributes
+    ----------
+    target : (m,) int64
+    step : (m,) int64
+        Step at whose begin it is due.
+    weight : (m,) float64
+    """
+
+    target: np.ndarray
+    step: np.ndarray
+    weight: np.ndarray
+
+
+def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
+    """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
+    parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
+    below, g_below, node = -1, 0.0, int(cable.soma)
+    while node >= 0:
+        above, g_above = int(parent[node]), float(g_axial[node])
+        parent[node], g_axial[node] = below, g_below
+        below, g_below, node = node, g_above, above
+    return parent, g_axial
+
+
+def joined_columns(
+    parts: list[tuple[np.ndarray, ...]], empty: tuple[np.ndarray, ...]
+) -> list[np.ndarray]:
+    """Concatenate the columns of several tables."""
+    return [np.concatenate(columns) for columns in zip(empty, *parts, strict=True)]
+
+
+def targets_of(
+    group: np.ndarray,
+    index: np.ndarray,
+    first: np.ndarray,
+    instances: Sequence[tuple[int, np.ndarray]],
+) -> np.ndarray:
+    """Look up the number among all targets of instances of groups."""
+    if not len(group):
+        return np.zeros(0, np.int64)
+    sizes = np.array([len(place) for _, place in instances])
+    start = np.cumsum(sizes) - sizes
+    place = np.concatenate([place for _, place in instances])
+    return first[group] + place[start[group] + index]
+
+
+def as_parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
+    """Return a parameter as a float or (count,) float64."""
+    array = as_array(f"{mechanism}: {name}", value)
+    if array.shape not in ((), (count,)):
+        raise InputError(
+            f"{mechanism}: {name} has shape {array.shape}; expected a number or ({count},)"
+        )
+    checked = as_finite(f"{mechanism}: {name}", np.atleast_1d(array))
+    return checked if array.ndim else float(checked[0])

@@ -1,0 +1,72 @@
+"""Times of delays and events, in steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from clhines.checks import as_number
+from clhines.errors import InputError
+
+ROUNDING = 1e-9  # of a step, by which a delay may be shorter than one step
+_SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time of a spike
+_CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by adding half steps
+LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
+
+
+def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
+    """Return the steps between a spike and its event, as NEURON counts them.
+
+    A spike has the time of the end of its step and 1e-10 ms, which NEURON adds, and an event acts
+    in the first step whose middle is not before it. So a delay of n + 1/2 steps takes n + 1.
+
+    Parameters
+    ----------
+    delay : (m,) float64, ms
+    dt : float, ms
+
+    Returns
+    -------
+    (m,) int64
+    """
+    return np.ceil((delay + _SPIKE_LATE) / dt - 0.5).astype(np.int64)
+
+
+def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
+    """Return the step in which an event from outside acts, as NEURON counts them.
+
+    It is the first step whose middle is not before the event; here nothing is added to the time.
+    NEURON's clock adds half steps, and its rounding decides where an event falls on a middle: at
+    dt = 0.1 ms an event at 0.25 ms acts in step 2, one at 0.45 ms in step 5. The middles are
+    computed in the same way, those of the first 2**22 steps; later ones as (k + 1/2) dt.
+
+    Parameters
+    ----------
+    time : (m,) float64, ms
+    dt : float, ms
+
+    Returns
+    -------
+    (m,) int64
+    """
+    step = np.maximum(np.ceil(time / dt - 0.5 - ROUNDING), 0).astype(np.int64)
+    early = np.flatnonzero(step < _CLOCK_STEPS - 1)
+    if len(early):
+        halves = np.full(2 * int(step[early].max()) + 4, 0.5 * dt)
+        halves[0] = 0.0
+        middles = np.cumsum(halves)[::2] + 0.5 * dt  # one by one, as rounding has an order
+        step[early] = np.searchsorted(middles, time[early])
+    return step
+
+
+def whole_steps(duration: Any, dt: float) -> int | None:
+    """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
+    try:
+        ratio = as_number("duration", duration) / dt
+    except InputError:
+        return None
+    if not 0 <= ratio <= LAST_STEP:
+        return None
+    steps = round(ratio)
+    return None if abs(ratio - steps) > min(1e-6 * max(ratio, 1), 1e-3) else steps

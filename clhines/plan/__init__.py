@@ -1,0 +1,1 @@
+"""From a forest to a plan, without a device."""

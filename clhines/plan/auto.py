@@ -1,0 +1,239 @@
+"""What `auto` chooses from, and the cost model that ranks it without a device.
+
+A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;
+to add one, add a line there and fit the model again (``python bench/bench_tune.py --fit``).
+
+The model is a sum of terms: numbers that a forest's statistics and a device's limits give, such as
+the nodes that the busiest compute unit handles, times seconds for one of each. The seconds are
+data, in ``costs.json``; they were fitted to measured times and are never negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib.resources import files as resources
+from math import inf, log2
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from clhines.checks import shown
+from clhines.errors import InputError
+from clhines.files import parse_json
+from clhines.forest import Forest, Trees
+
+if TYPE_CHECKING:
+    from clhines.plan.plan import Limits
+
+
+MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
+VECTOR_WIDTHS = (1, 2, 4, 8, 16)
+COSTS_FILE = "costs.json"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method with options that `auto` may stand for.
+
+    Attributes
+    ----------
+    method : str
+        A name in `clhines.METHODS`.
+    options : dict of name -> int
+        Of that method; what is not named is chosen by the method itself.
+    """
+
+    method: str
+    options: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([self.method, *(f"{k}={v}" for k, v in self.options.items())])
+
+
+# By kind of device, in the order in which they are taken where the model knows no costs. Rows in
+# the shape of a GPU (a barrier a round, full interleaving) are no candidates on a CPU.
+CANDIDATES: dict[str, tuple[Candidate, ...]] = {
+    "gpu": (
+        Candidate("contraction"),
+        Candidate("contraction", {"segment": 4}),
+        Candidate("contraction", {"segment": 8}),
+        Candidate("contraction", {"segment": 16}),
+        Candidate("fine"),
+        Candidate("interleaved"),
+    ),
+    "cpu": (
+        Candidate("fine"),
+        Candidate("fine", {"vector_width": 4}),
+        Candidate("block_interleaved"),
+        Candidate("block_interleaved", {"vector_width": 4}),
+        Candidate("flat"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the cost model looks at in a forest.
+
+    Attributes
+    ----------
+    cells, nodes, shapes : int
+        Cells, nodes over all cells, distinct shapes.
+    shape_nodes : int
+        Nodes over the distinct shapes: entries of an index table.
+    largest : int
+        Nodes of the largest cell.
+    deepest : int
+        Most steps of a cell with a lane for each branch: the longest branch of each level, added.
+    steps : int
+        The same, added over all cells.
+    padded : tuple of int
+        Nodes when the cells of each shape are filled up to whole vectors of `VECTOR_WIDTHS`.
+    """
+
+    cells: int
+    nodes: int
+    shapes: int
+    shape_nodes: int
+    largest: int
+    deepest: int
+    steps: int
+    padded: tuple[int, ...]
+
+
+_KNOWN: WeakKeyDictionary[Forest, Statistics] = WeakKeyDictionary()
+
+
+def statistics(forest: Forest) -> Statistics:
+    """Statistics of a forest; kept, so that asking again is O(1).
+
+    The first call is O(cells + branches of the distinct shapes), and finds those branches, which
+    every plan needs anyway, where nobody has asked for them before.
+    """
+    if forest not in _KNOWN:
+        trees = forest.trees
+        count = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
+        steps = _branch_steps(trees)
+        _KNOWN[forest] = Statistics(
+            cells=forest.num_cells,
+            nodes=forest.num_nodes,
+            shapes=trees.num_trees,
+            shape_nodes=len(trees.parent),
+            largest=int(trees.sizes.max()),
+            deepest=int(steps.max()),
+            steps=int(steps @ count),
+            padded=tuple(int(-(-count // w) * w @ trees.sizes) for w in VECTOR_WIDTHS),
+        )
+    return _KNOWN[forest]
+
+
+def _branch_steps(trees: Trees) -> np.ndarray:
+    """(num_trees,) int64: the longest branch of each level, added over the levels of a tree."""
+    level = trees.branch_level
+    starts = np.flatnonzero(np.diff(level, prepend=-1) != 0)  # each tree begins anew with 0
+    starts = np.union1d(starts, trees.branch_offsets[:-1])
+    longest = np.maximum.reduceat(trees.branch_length, starts)
+    first_level = np.searchsorted(starts, trees.branch_offsets[:-1])
+    return np.add.reduceat(longest, first_level)
+
+
+def kind_of(limits: Limits) -> str:
+    """Which candidates a device has: ``cpu`` or ``gpu``."""
+    return "cpu" if limits.is_cpu else "gpu"
+
+
+def terms(
+    known: Statistics, limits: Limits, dtype: Any, options: Mapping[str, int]
+) -> dict[str, float]:
+    """Terms of the cost model, in their own units; the costs are seconds for one of each.
+
+    Parameters
+    ----------
+    known : Statistics
+    limits : Limits
+    dtype : float64 or float32
+    options : dict
+        Of the candidate; only `vector_width` matters here.
+    """
+    itemsize = np.dtype(dtype).itemsize
+    width = options.get("vector_width") or _native_width(known, limits, itemsize)
+    return _terms(known, limits.compute_units, itemsize, width)
+
+
+@lru_cache(maxsize=64)  # most candidates share theirs
+def _terms(known: Statistics, units: int, itemsize: int, width: int) -> dict[str, float]:
+    padded = known.padded[VECTOR_WIDTHS.index(width)]
+    whole = width == 1 or padded <= 1.25 * known.nodes  # else cells of several shapes share lanes
+    active = min(units, -(-known.cells // width))  # units that a work-item is there for
+    busiest = max(float(known.largest), known.nodes / active)
+    return {
+        "launch": 1.0,
+        "rounds": log2(known.largest),
+        "size": float(known.largest),
+        "deepest": float(known.deepest),
+        "cells": max(1.0, known.cells / units),
+        "nodes": busiest,
+        "steps": max(float(known.deepest), known.steps / units),
+        "vectors": max(float(known.largest), padded / width / active) if whole else 0.0,
+        "lanes": 0.0 if whole else max(float(known.largest * width), busiest),
+        "bytes": float(known.nodes * itemsize),
+        "tables": float(known.shape_nodes),
+    }
+
+
+def _native_width(known: Statistics, limits: Limits, itemsize: int) -> int:
+    width = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
+    while width > known.cells:
+        width //= 2
+    return min(width, VECTOR_WIDTHS[-1])
+
+
+@cache
+def costs() -> dict[str, dict[str, dict[str, float]]]:
+    """Fitted seconds: ``costs()[kind + " " + dtype][candidate][term]``; part of the package."""
+    text = resources("clhines.plan").joinpath(COSTS_FILE).read_bytes()
+    return checked_costs(parse_json(text, COSTS_FILE))
+
+
+def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the costs of a table as it is read; `InputError` for anything but finite seconds."""
+    known = set(_terms(Statistics(1, 1, 1, 1, 1, 1, 1, (1,) * len(VECTOR_WIDTHS)), 1, 8, 1))
+    costs = table.get("costs") if isinstance(table, dict) else None
+    if not isinstance(costs, dict):
+        raise InputError(f"{COSTS_FILE}: has no costs; expected a table of them")
+    for kind, rows in costs.items():
+        for name, terms_ in rows.items() if isinstance(rows, dict) else [(kind, None)]:
+            if not isinstance(terms_, dict) or not set(terms_) <= known:
+                raise InputError(f"{COSTS_FILE}: {name} has not the terms of the model")
+            for term, seconds in terms_.items():
+                number = type(seconds) in (int, float)
+                if not number or not 0 <= seconds < inf:
+                    raise InputError(
+                        f"{COSTS_FILE}: {name}, {term} is {shown(seconds)}; expected seconds"
+                    )
+    return costs
+
+
+def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: Any) -> float:
+    """Seconds that a solve is expected to take; infinity where nothing was fitted.
+
+    A pure function of a few numbers, a handful of multiplications.
+    """
+    table = costs().get(f"{kind_of(limits)} {np.dtype(dtype).name}", {}).get(str(candidate))
+    if table is None:
+        return inf
+    values = terms(known, limits, dtype, candidate.options)
+    return sum(seconds * values[name] for name, seconds in table.items())
+
+
+def ranked(forest: Forest, dtype: Any, limits: Limits) -> list[tuple[Candidate, float]]:
+    """Candidates of a device with the seconds expected of them, fastest first.
+
+    Where times are equal, and for candidates without fitted costs, in the order of `CANDIDATES`.
+    """
+    known = statistics(forest)
+    rows = [(c, predict(c, known, limits, dtype)) for c in CANDIDATES[kind_of(limits)]]
+    return sorted(rows, key=lambda row: row[1])

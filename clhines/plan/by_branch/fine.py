@@ -1,0 +1,233 @@
+"""Row `fine`: a block of cells at a time, one work-item or lane of a vector a branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.forest import Forest, Trees
+from clhines.plan import layout, packing, transforms
+from clhines.plan.by_branch import layout as branch_layout
+from clhines.plan.by_branch import schedule
+from clhines.plan.combine import plan_by_kind
+from clhines.plan.packing import PACKINGS
+from clhines.plan.plan import MAX_RHS, SMALL, Limits, Part, Plan, as_int32, coarse, work_group_size
+
+CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
+
+
+@dataclass(frozen=True)
+class FineSpec:
+    """Numbers and switches of ``fine.mako``: one work-group a block, one work-item a branch.
+
+    Attributes
+    ----------
+    real, symmetric, rhs, work_group
+        As in `CellSpec`.
+    capacity : int
+        Values of the largest block, for which local memory holds the factors and the
+        intermediate solution; 0 leaves them in global memory.
+    """
+
+    template: ClassVar[str] = "by_branch/fine"
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = True
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    capacity: int
+
+
+def plan_lanes(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """`fine` with one work-item a branch."""
+    room = limits.local_bytes // (8 if real == "double" else 4)  # values
+    if not options["local"]:
+        return _plan_levels(forest, method, real, limits, options, 0)
+    alone = layout.aligned(_values_alone(forest.trees))[forest.shape_of_cell]
+    large = 2 * alone > room
+    if large.all():
+        raise InputError(
+            f"local=True needs {2 * int(alone.min())} values in local memory for the smallest "
+            f"cell; it holds {room}"
+        )
+
+    def plan_some(part: Forest, _: np.ndarray, is_large: int) -> Plan:
+        return _plan_levels(part, method, real, limits, options, 0 if is_large else room)
+
+    return plan_by_kind(forest, method, large, plan_some)
+
+
+def _values_alone(trees: Trees) -> np.ndarray:
+    """(num_trees,) int64: places of each tree in a block of its own, level by level."""
+    starts = np.flatnonzero(np.diff(trees.branch_level, prepend=-1))
+    starts = np.union1d(starts, trees.branch_offsets[:-1])
+    width = np.diff(np.append(starts, len(trees.branch_level)))
+    values = width * np.maximum.reduceat(trees.branch_length, starts)
+    return np.add.reduceat(values, np.searchsorted(starts, trees.branch_offsets[:-1]))
+
+
+def _plan_levels(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any], room: int
+) -> Plan:
+    """`fine` with one work-item a branch, in blocks of `room` values in local memory if not 0."""
+    work_group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
+    enough_blocks = 4 * limits.compute_units
+    most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))
+    shaped = _pack(forest, options, work_group, most)
+    levels, places = _levels(shaped, work_group)
+    while room and 2 * (needed := int(places.template_size.max())) > room:
+        large = 2 * places.template_size > room
+        if (large & (np.diff(shaped.blocks.slot_start) == 1)).any():
+            raise InputError(
+                f"local=True needs {2 * needed} values in local memory for a cell whose branches "
+                f"are split or shifted; it holds {room}"
+            )
+        shaped = replace(shaped, blocks=packing.halved(shaped.blocks, large))
+        levels, places = _levels(shaped, work_group)
+    blocks = shaped.blocks
+    capacity = int(places.template_size.max()) if room else 0
+    if limits.is_cpu and room:
+        capacity = coarse(capacity, room // 2, SMALL)
+    spec = FineSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        work_group=work_group,
+        capacity=capacity,
+    )
+    part = Part(
+        spec=spec,
+        tables=as_int32(_level_tables(shaped, levels, places), places.size),
+        num_units=blocks.num_blocks,
+        num_groups=blocks.num_blocks,
+        statistics=_fine_statistics(levels, blocks, work_group)
+        | _shape_statistics(shaped, forest, levels),
+        max_rhs=min(MAX_RHS, room // capacity - 1) if room else MAX_RHS,
+    )
+    return Plan(forest, method, places.gather(shaped.forest), (part,))
+
+
+@dataclass(frozen=True, eq=False)
+class _Shaped:
+    """Cells in blocks, as the options of `fine` make them.
+
+    Attributes
+    ----------
+    forest : Forest
+        With the branches that are solved: those of `split`, if any.
+    split : transforms.Split or None
+    blocks : packing.Blocks
+    shift : bool
+        Branches may have to move to deeper levels.
+    """
+
+    forest: Forest
+    split: transforms.Split | None
+    blocks: packing.Blocks
+    shift: bool
+
+    def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
+        """Return what the schedules take."""
+        return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
+
+
+def _pack(forest: Forest, options: dict[str, Any], lanes: int, max_cells: int) -> _Shaped:
+    """Split branches and pack cells, as far as the options ask for it."""
+    shift, how = bool(options["level_shift"]), options["packing"] or PACKINGS[0]
+    split = None
+    if options["split"]:
+        first = None
+        if options["split"] == "block":
+            widths = packing.level_widths(forest)
+            first = packing.pack_cells(how, forest, widths, lanes, max_cells, False)
+        split = transforms.split_branches(forest, first)
+    solved = split.forest if split else forest
+    widths = packing.level_widths(solved)
+    if shift:
+        widths = packing.reach_widths(widths)
+    blocks = packing.pack_cells(how, solved, widths, lanes, max_cells, shift)
+    return _Shaped(solved, split, blocks, shift)
+
+
+def _levels(
+    shaped: _Shaped, lanes: int
+) -> tuple[schedule.BranchLevels, branch_layout.LevelStrided]:
+    """Levels of the blocks, and where their values lie."""
+    level = schedule.shifted_levels(*shaped.slots(), lanes) if shaped.shift else None
+    levels = schedule.branch_levels(*shaped.slots(), level)
+    return levels, branch_layout.LevelStrided(levels, shaped.blocks)
+
+
+def _level_tables(
+    shaped: _Shaped, levels: schedule.BranchLevels, places: branch_layout.LevelStrided
+) -> dict[str, np.ndarray]:
+    """Tables of ``fine.mako``, in the order of its arguments."""
+    blocks, split = shaped.blocks, shaped.split
+    return {
+        "block_template": blocks.template,
+        "block_start": places.block_start,
+        "block_cells": blocks.cell_start,
+        "cell_number": blocks.cells,
+        "template_levels": levels.level_start,
+        "level_branches": levels.branch_start,
+        "level_offset": places.level_offset,
+        "branch_length": levels.length,
+        "branch_parent": np.where(levels.parent >= 0, places.last[levels.parent], -1),
+        "branch_children": levels.child_start,
+        "child_first": places.first[levels.child],
+        "branch_slot": levels.slot - blocks.slot_start[blocks.slot_template[levels.slot]],
+        "branch_rank": (
+            split.rank(levels.tree_branch) if split else rank_in_tree(shaped.forest, levels)
+        ),
+    }
+
+
+def _shape_statistics(
+    shaped: _Shaped, forest: Forest, levels: schedule.BranchLevels
+) -> dict[str, int | float]:
+    """Count what splitting and shifting did, over all blocks."""
+    found: dict[str, int | float] = {}
+    if shaped.split:
+        found["added_branches"] = shaped.forest.num_branches - forest.num_branches
+    if shaped.shift:
+        level = np.repeat(np.arange(len(levels.width)), levels.width)
+        template = shaped.blocks.slot_template[levels.slot]
+        moved = level - levels.level_start[template]
+        moved = moved != shaped.forest.trees.branch_level[levels.tree_branch]
+        found["moved_branches"] = int(np.bincount(shaped.blocks.template)[template[moved]].sum())
+    return found
+
+
+def rank_in_tree(
+    forest: Forest, levels: schedule.BranchLevels | schedule.BranchVectors
+) -> np.ndarray:
+    """(num_branches,) int64: place of each branch's first node in the order of its tree."""
+    trees = forest.trees
+    first = trees.branch_start[levels.tree_branch]
+    return first - trees.offsets[trees.branch_tree[levels.tree_branch]]
+
+
+def _fine_statistics(
+    levels: schedule.BranchLevels, blocks: packing.Blocks, work_group: int
+) -> dict[str, int | float]:
+    """Levels, steps and idle lanes over all blocks; a step is one element of every lane."""
+    repeats = np.bincount(blocks.template)
+    counts = np.diff(levels.level_start)
+    per_level = np.repeat(repeats, counts)
+    passes = -(-levels.width // work_group)
+    steps = levels.longest * passes
+    lane_steps = int((per_level * steps).sum()) * work_group
+    busy = int((repeats[blocks.slot_template[levels.slot]] * levels.length).sum())
+    return {
+        "levels": int(counts.max()),
+        "dependent_steps": int(np.add.reduceat(steps, levels.level_start[:-1]).max()) * 2,
+        "barriers": int((per_level * 2).sum()),
+        "idle_lanes": 1 - busy / lane_steps,
+        "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+    }

@@ -1,0 +1,155 @@
+"""Row `levels`: a launch a branch level of the whole batch, one work-item a branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.forest import Forest
+from clhines.plan import packing
+from clhines.plan.by_branch import layout, schedule
+from clhines.plan.by_branch.fine import rank_in_tree
+from clhines.plan.by_cell import layout as cell_layout
+from clhines.plan.plan import Limits, Part, Plan, as_int32, work_group_size
+
+MOST_PADDED = 4  # times its nodes that a level may take in device order ...
+LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
+
+
+@dataclass(frozen=True)
+class LevelSpec:
+    """Numbers and switches of ``levels.mako``: a launch a level, one work-item a branch.
+
+    Attributes
+    ----------
+    real, symmetric, rhs, work_group
+        As in `CellSpec`.
+    computes_padding : bool
+        All work-items of a level take as many steps as its longest branch.
+    phase : str
+        ``backward``, the elimination, with the forward sweep of the roots' level; or
+        ``forward``, the forward sweep of the others, for which `symmetric` does not matter.
+    """
+
+    template: ClassVar[str] = "by_branch/levels"
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = True
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    computes_padding: bool
+    phase: str
+
+
+def plan_levels(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `levels`: every branch level of the batch is a batch of tridiagonal systems.
+
+    The multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4 and
+    4.1.3). There a level is padded to its longest branch; so it is here, unless that would take
+    more than `MOST_PADDED` times its nodes: such a level is cut, at half its longest branch and
+    again at half the longest of the rest, and its stretches are launched one after another.
+    The roots' level is eliminated and substituted in one launch, so that L levels take 2 L - 1.
+
+    The default of `padding` is ``skip``. Computing the padding paid in the paper, where the
+    lengths of neighbouring work-items were random; here they are sorted, so that neighbours stop
+    together and the places of a step are still read side by side.
+    """
+    blocks = packing.one_block(forest)
+    levels = schedule.branch_levels(forest.trees, blocks.slot_template, blocks.slot_tree)
+    levels, depth = _cut_long_levels(levels)
+    places = layout.LevelStrided(levels, blocks)
+    shared = {
+        "level_branches": levels.branch_start,
+        "level_offset": places.level_offset,
+        "level_longest": levels.longest,
+        "level_depth": depth,
+        "branch_length": levels.length,
+    }
+    tables = {
+        "backward": {
+            **shared,
+            "branch_children": levels.child_start,
+            "child": levels.child,
+            "child_first": places.first[levels.child],
+            "branch_rank": rank_in_tree(forest, levels),
+            "cell_number": levels.slot[: forest.num_cells],  # the roots' branches come first
+            "branch_bad": np.zeros_like(levels.length),  # the kernel's own
+        },
+        "forward": {
+            **shared,
+            "branch_parent": np.where(levels.parent >= 0, places.last[levels.parent], -1),
+        },
+    }
+    group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
+    spec = LevelSpec(real, True, 1, group, options["padding"] == "compute", "backward")
+    order = {"backward": np.arange(len(depth))[::-1], "forward": np.flatnonzero(depth)}
+    parts = [
+        _part(replace(spec, phase=phase), levels, depth, order[phase], tables[phase], places.size)
+        for phase in tables
+        if len(order[phase])
+    ]
+    return Plan(forest, method, places.gather(forest), tuple(parts))
+
+
+def _cut_long_levels(
+    levels: schedule.BranchLevels,
+) -> tuple[schedule.BranchLevels, np.ndarray]:
+    """Cut levels of one template that would be mostly padding; branches keep their order.
+
+    Returns
+    -------
+    levels : BranchLevels
+        With a level for each stretch.
+    depth : (num_levels,) int64
+        Branches between the branches of each and the root.
+    """
+    nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])
+    padding = levels.width * levels.longest - nodes
+    too_many = (padding > (MOST_PADDED - 1) * nodes) & (padding > LEAST_CUT)
+    start, depth = levels.branch_start, np.arange(len(nodes))
+    cuts = []
+    for level in np.flatnonzero(too_many).tolist():
+        edges = cell_layout.size_classes(levels.length[start[level] : start[level + 1]])
+        cuts.append(start[level] + edges[1:-1])
+    new = np.sort(np.concatenate((start, *cuts)))
+    depth = depth[np.searchsorted(start, new[:-1], side="right") - 1]
+    return replace(levels, branch_start=new, level_start=np.array([0, len(depth)])), depth
+
+
+def _part(
+    spec: LevelSpec,
+    levels: schedule.BranchLevels,
+    depth: np.ndarray,
+    order: np.ndarray,
+    tables: dict[str, np.ndarray],
+    size: int,
+) -> Part:
+    """All launches of one sweep; `order` lists their levels."""
+    width, group = levels.width[order], spec.work_group
+    groups = -(-width // group)
+    longest = levels.longest[order]
+    first = ranges(np.zeros(len(order), np.int64), groups) * group
+    steps = np.repeat(longest, groups)  # of each work-group
+    if not spec.computes_padding:
+        steps = levels.length[np.repeat(levels.branch_start[order], groups) + first]
+    nodes = np.add.reduceat(levels.length, levels.branch_start[:-1])[order]
+    both = 2 if spec.phase == "backward" else 1  # sweeps of the roots' level
+    return Part(
+        spec=spec,
+        tables=as_int32(tables, size),
+        num_units=int(width.sum()),
+        num_groups=int(groups.sum()),
+        launches=tuple(zip(order.tolist(), groups.tolist(), strict=True)),
+        statistics={
+            "levels": int(depth[-1]) + 1,
+            "launches": len(order),
+            "dependent_steps": int((longest * np.where(depth[order] == 0, both, 1)).sum()),
+            "idle_lanes": 1 - int(nodes.sum()) / (int(steps.sum()) * group),
+        },
+    )

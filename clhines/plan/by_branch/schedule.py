@@ -1,0 +1,291 @@
+"""Schedules of kernels with one work-item per branch: levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.forest import Trees
+
+
+@dataclass(frozen=True, eq=False)
+class BranchLevels:
+    """Branches of groups of cells, level by level, longest first within a level.
+
+    A *template* is a sequence of trees that share a work-group; its *slots* are its cells.
+    All levels of all templates are numbered consecutively, and so are all branches.
+
+    Attributes
+    ----------
+    level_start : (num_templates + 1,) int64
+        Levels of template t are ``level_start[t]:level_start[t + 1]``, the roots' first.
+    branch_start : (num_levels + 1,) int64
+        Branches of level v are ``branch_start[v]:branch_start[v + 1]``.
+    length, parent, slot, tree_branch : (num_branches,) int64
+        Nodes; index of the parent branch or -1; slot in the template, counted over all
+        templates; the same branch in `Trees`.
+    child_start, child : CSR of each branch's children, in increasing branch number
+    """
+
+    level_start: np.ndarray
+    branch_start: np.ndarray
+    length: np.ndarray
+    parent: np.ndarray
+    slot: np.ndarray
+    tree_branch: np.ndarray
+    child_start: np.ndarray
+    child: np.ndarray
+
+    @property
+    def width(self) -> np.ndarray:
+        """(num_levels,) int64: branches on each level."""
+        return np.diff(self.branch_start)
+
+    @property
+    def longest(self) -> np.ndarray:
+        """(num_levels,) int64: nodes of the longest branch on each level."""
+        return self.length[self.branch_start[:-1]]
+
+
+def branch_levels(
+    trees: Trees,
+    slot_template: np.ndarray,
+    slot_tree: np.ndarray,
+    level: np.ndarray | None = None,
+) -> BranchLevels:
+    """Order the branches of every template by level, longest first (2018 report, section 4).
+
+    Parameters
+    ----------
+    slot_template : (num_slots,) integer, non-decreasing
+    slot_tree : (num_slots,) integer
+    level : (num_branches,) integer, optional
+        Other levels than those of `trees`, of the branches of one slot after another, see
+        `shifted_levels`.
+    """
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    template = slot_template[slot]
+    level = trees.branch_level[tree_branch] if level is None else level
+    length = trees.branch_length[tree_branch]
+    rank = np.lexsort((-length, level, template))
+    new = np.empty_like(rank)
+    new[rank] = np.arange(len(rank))
+    first_of_slot = np.cumsum(counts) - counts
+    above = trees.branch_parent[tree_branch]
+    shift = (first_of_slot - trees.branch_offsets[slot_tree])[slot]
+    parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
+
+    template, level = template[rank], level[rank]
+    is_first = np.ones(len(rank), bool)
+    is_first[1:] = (np.diff(template) != 0) | (np.diff(level) != 0)
+    branch_start = np.append(np.flatnonzero(is_first), len(rank))
+    level_counts = np.bincount(template[is_first])
+
+    inner = np.flatnonzero(parent >= 0)
+    child = inner[np.argsort(parent[inner], kind="stable")]
+    child_counts = np.bincount(parent[inner], minlength=len(rank))
+    return BranchLevels(
+        level_start=np.concatenate(([0], np.cumsum(level_counts))),
+        branch_start=branch_start,
+        length=length[rank],
+        parent=parent,
+        slot=slot[rank],
+        tree_branch=tree_branch[rank],
+        child_start=np.concatenate(([0], np.cumsum(child_counts))),
+        child=child,
+    )
+
+
+def shifted_levels(
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, lanes: int
+) -> np.ndarray:
+    """Move subtrees to deeper levels where a template has more branches than lanes on a level.
+
+    The last proposal of the 2018 report (section 8). From the roots on, every level takes the
+    branches with the most levels below them, up to `lanes`; the others wait, and with them all
+    that hangs from them. Taking the highest first needs the fewest levels (Hu 1961). Where
+    even these are more than the template had, every level takes more, so that none is added.
+
+    Returns
+    -------
+    (num_branches,) int64
+        Level of every branch of one slot after another, as `branch_levels` takes them.
+    """
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    starts = np.cumsum(counts) - counts
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
+    most = np.maximum.reduceat(level, starts)
+    most = np.maximum.reduceat(most, np.flatnonzero(np.diff(slot_template, prepend=-1))) + 1
+    first = np.cumsum(most) - most
+    width = np.bincount(first[template] + level, minlength=int(most.sum()))
+    full = np.flatnonzero(np.maximum.reduceat(width, first) > lanes)
+    edges = np.searchsorted(template, [full, full + 1])
+    above = trees.branch_parent[tree_branch]
+    parent = np.where(above < 0, -1, above + (starts - trees.branch_offsets[slot_tree])[slot])
+    rank = branch_ranks(trees)[tree_branch]
+    for t, lo, hi in zip(full.tolist(), *edges.tolist(), strict=True):
+        here = np.where(parent[lo:hi] < 0, -1, parent[lo:hi] - lo)
+        below = np.cumsum(width[first[t] + 1 : first[t] + most[t]][::-1])
+        needed = -(-below // np.arange(1, len(below) + 1))
+        enough = max(lanes, int(needed.max(initial=1)))
+        level[lo:hi] = _highest_first(here, rank[lo:hi], -(-enough // lanes) * lanes)
+    return level
+
+
+def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int]:
+    """Level of each branch if a level takes `lanes` branches, those of the highest rank first."""
+    children: list[list[int]] = [[] for _ in parent]
+    for k, p in enumerate(parent.tolist()):
+        if p >= 0:
+            children[p].append(k)
+    height, level = (-rank).tolist(), [0] * len(parent)
+    taken, now = np.flatnonzero(parent < 0).tolist(), 0
+    waiting: list[tuple[int, int]] = []
+    while taken:
+        for k in taken:
+            level[k] = now
+            for child in children[k]:
+                heappush(waiting, (height[child], child))
+        taken = [heappop(waiting)[1] for _ in range(min(lanes, len(waiting)))]
+        now += 1
+    return level
+
+
+@dataclass(frozen=True, eq=False)
+class BranchVectors:
+    """Branches of groups of cells in vectors, those above the tips first.
+
+    A branch's *rank* is 0 without children, else one above the highest of its children's. A
+    vector holds up to `width` branches of one rank and template, longest first, branches that
+    are the same in several cells side by side. Vectors and branches are numbered consecutively
+    over all templates, in the order of the backward sweep.
+
+    Attributes
+    ----------
+    width : int
+    template_start : (num_templates + 1,) int64
+        Vectors of template t are ``template_start[t]:template_start[t + 1]``.
+    template, rows, even : (num_vectors,) int64
+        Template; nodes of the longest and of the shortest branch.
+    vector, lane, length, parent, slot, tree_branch : (num_branches,) int64
+        Where each branch is worked on; nodes; index of the parent branch or -1; slot in the
+        template, counted over all templates; the same branch in `Trees`.
+    """
+
+    width: int
+    template_start: np.ndarray
+    template: np.ndarray
+    rows: np.ndarray
+    even: np.ndarray
+    vector: np.ndarray
+    lane: np.ndarray
+    length: np.ndarray
+    parent: np.ndarray
+    slot: np.ndarray
+    tree_branch: np.ndarray
+
+    @property
+    def place(self) -> np.ndarray:
+        """(num_branches,) int64: lane of each branch, counted over all vectors."""
+        return self.vector * self.width + self.lane
+
+    def lanes(self, of_branch: np.ndarray, nothing: int = 0) -> np.ndarray:
+        """Spread a value of each branch over the lanes, `nothing` where a lane is idle."""
+        out = np.full(len(self.rows) * self.width, nothing)
+        out[self.place] = of_branch
+        return out
+
+    def exchange(self) -> np.ndarray:
+        """(num_branches,) int64: lane counted from the template's first, which is `width`."""
+        first = self.template_start[self.template[self.vector]]
+        return self.place - (first - 1) * self.width
+
+    def rounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """List the children of every vector: one child of each of its branches a round.
+
+        Returns
+        -------
+        start : (num_vectors + 1,) int64
+            Rounds of vector v are ``start[v]:start[v + 1]``, as many as its branches have
+            children at the most.
+        child : (num_rounds, width) int64
+            `exchange` of each branch's child, in increasing branch number of `Trees`; 0 where
+            there is none.
+        """
+        inner = np.flatnonzero(self.parent >= 0)
+        inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
+        above = self.parent[inner]
+        counts = np.bincount(above, minlength=len(self.parent))
+        number = np.arange(len(inner)) - (np.cumsum(counts) - counts)[above]
+        most = np.zeros(len(self.rows), np.int64)
+        np.maximum.at(most, self.vector, counts)
+        start = np.concatenate(([0], np.cumsum(most)))
+        child = np.zeros((int(start[-1]), self.width), np.int64)
+        child[start[self.vector[above]] + number, self.lane[above]] = self.exchange()[inner]
+        return start, child
+
+
+def branch_ranks(trees: Trees) -> np.ndarray:
+    """(num_branches,) int64: 0 without children, else 1 + the highest of the children's."""
+    rank = np.zeros(len(trees.branch_parent), np.int64)
+    order = np.argsort(-trees.branch_level, kind="stable")
+    edges = np.flatnonzero(np.diff(trees.branch_level[order])) + 1
+    for level in np.split(order, edges)[:-1]:  # the last is the roots' level
+        np.maximum.at(rank, trees.branch_parent[level], rank[level] + 1)
+    return rank
+
+
+def branch_vectors(
+    trees: Trees, slot_template: np.ndarray, slot_tree: np.ndarray, width: int
+) -> BranchVectors:
+    """Group the branches of every template into vectors.
+
+    Parameters
+    ----------
+    trees : Trees
+    slot_template : (num_slots,) integer, non-decreasing
+    slot_tree : (num_slots,) integer
+    width : int
+    """
+    counts = np.diff(trees.branch_offsets)[slot_tree]
+    tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    template, length = slot_template[slot], trees.branch_length[tree_branch]
+    height = branch_ranks(trees)[tree_branch]
+    rank = np.lexsort((slot, tree_branch, -length, height, template))
+    new = np.empty_like(rank)
+    new[rank] = np.arange(len(rank))
+    shift = (np.cumsum(counts) - counts - trees.branch_offsets[slot_tree])[slot]
+    above = trees.branch_parent[tree_branch]
+    parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
+
+    template, height, length = template[rank], height[rank], length[rank]
+    is_first = np.ones(len(rank), bool)
+    is_first[1:] = (np.diff(template) != 0) | (np.diff(height) != 0)
+    group = np.flatnonzero(is_first)
+    size = np.diff(np.append(group, len(rank)))
+    position = np.arange(len(rank)) - np.repeat(group, size)
+    vectors = -(-size // width)
+    vector = np.repeat(np.cumsum(vectors) - vectors, size) + position // width
+    head = np.flatnonzero(position % width == 0)
+    tail = np.append(head[1:], len(rank)) - 1
+    return BranchVectors(
+        width=width,
+        template_start=np.concatenate(([0], np.cumsum(np.bincount(template[head])))),
+        template=template[head],
+        rows=length[head],
+        even=length[tail],
+        vector=vector,
+        lane=position % width,
+        length=length,
+        parent=parent,
+        slot=slot[rank],
+        tree_branch=tree_branch[rank],
+    )

@@ -1,0 +1,83 @@
+"""`fine` and its options: shape the forest, then plan lanes or vectors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clhines.checks import shown
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.plan import transforms
+from clhines.plan.by_branch.fine import plan_lanes
+from clhines.plan.by_branch.fine_vector import plan_vectors
+from clhines.plan.plan import Limits, Plan
+
+FINE_OPTIONS: dict[str, Any] = {
+    "work_group": None,
+    "max_cells": None,
+    "vector_width": None,
+    "reroot": False,
+    "split": None,
+    "packing": "next_fit",
+    "level_shift": False,
+    "local": None,
+}
+
+
+def plan_fine(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level.
+
+    On CPUs it is one work-item a block and one branch a lane of a vector, unless a work-group, or
+    one of the options that shape levels (split, level_shift), is asked for. Options:
+
+    reroot : bool
+        Solve each tree from the root that makes it least high (`transforms.reroot`); pivots are
+        then looked at in the order of that elimination.
+    split : ``mean``, ``block`` or None
+        Cut branches longer than the mean of their level: of all cells, or of their block in a
+        first packing (`transforms.split_branches`).
+    packing : ``next_fit``, ``sorted`` or ``best_fit``
+        How cells share blocks (`packing.pack_cells`).
+    level_shift : bool
+        Fill a block as long as its branches can be moved to levels with lanes left
+        (`schedule.shifted_levels`).
+    local : bool or None
+        Keep factors and intermediate solution in local memory, where a block's fit; cells that do
+        not fit alone are solved in global memory. Default: only one work-item a block does so.
+    """
+    width, group = options["vector_width"], options["work_group"]
+    shaping = [name for name in ("split", "level_shift") if options[name]]
+    if width and (group or 1) > 1:
+        raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
+    if width and shaping:
+        got = f"{shaping[0]}={shown(options[shaping[0]])}"
+        raise InputError(
+            f"{got} shapes levels, which vectors do not have; got vector_width={width}"
+        )
+    if options["level_shift"] and options["packing"] == "best_fit":
+        raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
+    rerooted = transforms.reroot(forest) if options["reroot"] else None
+    vectors = width or (limits.is_cpu and (group or 1) == 1 and not shaping)
+    plan_rows = plan_vectors if vectors else plan_lanes
+    solved = rerooted.forest if rerooted else forest
+    plan = plan_rows(solved, method, real, limits, options)
+    asked = [f"{k}={v}" for k, v in options.items() if v not in (None, FINE_OPTIONS[k])]
+    plan = replace(plan, changes={"options": " ".join(asked)} if asked else {})
+    return _with_edges(plan, forest, rerooted) if rerooted else plan
+
+
+def _with_edges(plan: Plan, forest: Forest, rerooted: transforms.Rerooted) -> Plan:
+    """Add to a plan of rerooted trees where the entries between nodes are found."""
+    moved, before, after = rerooted.moved, forest.heights.max(), plan.forest.heights.max()
+    shapes = f"{moved.sum()} of {len(moved)} shapes"
+    text = f"{shapes}; height was {before}, is {after} nodes at most"
+    changes = {**plan.changes, "reroot": text}
+    edges = None
+    if moved.any():
+        edges = np.where(plan.gather < 0, -1, rerooted.edge[plan.gather]).astype(np.int32)
+    return replace(plan, edges=edges, changes=changes)

@@ -1,0 +1,202 @@
+"""Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`, `block_local`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.plan.by_cell import layout, schedule
+from clhines.plan.combine import plan_by_kind
+from clhines.plan.plan import MAX_RHS, Limits, Part, Plan, as_int32, local_size, work_group_size
+
+
+@dataclass(frozen=True)
+class CellSpec:
+    """Numbers and switches of ``cell.mako``: one work-item a cell, or a vector of cells.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    symmetric : bool
+        ``l`` equals ``u`` and is not passed.
+    rhs : int
+        Right-hand sides solved together.
+    stride : int
+        Distance between a cell's values; 0 reads it from the table.
+    vector_width : int
+        Cells a work-item takes.
+    same_shape : bool
+        The cells of a work-item have one shape: vector types, one step code for all.
+    codes_in_order : bool
+        Step codes lie in device order (all shapes different), not shape after shape.
+    work_group : int
+        Work-items of a work-group.
+    rhs_local : int
+        Values of a right-hand side that a work-group, which is a block, has in local memory;
+        0 leaves them in global memory.
+    """
+
+    template: ClassVar[str] = "by_cell/cell"
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = True
+    real: str
+    symmetric: bool
+    rhs: int
+    stride: int
+    vector_width: int
+    same_shape: bool
+    codes_in_order: bool
+    work_group: int
+    rhs_local: int
+
+
+def plan_cells(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
+    vector, block = _column_widths(method, forest.num_cells, real, limits, options)
+    work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
+    return _plan_columns(forest, method, real, vector, block, work_group)
+
+
+def plan_block_local(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
+
+    Cells that are too large for local memory even alone are left to `block_interleaved`.
+    """
+    itemsize = 8 if real == "double" else 4
+    room = limits.local_bytes // itemsize
+
+    def plan_some(part: Forest, _: np.ndarray, large: int) -> Plan:
+        if large:
+            rest = {"work_group": None, "block_size": None, "vector_width": None}
+            return plan_cells(part, "block_interleaved", real, limits, rest)
+        block = _local_block(part, real, limits, options["block_size"])
+        values = block * int(part.sizes.max())
+        values = min(local_size(values, room, limits.is_cpu), room)
+        most = min(MAX_RHS, room // values)
+        return _plan_columns(part, method, real, 1, block, block, values, most)
+
+    plan = plan_by_kind(forest, method, forest.sizes > room, plan_some)
+    parts = [
+        replace(p, statistics={**p.statistics, "local_bytes": p.spec.rhs_local * itemsize})
+        for p in plan.parts
+    ]
+    return replace(plan, parts=tuple(parts))
+
+
+def _local_block(forest: Forest, real: str, limits: Limits, asked: int | None) -> int:
+    """Cells a block whose right-hand sides local memory holds, whatever the cells."""
+    itemsize = 8 if real == "double" else 4
+    largest = int(forest.sizes.max())
+    fits = limits.local_bytes // itemsize // largest
+    if asked is None:
+        wide = limits.vector_bytes // itemsize if limits.is_cpu else 64
+        return 1 << min(wide, fits, limits.max_work_group, forest.num_cells).bit_length() - 1
+    if asked > limits.max_work_group:
+        raise InputError(
+            f"block_size={asked} is above the device's limit of {limits.max_work_group} work-items"
+        )
+    if asked > fits:
+        raise InputError(
+            f"block_size={asked} needs {asked * largest * itemsize} bytes of local memory for "
+            f"cells of {largest} nodes; the device has {limits.local_bytes}, enough for {fits}"
+        )
+    return int(asked)
+
+
+def _plan_columns(
+    forest: Forest,
+    method: str,
+    real: str,
+    vector: int,
+    block: int,
+    work_group: int,
+    rhs_local: int = 0,
+    max_rhs: int = MAX_RHS,
+) -> Plan:
+    """Cells in blocks of `block` lanes, `vector` lanes a work-item."""
+    whole = vector > 1
+    columns = layout.columns(forest, block, whole_shapes=whole)
+    if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
+        columns, whole = layout.columns(forest, block), False
+    lanes = columns.cells
+    shape = np.where(lanes < 0, -1, forest.shape_of_cell[lanes])
+    per_shape = (vector > 1 and whole) or forest.trees.num_trees * 2 <= forest.num_cells
+    codes, code_start = _step_codes(forest, columns, shape, bool(per_shape))
+    stride = columns.stride
+    spec = CellSpec(
+        real=real,
+        symmetric=True,
+        rhs=1,
+        stride=int(stride[0]) if (stride == stride[0]).all() else 0,
+        vector_width=vector,
+        same_shape=whole or vector == 1,
+        codes_in_order=not per_shape,
+        work_group=work_group,
+        rhs_local=rhs_local,
+    )
+    items = len(lanes) // vector
+    gather = layout.column_gather(forest, columns)
+    tables = {
+        "cell_start": columns.start,
+        "cell_stride": stride,
+        "cell_size": np.where(lanes < 0, 0, forest.sizes[lanes]),
+        "cell_number": lanes,
+        "code_start": code_start,
+        "codes": codes,
+    }
+    part = Part(
+        spec=spec,
+        tables=as_int32(tables, columns.size),
+        num_units=len(lanes),
+        num_groups=-(-items // spec.work_group),
+        statistics={
+            "dependent_steps": int(forest.sizes.max()) * 2,
+            "idle_lanes": 1 - forest.num_nodes / max(1, columns.size),
+        },
+        max_rhs=max_rhs,
+    )
+    return Plan(forest, method, gather, (part,))
+
+
+def _column_widths(
+    method: str, num_cells: int, real: str, limits: Limits, options: dict[str, Any]
+) -> tuple[int, int]:
+    """Cells a work-item and lanes a block; 0 lanes is full interleaving."""
+    if method != "block_interleaved":
+        return 1, (1 if method == "flat" else 0)
+    itemsize = 8 if real == "double" else 4
+    native = max(1, limits.vector_bytes // itemsize) if limits.is_cpu else 1
+    while native > num_cells:  # a few cells would only be padded
+        native //= 2
+    vector = int(options["vector_width"] or native)
+    wide = vector if limits.is_cpu else max(vector, min(64, -(-num_cells // vector) * vector))
+    block = int(options["block_size"] or wide)
+    if options["vector_width"] is None:
+        vector = gcd(vector, block)  # the widest that an asked-for block can be cut into
+    if block % vector:
+        raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
+    return vector, min(block, -(-num_cells // vector) * vector)
+
+
+def _step_codes(
+    forest: Forest, columns: layout.Columns, shape: np.ndarray, per_shape: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Step codes of the lanes and where each lane's begin."""
+    trees = forest.trees
+    codes = schedule.serial_steps(trees)
+    if per_shape:
+        return codes, np.where(shape < 0, 0, trees.offsets[shape])
+    out = np.zeros(columns.size, np.int32)
+    values = np.split(codes, trees.offsets[1:-1])
+    layout.fill_columns(out, columns, shape, values, np.zeros(len(shape), np.int32))
+    return out, columns.start

@@ -1,0 +1,134 @@
+"""Segments on lanes, and their bit fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.plan.by_segment.schedule import NO_LANE, Contraction, Segments
+
+MAX_CELL_NODES = 1 << 29  # a step code holds a node number and two flags in 32 bits
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentLanes:
+    """Segments of groups of cells, one a lane: inner ones, then leaves, each longest first.
+
+    Attributes
+    ----------
+    template_start : (num_templates + 1,) int64
+        Lanes of template t are ``template_start[t]:template_start[t + 1]``.
+    template, slot, segment, first, length : (num_lanes,) int64
+        Template; slot counted over all templates; index in `Segments`; place of the first node
+        in `Trees.order`; nodes.
+    links : (num_lanes, 2) int32
+        ``length | longest << 5 | parent << 10 | mailbox << 20`` and, of inner lanes,
+        ``round | parent << 10 | child << 20`` at elimination; of kept ones, instead of the parent,
+        their number among the kept of the template. `longest` is the longest segment
+        of those 32 lanes; the children of a lane have successive mailboxes. `NO_LANE` for none.
+    children : (num_lanes,) int32
+        ``first mailbox | number << 16`` of the children of inner lanes.
+    inner : (num_templates,) int64
+        Lanes that hold no leaf of the contracted tree; they come first.
+    rounds : (num_templates,) int64
+    """
+
+    template_start: np.ndarray
+    template: np.ndarray
+    slot: np.ndarray
+    segment: np.ndarray
+    first: np.ndarray
+    length: np.ndarray
+    links: np.ndarray
+    children: np.ndarray
+    inner: np.ndarray
+    rounds: np.ndarray
+
+
+def segment_lanes(
+    cut: Segments, plan: Contraction, slot_template: np.ndarray, slot_tree: np.ndarray
+) -> SegmentLanes:
+    """Give every segment of every template a lane, and the lanes it exchanges rows with.
+
+    Parameters
+    ----------
+    plan : Contraction
+        Of ``cut.parent``.
+    slot_template : (num_slots,) integer, non-decreasing
+    slot_tree : (num_slots,) integer
+    """
+    counts = np.diff(cut.offsets)[slot_tree]
+    source = ranges(cut.offsets[slot_tree], counts)
+    slot = np.repeat(np.arange(len(slot_tree)), counts)
+    leaf = plan.round[source] == Contraction.LEAF
+    rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
+    new = np.empty_like(rank)
+    new[rank] = np.arange(len(rank))
+    shift = (np.cumsum(counts) - counts - cut.offsets[slot_tree])[slot]
+    source, slot, shift, leaf = source[rank], slot[rank], shift[rank], leaf[rank]
+    template, length, when = slot_template[slot], cut.length[source], plan.round[source]
+    start = np.concatenate(([0], np.cumsum(np.bincount(template))))
+    begin = start[template]
+
+    def neighbour(of: np.ndarray) -> np.ndarray:
+        """Lane of a neighbouring segment, `NO_LANE` for none."""
+        there = of[source]
+        lane = new[np.where(there < 0, 0, there + shift)] - begin
+        return np.where(there < 0, NO_LANE, lane)
+
+    parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
+    mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == NO_LANE)
+    own = length | _longest(length, leaf, begin) << 5 | parent << 10 | mailbox << 20
+    kept = when == Contraction.KEPT
+    before = np.cumsum(kept) - kept
+    above = np.where(kept, before - before[begin], above)
+    links = np.stack((own, np.where(leaf, 0, when | above << 10 | below << 20)), axis=1)
+    last = np.where(leaf | kept, -1, when)
+    return SegmentLanes(
+        template_start=start,
+        template=template,
+        slot=slot,
+        segment=source,
+        first=cut.first[source],
+        length=length,
+        links=links.astype(np.int32),
+        children=(first_box | number << 16).astype(np.int32),
+        inner=np.bincount(template[~leaf], minlength=len(start) - 1),
+        rounds=np.maximum.reduceat(last, start[:-1]) + 1,
+    )
+
+
+def _mailboxes(
+    parent: np.ndarray, begin: np.ndarray, root: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mailbox of each lane, and the first mailbox and number of its children.
+
+    Parameters
+    ----------
+    parent, begin : (num_lanes,) int64
+        Parent, and first lane of the template, counted over all templates.
+    root : (num_lanes,) bool
+        Lanes without a parent; their mailboxes are the last of the template.
+    """
+    n = len(parent)
+    order = np.lexsort((np.where(root, n, parent), begin))
+    box = np.empty(n, np.int64)
+    box[order] = np.arange(n)
+    box -= begin
+    number = np.bincount(parent[~root], minlength=n)
+    first = np.zeros(n, np.int64)
+    members = order[~root[order]]
+    mine = parent[members]
+    heads = np.flatnonzero(np.append(True, mine[1:] != mine[:-1])[: len(mine)])
+    first[mine[heads]] = box[members[heads]]
+    return box, first, number
+
+
+def _longest(length: np.ndarray, leaf: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Longest segment of each lane's kind among the 32 lanes that surely run together."""
+    lane = np.arange(len(length)) - begin
+    key = (begin * 2 + leaf) * 1024 + lane // 32
+    heads = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    return np.repeat(length[heads], np.diff(np.append(heads, len(key))))  # longest come first

@@ -1,0 +1,445 @@
+"""Row `contraction`: a block of cells at a time, one work-item a segment of a branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.plan import layout, packing
+from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
+from clhines.plan.by_segment import codes, schedule
+from clhines.plan.by_segment import layout as segment_layout
+from clhines.plan.by_segment.cut import Cut, cut_trees
+from clhines.plan.by_segment.joined import USUAL_PLACES, joined
+from clhines.plan.by_segment.pieces import Pieces, split_cells
+from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
+from clhines.plan.combine import plan_by_kind
+from clhines.plan.plan import Limits, Part, Plan, as_int32, local_size
+
+USUAL_LANES = 128  # of a work-group of `contraction`
+ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
+OWN_LAUNCH = 32 * USUAL_PLACES  # nodes a compute unit: fewer go into the launches of cut cells
+
+
+@dataclass(frozen=True)
+class ContractionSpec:
+    """Numbers and switches of ``contraction.mako``: one work-item a segment of a branch.
+
+    Attributes
+    ----------
+    real, symmetric, rhs, work_group
+        As in `CellSpec`.
+    capacity : int
+        Values of the largest block: what a work-group holds of each array in local memory.
+    segment : int
+        Most nodes of a segment.
+    ptx : bool
+        The compiler takes inline PTX.
+    fused : bool
+        Multiplications and additions may be fused.
+    phase : str
+        ``solve``; or ``reduce`` pieces of cells to the trees of their kept nodes, and
+        ``expand`` the solution of these to all nodes, and solve blocks of whole cells, if any.
+    shared : bool
+        Several work-groups, or launches, share a cell.
+    derived : bool
+        The system stands for a larger one: a bad value may come from any node of it.
+    factor : str
+        ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
+        empty: solve from d, u and b.
+    natural : bool
+        d, u, l, b and x are in natural order.
+    """
+
+    template: ClassVar[str] = "by_segment/contraction"
+    needs_factor: ClassVar[bool] = False
+    factor_may_be_d: ClassVar[bool] = True
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+    capacity: int
+    segment: int
+    ptx: bool
+    fused: bool
+    phase: str = "solve"
+    shared: bool = False
+    derived: bool = False
+    factor: str = ""
+    natural: bool = False
+
+
+def plan_contraction(
+    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+) -> Plan:
+    """Row `contraction`; cells above local memory in pieces, stars among them by `fine`."""
+    return _contraction(forest, method, real, limits, options, None)
+
+
+def _contraction(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: dict[str, Any],
+    ranks: np.ndarray | None,
+) -> Plan:
+    """Plan cells that fit into local memory, those above it, and put the launches together.
+
+    Parameters
+    ----------
+    ranks : (n,) integer, optional
+        Of a system that stands for a larger one: the place of each node in the elimination
+        order of its cell there.
+    """
+    most = int(options["segment"] or 0) or _segment(forest, real, limits, options)
+    if most > schedule.MAX_SEGMENT:
+        raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
+    cut = cut_trees(forest.trees, most)
+    kind = _classes(forest, cut, real, limits, options)
+    build = _Contraction(method, real, limits, options, most)
+    if (kind == kind[0]).all():
+        return build.large(forest, ranks) if kind[0] == ABOVE else build.small(forest, ranks, cut)
+    joins = False
+    if ranks is None and (kind == ABOVE).any():
+        few = OWN_LAUNCH * limits.compute_units
+        if int(forest.sizes[kind == LARGER].sum()) < few:
+            kind = np.where(kind == LARGER, ABOVE, kind)
+        joins = int(forest.sizes[kind == USUAL].sum()) < few
+    return build.by_kind(forest, ranks, kind, joins)
+
+
+def _is_small(forest: Forest, limits: Limits) -> bool:
+    """Whether only latency counts: two usual work-groups a compute unit hold it all."""
+    return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
+
+
+def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any]) -> int:
+    """Nodes of a segment: 16; fewer for batches so small that only latency counts.
+
+    More where only longer segments, which leave less to contract, let all cells fit, or as
+    many as are worth a launch of their own.
+    """
+    usual = (16, 24, schedule.MAX_SEGMENT)
+    sizes = (4, 8, 16, 18, *usual[1:]) if _is_small(forest, limits) else usual
+    best, chosen = -1, sizes[0]
+    for most in sizes:
+        fits = _fits(cut_trees(forest.trees, most), real, limits, options)
+        if fits.all():
+            return most
+        nodes = int(forest.sizes[fits[forest.shape_of_cell]].sum())
+        if best < 0 or nodes - best >= OWN_LAUNCH * limits.compute_units:
+            best, chosen = nodes, most
+    return chosen
+
+
+def _fits(cut: Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.ndarray:
+    """(num_trees,) bool: trees that fit into a work-group and its local memory."""
+    most = min(limits.max_work_group, NO_LANE - 1)
+    if (options["work_group"] or 0) > most:
+        raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
+    most = options["work_group"] or most
+    group = options["work_group"] or -(-np.minimum(cut.lanes, most) // 32) * 32
+    return (cut.lanes <= most) & (cut.places <= _local_capacity(real, limits, group))
+
+
+def _classes(
+    forest: Forest, cut: Cut, real: str, limits: Limits, options: dict[str, Any]
+) -> np.ndarray:
+    """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory.
+
+    All that fit are usual where none is above it and the batch is too small to fill the device
+    twice.
+    """
+    fits = _fits(cut, real, limits, options)
+    usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
+    small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
+    if fits.all() and (options["work_group"] or small):
+        usual = fits
+    return np.where(fits, np.where(usual, USUAL, LARGER), ABOVE)[forest.shape_of_cell]
+
+
+def _local_capacity(real: str, limits: Limits, work_group: Any) -> Any:
+    """Nodes that fit into local memory: three values a node, and three a lane."""
+    values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
+    return np.maximum(0, values - 3 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+
+
+@dataclass(frozen=True)
+class _Contraction:
+    """What all launches of a contraction plan share."""
+
+    method: str
+    real: str
+    limits: Limits
+    options: dict[str, Any]
+    most: int
+
+    def by_kind(
+        self, forest: Forest, ranks: np.ndarray | None, kind: np.ndarray, joins: bool = False
+    ) -> Plan:
+        """Cells of each kind in launches of their own: `large` those `ABOVE`, else `small`.
+
+        With `joins` the usual ones go into the last launch of those above.
+        """
+
+        def plan_some(part: Forest, cells: np.ndarray, k: int) -> Plan:
+            mine = None
+            if ranks is not None:
+                mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
+            if k == ABOVE:
+                return self.large(part, mine)
+            return self.small(part, mine, pieces=joins and k == USUAL)
+
+        plan = plan_by_kind(forest, self.method, kind, plan_some)
+        return replace(plan, parts=joined(plan.parts)) if joins else plan
+
+    def small(
+        self,
+        forest: Forest,
+        ranks: np.ndarray | None,
+        cut: Cut | None = None,
+        pieces: bool = False,
+    ) -> Plan:
+        """Cells that fit into local memory; `cut`, of their trees, where it is known.
+
+        With `pieces` in work-groups like those of pieces of cells.
+        """
+        cut = cut or cut_trees(forest.trees, self.most)
+        group = self._group(forest, cut, pieces)
+        beyond = cut.places > _local_capacity(self.real, self.limits, group)
+        if beyond.any():  # too long for the work-group that the widest one takes
+            kind = np.where(beyond[forest.shape_of_cell], LARGER, USUAL)
+            return self.by_kind(forest, ranks, kind)
+        blocks, lanes, places = self._blocks(forest, cut, group, pieces)
+        gather = places.gather(forest)
+        part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
+        return Plan(forest, self.method, gather, (part,))
+
+    def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
+        """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
+        group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
+        capacity = min(USUAL_PLACES, int(_local_capacity(self.real, self.limits, group)))
+        if group < 4 and ranks is None:
+            return self._with_stars(forest, np.ones(forest.num_cells, bool))
+        # half a work-group each: these pack better than whole ones
+        pieces = split_cells(forest, self.most, capacity // 2, group // 2)
+        cut = cut_trees(pieces.forest.trees, self.most, pieces.ends)
+        rest, place = self._rest(pieces, cut, forest.num_cells)
+        stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
+        if stars.any():
+            if ranks is not None:
+                raise InputError("a cell is too wide for contraction; use fine")
+            return self._with_stars(forest, stars)
+        node = pieces.rank[_tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
+        group = self._group(pieces.forest, cut, True)
+        blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
+        gather = places.gather(pieces.forest)
+        try:
+            inner = _contraction(
+                rest, self.method, self.real, self.limits, self.options, node[place]
+            )
+        except InputError:
+            if ranks is not None:
+                raise
+            return self._with_stars(forest, np.ones(forest.num_cells, bool))
+        scatter = np.empty(rest.num_nodes, np.int64)
+        real = inner.gather >= 0
+        scatter[inner.gather[real]] = np.flatnonzero(real)
+        counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
+        kept_of_piece = counts[pieces.forest.shape_of_cell]
+        begin = np.cumsum(kept_of_piece) - kept_of_piece
+        # the kept lanes of every block, in the order of their numbers
+        is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
+        per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))
+        first = np.cumsum(per_template) - per_template
+        kind = blocks.template
+        lane = is_kept[ranges(first[kind], per_template[kind])]
+        block = np.repeat(np.arange(blocks.num_blocks), per_template[kind])
+        slot = lanes.slot[lane] - blocks.slot_start[kind[block]]
+        piece = blocks.cells[blocks.cell_start[block] + slot]
+        tables = {
+            "kept_start": np.cumsum(per_template[kind]) - per_template[kind],
+            "kept": scatter[begin[piece] + cut.kept[lanes.segment[lane]]],
+        }
+        whole = replace(blocks, cells=pieces.cell[blocks.cells])
+        shared = _on_device(node, gather)
+        reduce, expand = (
+            self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
+            for phase in ("reduce", "expand")
+        )
+        # what was reduced last, and may still be in a cache, is expanded first
+        for name, width in (("blocks", 8), ("kept_start", 1)):
+            rows = reduce.tables[name].reshape(-1, width)[::-1]
+            reduce.tables[name] = np.ascontiguousarray(rows).reshape(-1)
+        parts = (reduce, *(part.deeper() for part in inner.parts), expand)
+        natural = np.where(gather < 0, -1, pieces.natural[gather]).astype(np.int32)
+        return Plan(forest, self.method, natural, parts, (inner.packed_size, *inner.scratch))
+
+    def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
+        """Large cells, those that `stars` marks whole where they fit, else by `fine`."""
+        fits = _fits(cut_trees(forest.trees, self.most), self.real, self.limits, self.options)
+
+        def plan_some(part: Forest, _: np.ndarray, how: int) -> Plan:
+            if how == 0:
+                return self.large(part, None)
+            if how == 1:
+                return self.small(part, None)
+            return plan_fine(part, "fine", self.real, self.limits, FINE_OPTIONS)
+
+        how = np.where(stars, np.where(fits[forest.shape_of_cell], 1, 2), 0)
+        return plan_by_kind(forest, self.method, how, plan_some)
+
+    def _rest(self, pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
+        """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
+        trees, segment = pieces.forest.trees, cut.segments
+        kept = np.flatnonzero(cut.kept >= 0)
+        tree = np.searchsorted(segment.offsets, kept, side="right") - 1
+        last = trees.order[segment.first[kept] + segment.length[kept] - 1]  # nodes of trees
+        number = np.full(len(trees.parent), -1)
+        number[last] = cut.kept[kept]
+        counts = np.bincount(tree, minlength=trees.num_trees)
+        first = np.cumsum(counts) - counts
+        shape = pieces.forest.shape_of_cell
+        which = ranges(first[shape], counts[shape])
+        piece = np.repeat(np.arange(len(shape)), counts[shape])
+        begin = np.cumsum(counts[shape]) - counts[shape]
+        above = cut.contraction.parent[kept[which]]
+        parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
+        outside = pieces.above[piece]
+        there = np.searchsorted(pieces.forest.cell_offsets, outside, side="right") - 1
+        local = outside - pieces.forest.cell_offsets[there] + trees.offsets[shape[there]]
+        hung = (above < 0) & (outside >= 0)
+        parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
+        sizes = np.bincount(pieces.cell[piece], minlength=num_cells)
+        rest = Forest(parent, np.concatenate(([0], np.cumsum(sizes))))
+        place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
+        return rest, place
+
+    def _many(self, forest: Forest) -> int:
+        """Most cells a work-group: few where only latency counts."""
+        if _is_small(forest, self.limits):
+            return max(1, forest.num_cells // (2 * self.limits.compute_units))
+        return forest.num_cells
+
+    def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
+        """Work-items of a group: what the widest tree takes, more where cells share one."""
+        if self.options["work_group"]:
+            return int(self.options["work_group"])
+        limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
+        usual = max(widest, USUAL_LANES if self._many(forest) > 1 or pieces else 64)
+        if cut.places.max() > _local_capacity(self.real, limits, usual):
+            usual = widest
+        return min(usual, limits.max_work_group, NO_LANE - 1)
+
+    def _blocks(
+        self, forest: Forest, cut: Cut, group: int, pieces: bool = False
+    ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
+        """Cells in blocks, lanes for the segments, places of the nodes.
+
+        Small batches are spread over the device; others, and pieces, are packed tightly.
+        """
+        many = self._many(forest)
+        max_cells = int(self.options["max_cells"] or many)
+        capacity = int(_local_capacity(self.real, self.limits, group))
+        if cut.lanes.max() > group or cut.places.max() > capacity:
+            raise InputError(
+                f"work_group={group}, {self.limits.local_bytes} bytes of local memory: too small "
+                f"for a cell of {int(cut.lanes.max())} segments, {int(cut.places.max())} values"
+            )
+        capacity = max(int(cut.places.max()), min(capacity, USUAL_PLACES))
+        share = -(-cut.places * group // capacity)  # of local memory, as lanes
+        widths = np.stack((cut.lanes, share), axis=1)
+        if pieces or (many >= 8 and not self.options["max_cells"]):
+            most = None if pieces else max_cells
+            blocks = packing.best_fit(forest.shape_of_cell, widths, group, most)
+        else:
+            blocks = packing.next_fit(forest, list(widths), group, max_cells)
+        lanes = codes.segment_lanes(
+            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
+        )
+        return blocks, lanes, segment_layout.SegmentRows(lanes, blocks, self.most)
+
+    def _part(
+        self,
+        phase: str,
+        work_group: int,
+        forest: Forest,
+        blocks: packing.Blocks,
+        lanes: codes.SegmentLanes,
+        places: segment_layout.SegmentRows,
+        node_rank: np.ndarray | None = None,
+        more: dict[str, np.ndarray] | None = None,
+    ) -> Part:
+        """One launch: a work-group a block, a work-item a segment."""
+        trees, kind = forest.trees, blocks.template
+        longest, counts = int(places.rows.shape[-1]), np.diff(lanes.template_start)
+        leaves = places.rows[:, 1, 0]
+        record = (
+            places.block_start,
+            places.template_size[kind],
+            lanes.template_start[kind],
+            (counts | lanes.inner << 16)[kind],
+            kind * longest * 2,
+            lanes.rounds[kind],
+            blocks.cell_start[:-1],
+            blocks.cell_start[1:],
+        )
+        tables = {
+            "blocks": np.stack(record, axis=1).reshape(-1),
+            "cell_number": blocks.cells,
+            "rows": places.rows.reshape(-1),
+            "links": lanes.links.reshape(-1),
+            "children": lanes.children,
+            "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+            "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+            **({} if node_rank is None else {"node_rank": node_rank}),
+            **(more or {}),
+        }
+        spec = ContractionSpec(
+            real=self.real,
+            symmetric=True,
+            rhs=1,
+            work_group=work_group,
+            capacity=local_size(
+                int(np.maximum(places.template_size, leaves + KEPT_VALUES * lanes.inner).max()),
+                int(_local_capacity(self.real, self.limits, work_group)),
+                self.limits.is_cpu,
+            ),
+            segment=longest,
+            ptx=self.limits.ptx,
+            fused=not self.limits.is_cpu,
+            phase=phase,
+            shared=node_rank is not None,
+        )
+        used = int((np.bincount(kind) * counts).sum())
+        return Part(
+            spec=spec,
+            tables=as_int32(tables, places.size),
+            num_units=blocks.num_blocks,
+            num_groups=blocks.num_blocks,
+            max_rhs=1,
+            target=0 if phase == "solve" else 1,
+            statistics={
+                "rounds": int(lanes.rounds.max()),
+                "dependent_steps": 2 * int(spec.segment + lanes.rounds.max()),
+                "barriers": int((2 * lanes.rounds[kind] + 5).sum()),
+                "idle_lanes": 1 - used / (blocks.num_blocks * work_group),
+                "cells_per_block": len(blocks.cells) / blocks.num_blocks,
+            },
+        )
+
+
+def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:
+    return None if values is None else np.where(gather < 0, 0, values[gather])
+
+
+def _tree_nodes(forest: Forest) -> np.ndarray:
+    """(num_nodes,) int64: index in `forest.trees` of each node."""
+    shape = forest.shape_of_cell
+    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])

@@ -1,0 +1,56 @@
+"""Layout of kernels with one work-item per segment."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.forest import Forest
+from clhines.plan.by_segment.codes import SegmentLanes
+from clhines.plan.layout import aligned_blocks, block_gather, expand
+from clhines.plan.packing import Blocks
+
+
+class SegmentRows:
+    """The first nodes of all inner segments of a block side by side, then the second; leaves.
+
+    Row j holds node j of every inner segment that has one. After all of these come the rows of
+    the leaf segments, where row j holds the node j before the last: in both, nodes lie in the
+    order of their elimination. Rows get shorter, as the longest segments come first. There is
+    no padding but the alignment of the blocks.
+
+    Attributes
+    ----------
+    rows : (num_templates, 2, most) int64
+        Place of each row in its block: inner segments, leaf segments.
+    template_size : (num_templates,) int64
+        Values of a block of each template, padding included.
+    block_start : (num_blocks,) int64
+    size : int
+        Length of the device order.
+    """
+
+    def __init__(self, lanes: SegmentLanes, blocks: Blocks, most: int) -> None:
+        length, template = lanes.length, lanes.template
+        lane = np.arange(len(length)) - lanes.template_start[template]
+        is_leaf = lane >= lanes.inner[template]
+        counts = np.zeros((len(lanes.inner), 2, most + 1), np.int64)
+        np.add.at(counts, (template, is_leaf + 0, length), 1)
+        width = np.cumsum(counts[:, :, ::-1], axis=2)[:, :, -2::-1]  # segments with a row r
+        flat = width.reshape(len(width), -1)
+        ends = np.cumsum(flat, axis=1)
+        self.rows: np.ndarray = (ends - flat).reshape(width.shape)
+        self.template_size, self.block_start, self.size = aligned_blocks(ends[:, -1], blocks)
+        self._row_of_lane = self.rows[template, is_leaf + 0]
+        self._column = np.where(is_leaf, lane - lanes.inner[template], lane)
+        self._is_leaf = is_leaf
+        self._lanes, self._blocks = lanes, blocks
+
+    def gather(self, forest: Forest) -> np.ndarray:
+        """(size,) int32: natural index at every place of the device order."""
+        lanes = self._lanes
+        k, step = expand(lanes.length)
+        row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)
+        place = self._row_of_lane[k, row] + self._column[k]
+        return block_gather(
+            forest, self._blocks, self.template_size, place, lanes.slot[k], lanes.first[k] + step
+        )

@@ -1,0 +1,89 @@
+"""Pieces: cells too large for a work-group cut into connected pieces, and the map back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.arrays import climb, ranges
+from clhines.forest import Forest, Trees
+from clhines.plan.by_segment import schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Cells cut into connected pieces, each a cell of its own in a new forest.
+
+    Attributes
+    ----------
+    forest : Forest
+        The pieces, those of a cell one after another.
+    natural : (n,) int64
+        Index in the old forest of each node of the new one.
+    cell : (num_pieces,) int64
+        Old cell of each piece.
+    above : (num_pieces,) int64
+        Node of the new forest that each piece hangs from, -1 for the roots of the cells.
+    ends : (nodes of forest.trees,) bool
+        First node of each piece, and every node that another piece hangs from.
+    rank : (nodes of forest.trees,) int64
+        Place of each node in the elimination order of its old tree.
+    """
+
+    forest: Forest
+    natural: np.ndarray
+    cell: np.ndarray
+    above: np.ndarray
+    ends: np.ndarray
+    rank: np.ndarray
+
+
+def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> Pieces:
+    """Cut every cell into connected pieces that fit a work-group.
+
+    Parameters
+    ----------
+    segment : int
+        Most nodes of a segment, see `schedule.segments`; pieces consist of whole segments.
+    most, most_segments : int
+        Most values in local memory, and most segments, of a piece.
+    """
+    trees = forest.trees
+    cut = schedule.segments(trees, segment)
+    top = schedule.pieces(cut, most, most_segments)
+    anchor, _ = climb(np.where(top, np.arange(len(top)), cut.parent), np.zeros(len(top), np.int64))
+    number = (np.cumsum(top) - 1)[anchor]  # piece of each segment
+    piece = np.repeat(number, cut.length)  # of each place in trees.order
+    place = np.argsort(piece, kind="stable")
+    new = np.empty_like(place)
+    new[place] = np.arange(len(place))
+    above = trees.parent[trees.order]
+    above = np.where(above < 0, -1, trees.rank[above])  # parents as places
+    offsets = np.concatenate(([0], np.cumsum(np.bincount(piece))))
+    inside = (above >= 0) & (piece[above] == piece)
+    pieces = Trees(offsets, np.where(inside, new[above], -1)[place])
+    first = place[offsets[:-1]]  # the top of each piece
+    hangs = np.where(above[first] < 0, -1, new[above[first]])
+    ends = np.zeros(len(place), bool)
+    ends[offsets[:-1]] = True
+    ends[hangs[hangs >= 0]] = True
+
+    tree_of_place = np.repeat(np.arange(trees.num_trees), trees.sizes)
+    counts = np.bincount(tree_of_place[first], minlength=trees.num_trees)
+    begin = np.cumsum(counts) - counts
+    shape = forest.shape_of_cell
+    which = ranges(begin[shape], counts[shape])
+    cell = np.repeat(np.arange(forest.num_cells), counts[shape])
+    local = (trees.order - trees.offsets[tree_of_place])[place]
+    sizes = pieces.sizes[which]
+    natural = local[ranges(offsets[which], sizes)] + np.repeat(forest.cell_offsets[cell], sizes)
+    shift = forest.cell_offsets[cell] - trees.offsets[shape[cell]]
+    return Pieces(
+        forest=Forest.of_trees(pieces, which),
+        natural=natural,
+        cell=cell,
+        above=np.where(hangs[which] < 0, -1, hangs[which] + shift),
+        ends=ends,
+        rank=(np.arange(len(place)) - trees.offsets[tree_of_place])[place],
+    )

@@ -1,0 +1,52 @@
+"""Several plans, for different cells, as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.forest import Forest
+from clhines.plan.plan import Part, Plan
+
+
+def plan_by_kind(
+    forest: Forest,
+    method: str,
+    kind: np.ndarray,
+    plan: Callable[[Forest, np.ndarray, int], Plan],
+) -> Plan:
+    """Plan the cells of each kind by themselves, and put their launches together.
+
+    Parameters
+    ----------
+    kind : (num_cells,) integer or bool
+        The launches come in increasing order.
+    plan : callable
+        ``plan(part, cells, kind)``, where `part` is the forest of the cells numbered `cells`.
+    """
+    plans = []
+    for k in np.unique(kind).tolist():
+        cells = np.flatnonzero(kind == k)
+        part = forest if len(cells) == forest.num_cells else forest.take(cells)
+        plans.append((cells, plan(part, cells, k)))
+    if len(plans) == 1:
+        return replace(plans[0][1], method=method)
+    return _combine(forest, method, plans)
+
+
+def _combine(forest: Forest, method: str, plans: list[tuple[np.ndarray, Plan]]) -> Plan:
+    """One plan of several for different cells: their device orders one after another."""
+    parts: list[Part] = []
+    gathers, start, scratch = [], 0, 0
+    for cells, plan in plans:
+        natural = ranges(forest.cell_offsets[cells], forest.sizes[cells])
+        gather = np.where(plan.gather < 0, -1, natural[plan.gather]).astype(np.int32)
+        parts += [part.moved(start, cells, scratch) for part in plan.parts]
+        gathers.append(gather)
+        start += len(gather)
+        scratch += len(plan.scratch)
+    sizes = tuple(size for _, plan in plans for size in plan.scratch)
+    return Plan(forest, method, np.concatenate(gathers), tuple(parts), sizes)

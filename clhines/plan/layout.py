@@ -1,0 +1,149 @@
+"""Layouts: where a number lies in device order, and the maps to and from natural order.
+
+A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
+``python -m clhines.plan.examples`` draws examples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.forest import Forest
+from clhines.plan.by_cell.layout import runs
+from clhines.plan.packing import Blocks
+
+ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
+
+
+def pack(natural: np.ndarray, gather: np.ndarray, fill: float = 0.0) -> np.ndarray:
+    """Bring (..., n) values from natural into device order, `fill` in the padding."""
+    packed = np.take(natural, gather, axis=-1)
+    packed[..., gather < 0] = fill
+    return packed
+
+
+def unpack(packed: np.ndarray, gather: np.ndarray, num_nodes: int) -> np.ndarray:
+    """Bring (..., packed size) values from device into natural order."""
+    real = gather >= 0
+    natural = np.empty((*packed.shape[:-1], num_nodes), packed.dtype)
+    natural[..., gather[real]] = packed[..., real]
+    return natural
+
+
+def aligned(values: np.ndarray) -> np.ndarray:
+    """Places of blocks of so many values: each begins on a whole memory transaction."""
+    return -(-values // ALIGNMENT) * ALIGNMENT
+
+
+def aligned_blocks(values: np.ndarray, blocks: Blocks) -> tuple[np.ndarray, np.ndarray, int]:
+    """Size of each template's blocks, begin of each block, and length of the device order.
+
+    Parameters
+    ----------
+    values : (num_templates,) int64
+        Of a block of each template, without the alignment.
+    """
+    template_size = aligned(values)
+    ends = np.cumsum(template_size[blocks.template])
+    return template_size, ends - template_size[blocks.template], int(ends[-1])
+
+
+def natural_order(
+    forest: Forest,
+    gather: np.ndarray,
+    cells: np.ndarray,
+    start: np.ndarray,
+    size: np.ndarray,
+    template: np.ndarray,
+    bounds: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Tables to read the cells of blocks from natural order, one after another.
+
+    Parameters
+    ----------
+    gather : (packed size,) int32
+    cells : (num_block_cells,) integer
+        Cells of all blocks.
+    start, size, template : (num_blocks,) integer
+        Places of each block in the device order; a number that is the same for blocks of
+        the same trees.
+    bounds : (num_blocks, 2) integer
+        First and end in `cells` of each block's cells.
+
+    Returns
+    -------
+    order_start : (num_blocks, 2) integer
+        Begin of each block's values in `order`, and their number.
+    order : (num_values,) integer, for each value of a template, cell after cell
+        ``place in the block | number of the cell in the block << 16``.
+    cell_base : (num_block_cells,) integer
+        Natural index of a cell's first node, less that node's number among the block's values.
+    """
+    sizes, offsets = forest.sizes[cells], forest.cell_offsets[cells]
+    before = np.concatenate(([0], np.cumsum(sizes)))
+    in_block = np.repeat(before[bounds[:, 0]], bounds[:, 1] - bounds[:, 0])
+    values = before[bounds[:, 1]] - before[bounds[:, 0]]
+    _, model, kind = np.unique(template, return_index=True, return_inverse=True)
+    # natural index and place, and natural index and cell, of each value of one block a template
+    place = ranges(np.zeros(len(model), np.int64), size[model])
+    natural = gather[ranges(start[model], size[model])]
+    place, natural = place[natural >= 0], natural[natural >= 0]
+    counts = bounds[model, 1] - bounds[model, 0]
+    which = ranges(bounds[model, 0], counts)
+    number = np.repeat(ranges(np.zeros(len(model), np.int64), counts), sizes[which])
+    order = np.empty(len(natural), np.int64)
+    order[np.argsort(ranges(offsets[which], sizes[which]))] = place[np.argsort(natural)]
+    begin = np.cumsum(values[model]) - values[model]
+    return {
+        "order_start": np.stack((begin[kind.reshape(-1)], values), axis=1).reshape(-1),
+        "order": order | number << 16,
+        "cell_base": offsets - (before[:-1] - in_block),
+    }
+
+
+def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Owner and number within its owner of each node, for owners of the given lengths."""
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def block_gather(
+    forest: Forest,
+    blocks: Blocks,
+    template_size: np.ndarray,
+    place: np.ndarray,
+    slot: np.ndarray,
+    rank: np.ndarray,
+) -> np.ndarray:
+    """Gather of a layout in blocks, from one entry for each node of each template.
+
+    Parameters
+    ----------
+    place : within the block
+    slot : counted over all templates
+    rank : place in `Trees.order`
+    """
+    trees = forest.trees
+    bounds = np.concatenate(([0], np.cumsum(template_size)))
+    template = blocks.slot_template[slot]
+    slot_at = np.full(int(bounds[-1]), -1, np.int64)  # -1: padding
+    node_at = np.zeros(int(bounds[-1]), np.int32)
+    slot_at[bounds[template] + place] = slot - blocks.slot_start[template]
+    node_at[bounds[template] + place] = trees.order[rank] - trees.offsets[blocks.slot_tree[slot]]
+    block_size = template_size[blocks.template]
+    block_start = np.cumsum(block_size) - block_size
+    gather = np.empty(int(block_size.sum()), np.int32)
+    starts = forest.cell_offsets[blocks.cells].astype(np.int32)
+    for lo, hi in runs(blocks.template):
+        t = blocks.template[lo]
+        here = slice(bounds[t], bounds[t + 1])
+        slots = int(blocks.slot_start[t + 1] - blocks.slot_start[t])
+        cells = blocks.cell_start[lo]
+        base = starts[cells : cells + slots * (hi - lo)].reshape(hi - lo, slots)
+        base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
+        out = gather[block_start[lo] :][: (hi - lo) * (here.stop - here.start)]
+        out = out.reshape(hi - lo, -1)
+        np.take(base, slot_at[here], axis=1, out=out, mode="wrap")
+        out += node_at[here]
+    return gather

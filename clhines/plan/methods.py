@@ -1,0 +1,270 @@
+"""Plans: a method applied to a forest, as tables for the device and numbers to judge it by.
+
+A method is a row of `METHODS`; `make_plan` turns a row, a forest and the limits of a device into
+a `Plan`. Nothing here needs a device or OpenCL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from clhines.checks import shown
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.plan import auto
+from clhines.plan.auto import Candidate
+from clhines.plan.by_branch.levels import plan_levels
+from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
+from clhines.plan.by_cell.cell import plan_block_local, plan_cells
+from clhines.plan.by_cell.dhs import plan_dhs
+from clhines.plan.by_cell.reduction import plan_reduction
+from clhines.plan.by_cell.serial import plan_serial
+from clhines.plan.by_segment import codes
+from clhines.plan.by_segment.contraction import plan_contraction
+from clhines.plan.packing import PACKINGS
+from clhines.plan.plan import Limits, Plan, real_name
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table of methods.
+
+    Attributes
+    ----------
+    summary : str
+        Unit of work and layout in a few words.
+    source : str
+        Where it comes from.
+    build : callable
+        ``build(forest, real, limits, options) -> Plan``.
+    options : dict of name -> default
+        What the row understands besides dtype and device; None is chosen from the limits.
+    chains_only : bool
+        Refuses cells in which a node has several children.
+    """
+
+    summary: str
+    source: str
+    build: Callable[[Forest, str, str, Limits, dict[str, Any]], Plan]
+    options: dict[str, Any]
+    chains_only: bool = False
+
+
+def make_plan(
+    forest: Forest,
+    method: str = "auto",
+    dtype: Any = np.float64,
+    limits: Limits | None = None,
+    **options: Any,
+) -> Plan:
+    """Plan the solution of a forest.
+
+    Parameters
+    ----------
+    forest : Forest
+    method : str
+        ``auto``, the first of `candidate_plans`, or a name in `METHODS`.
+    dtype : numpy dtype
+        float64 or float32.
+    limits : Limits, optional
+        Of the device; default: those of a mid-size GPU.
+    **options
+        See ``METHODS[method].options``.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        Unknown method or option, or an option the device cannot serve.
+    """
+    if not isinstance(forest, Forest):
+        raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
+    limits = limits or Limits()
+    if method == "auto":
+        return next(candidate_plans(forest, dtype, limits, **options))[1]
+    row = find_method(method)
+    unknown = sorted(set(options) - set(row.options))
+    if unknown:
+        raise InputError(
+            f"option {shown(unknown[0])} is not one of method {shown(method)}; "
+            f"expected {', '.join(row.options) or 'none'}"
+        )
+    for name, value in options.items():
+        _check_option(name, value, limits)
+    real = real_name(dtype)
+    if int(forest.sizes.max()) > codes.MAX_CELL_NODES:
+        raise InputError(
+            f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
+            f"expected at most {codes.MAX_CELL_NODES}"
+        )
+    if options.get("max_cells"):
+        options["max_cells"] = min(int(options["max_cells"]), forest.num_cells)
+    plan = row.build(forest, method, real, limits, {**row.options, **options})
+    return replace(plan, summary=row.summary)
+
+
+def candidate_plans(
+    forest: Forest, dtype: Any, limits: Limits, **options: Any
+) -> Iterator[tuple[Candidate, Plan]]:
+    """Yield what `auto` may stand for, with its plan, fastest first by the cost model.
+
+    Candidates that the forest or the device refuses are passed over, and so are those that do not
+    know one of the `options`, which override the candidate's own.
+
+    Raises
+    ------
+    InputError
+        No candidate can be planned; says why the first one could not.
+    """
+    real_name(dtype)
+    ranked = auto.ranked(forest, dtype, limits)
+    known = sorted({name for c, _ in ranked for name in METHODS[c.method].options})
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise InputError(
+            f"option {shown(unknown[0])} is not one of what auto chooses from; "
+            f"expected {', '.join(known)}"
+        )
+    refused: InputError | None = None
+    yielded: list[tuple[str, dict[str, Any]]] = []
+    for candidate, _ in ranked:
+        asked = {**candidate.options, **options}
+        if (candidate.method, asked) in yielded:  # the options made it one of those before
+            continue
+        try:
+            plan = make_plan(forest, candidate.method, dtype, limits, **asked)
+        except InputError as error:
+            refused = refused or error
+            continue
+        yielded.append((candidate.method, asked))
+        yield Candidate(candidate.method, asked), plan
+    if not yielded and refused is not None:
+        raise refused
+
+
+def find_method(name: str) -> Method:
+    """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
+    if not isinstance(name, str) or name not in METHODS:
+        raise InputError(f"method {shown(name)} is unknown; expected auto, {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "k": (1, 2, 4, 8, 16, 32),
+    "local": (True, False),
+    "vector_width": (1, 2, 4, 8, 16),
+    "padding": ("compute", "skip"),
+    "reroot": (True, False),
+    "split": ("mean", "block"),
+    "packing": PACKINGS,
+    "level_shift": (True, False),
+}  # options with few values; all others are whole numbers
+
+
+def _check_option(name: str, value: Any, limits: Limits) -> None:
+    if value is None:
+        return
+    choices = CHOICES.get(name)
+    if choices is None:
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not whole or value < 1:
+            raise InputError(
+                f"{name}={shown(value)} is not valid; expected a whole number of at least 1"
+            )
+    elif isinstance(value, float) or not any(
+        value == c and isinstance(value, bool) is isinstance(c, bool) for c in choices
+    ):
+        *most, last = [repr(c) for c in choices]
+        raise InputError(
+            f"{name}={shown(value)} is not valid; expected {', '.join(most)} or {last}"
+        )
+    if name == "work_group" and value > limits.max_work_group:
+        raise InputError(
+            f"work_group={value} is above the device's limit of {limits.max_work_group} work-items"
+        )
+
+
+METHODS: dict[str, Method] = {
+    "flat": Method(
+        "one work-item a cell, cell after cell",
+        "Valero-Lara 2018, Flat; Huber 2018, the old solver",
+        plan_cells,
+        {"work_group": None},
+    ),
+    "interleaved": Method(
+        "one work-item a cell, element j of all cells side by side",
+        "Valero-Lara 2018, Full-Interleaved; cuThomasBatch on chains",
+        plan_cells,
+        {"work_group": None},
+    ),
+    "block_interleaved": Method(
+        "one work-item a cell or a vector of cells, interleaved in blocks",
+        "Valero-Lara 2018, Block-Interleaved",
+        plan_cells,
+        {"work_group": None, "block_size": None, "vector_width": None},
+    ),
+    "block_local": Method(
+        "one work-item a cell, interleaved in blocks, right-hand sides in local memory",
+        "Valero-Lara 2018, Block-Shared",
+        plan_block_local,
+        {"block_size": None},
+    ),
+    "levels": Method(
+        "a launch a branch level of the whole batch, one work-item a branch",
+        "Valero-Lara 2018, multi-morphology approach; cuThomasVBatch on chains",
+        plan_levels,
+        {"work_group": None, "padding": None},
+    ),
+    "fine": Method(
+        "one work-group a block of cells, one work-item or lane of a vector a branch",
+        "Huber 2018, sections 3 to 6 and 8",
+        plan_fine,
+        FINE_OPTIONS,
+    ),
+    "dhs": Method(
+        "k work-items a cell, the deepest nodes that are ready first, a barrier a step",
+        "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
+        plan_dhs,
+        {"k": None, "work_group": None, "local": False},
+    ),
+    "cr": Method(
+        "one work-group a chain, cyclic reduction in local memory",
+        "Hockney 1965; Valero-Lara 2018, section 4.1",
+        plan_reduction,
+        {"work_group": None},
+        chains_only=True,
+    ),
+    "pcr": Method(
+        "one work-group a chain, parallel cyclic reduction in local memory",
+        "Hockney and Jesshope 1981; Valero-Lara 2018, section 4.1",
+        plan_reduction,
+        {"work_group": None},
+        chains_only=True,
+    ),
+    "cr_pcr": Method(
+        "one work-group a chain, cyclic reduction and then the parallel one, in local memory",
+        "Zhang, Cohen and Owens 2010; Valero-Lara 2018, gtsvStridedBatch",
+        plan_reduction,
+        {"work_group": None, "switch": None},
+        chains_only=True,
+    ),
+    "contraction": Method(
+        "one work-group a block of cells, one work-item a segment, O(log n) rounds",
+        "new here; rake and compress after Miller and Reif 1985",
+        plan_contraction,
+        {"work_group": None, "segment": None, "max_cells": None},
+    ),
+    "serial": Method(
+        "the reference on the host, in float64: no kernel; to check the others by",
+        "Hines 1984; Huber 2018, listing 2",
+        plan_serial,
+        {},
+    ),
+}

@@ -1,0 +1,307 @@
+"""Packing: which cells share a block, and so a work-group or a stride."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.forest import Forest
+
+PACKINGS = ("next_fit", "sorted", "best_fit")
+_LOOK_AHEAD = 2000  # shapes that `best_fit` chooses from
+_CHOOSE_FROM = 8000  # and widths of these, if they have many
+_MOST_SENSES = 64  # of the widths that `best_fit` looks at
+
+
+def cells_by_shape(forest: Forest) -> np.ndarray:
+    """(num_cells,) int64: cells, largest first, cells of one shape side by side."""
+    shape = forest.shape_of_cell
+    return np.lexsort((shape, -forest.trees.sizes[shape]))
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Cells grouped into blocks; blocks with the same shapes share a *template*.
+
+    Attributes
+    ----------
+    cells : (num_cells,) int64
+        Natural cell numbers, block after block.
+    cell_start : (num_blocks + 1,) int64
+        Cells of block k are ``cells[cell_start[k]:cell_start[k + 1]]``.
+    template : (num_blocks,) int64, non-decreasing
+    slot_start : (num_templates + 1,) int64
+        Slots of template t are ``slot_start[t]:slot_start[t + 1]``.
+    slot_tree : (num_slots,) int64
+        Tree (shape) that each slot holds.
+    """
+
+    cells: np.ndarray
+    cell_start: np.ndarray
+    template: np.ndarray
+    slot_start: np.ndarray
+    slot_tree: np.ndarray
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.template)
+
+    @property
+    def slot_template(self) -> np.ndarray:
+        """(num_slots,) int64: template of each slot."""
+        return np.repeat(np.arange(len(self.slot_start) - 1), np.diff(self.slot_start))
+
+
+def one_block(forest: Forest) -> Blocks:
+    """All cells, in natural order, in one block."""
+    one, cells = np.zeros(1, np.int64), np.arange(forest.num_cells)
+    ends = np.array([0, forest.num_cells])
+    return Blocks(cells, ends, one, ends, forest.shape_of_cell)
+
+
+def pack_cells(
+    how: str, forest: Forest, widths: list[np.ndarray], lanes: int, max_cells: int, shift: bool
+) -> Blocks:
+    """Group cells into blocks by the rule called `how`.
+
+    Parameters
+    ----------
+    how : str
+        ``next_fit``; ``sorted``, the same with the shapes of most branches first; or
+        ``best_fit``.
+    widths, lanes, max_cells, shift
+        As in `next_fit`; `best_fit` knows no `shift`.
+    """
+    if how == "best_fit":
+        narrow = np.minimum(_few_senses(widths), lanes)  # a wider cell has a block of its own
+        return best_fit(forest.shape_of_cell, narrow, lanes, max_cells)
+    order = np.arange(forest.trees.num_trees)
+    if how == "sorted":
+        order = np.argsort(-np.diff(forest.trees.branch_offsets), kind="stable")
+    return next_fit(forest, widths, lanes, max_cells, order, shift)
+
+
+def _few_senses(widths: list[np.ndarray]) -> np.ndarray:
+    """(num_shapes, k) int64: widths of all levels, or the largest of each few levels."""
+    counts = np.array([len(w) for w in widths])
+    step = -(-int(counts.max()) // _MOST_SENSES)
+    out = np.zeros((len(widths), -(-int(counts.max()) // step)), np.int64)
+    shape = np.repeat(np.arange(len(widths)), counts)
+    level = ranges(np.zeros(len(widths), np.int64), counts)
+    np.maximum.at(out, (shape, level // step), np.concatenate(widths))
+    return out
+
+
+def next_fit(
+    forest: Forest,
+    widths: list[np.ndarray],
+    lanes: int,
+    max_cells: int,
+    order: np.ndarray | None = None,
+    shift: bool = False,
+) -> Blocks:
+    """Fill a block until the next cell does not fit, then start another (2018 report, section 4).
+
+    A cell fits when no level of the block comes to hold more than `lanes` lanes. A single
+    cell may be wider: its block then takes several passes a level. Cells of one shape lie side
+    by side, so that whole runs are placed at once and equal blocks share one template.
+
+    Parameters
+    ----------
+    widths : list of (num_levels,) integer arrays
+        Lanes that each distinct tree takes on each level, see `level_widths`.
+    lanes : int
+        Lanes that a level of a block may hold: the size of the work-group.
+    max_cells : int
+        Most cells a block may hold, so that small batches still occupy the device.
+    order : (num_shapes,) integer, optional
+        Shapes in the order in which they are taken.
+    shift : bool
+        Branches may move to deeper levels of the block (`schedule.shifted_levels`): `widths`
+        are then those of `reach_widths`, and have room as `_room` says.
+    """
+    shape = forest.shape_of_cell
+    order = np.arange(forest.trees.num_trees) if order is None else order
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    cells = np.argsort(place[shape], kind="stable")
+    counts = np.bincount(shape, minlength=len(order))
+    found: dict[tuple[tuple[int, int], ...], int] = {}  # template -> blocks of it
+    members: dict[tuple[tuple[int, int], ...], list[np.ndarray]] = {}
+    open_block: list[tuple[int, int]] = []
+    used, held, begin, at = np.zeros(0, np.int64), 0, 0, 0
+
+    def close(repeats: int = 1) -> None:
+        nonlocal open_block, used, held, begin
+        if open_block:
+            key = tuple(open_block)
+            found[key] = found.get(key, 0) + repeats
+            members.setdefault(key, []).append(cells[begin:at])
+        open_block, used, held, begin = [], np.zeros(0, np.int64), 0, at
+
+    for s in order.tolist():
+        w, left = widths[s], int(counts[s])
+        alone = min(max(1, int((_room(len(w), lanes, shift) // w).min())), max_cells)
+        while left:
+            room = max_cells - held
+            if open_block:
+                free = _room(max(len(used), len(w)), lanes, shift)[: len(w)]
+                free = free - (used[: len(w)] if len(used) >= len(w) else _widen(used, len(w)))
+                room = min(room, int((free // w).min()))
+            take = min(left, room if open_block else alone)
+            if take < 1:
+                close()
+                continue
+            repeats = left // alone if not open_block and take == alone else 1
+            at += take * repeats
+            left -= take * repeats
+            open_block.append((s, take))
+            if repeats > 1 or take == max_cells:
+                close(repeats)
+                continue
+            held += take
+            used = _widen(used, max(len(used), len(w)))
+            used[: len(w)] += take * w
+    close()
+    return _blocks(
+        [np.repeat(*np.array(key).T) for key in found],
+        list(found.values()),
+        [c for key in found for c in members[key]],
+    )
+
+
+def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
+    """Lanes that a block of so many levels has for each entry of its cells' widths.
+
+    Where branches may move to deeper levels, those of level v and below fit if, for every v, they
+    are no more than the lanes of these levels together (Hu 1961: a tree that is worked off from
+    its root on, as seen from the end). The roots stay on level 0.
+    """
+    if not shift:
+        return np.full(levels, lanes)
+    return lanes * np.concatenate(([1], np.arange(levels - 1, 0, -1)))
+
+
+def best_fit(
+    shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int, max_cells: int | None = None
+) -> Blocks:
+    """Fill each block with the largest cell left, then with those that suit what is free.
+
+    A cell suits when its widths point where the block has most room (the dot product rule of
+    vector bin packing). Blocks of the same shapes are made at once, so that there are about as
+    many templates as shapes, whatever the number of cells.
+
+    Parameters
+    ----------
+    shape_of_cell : (num_cells,) integer
+    widths : (num_shapes, k) integer
+        Lanes that each shape takes, in `k` senses, each at most `lanes`.
+    lanes : int
+        Lanes of a block.
+    max_cells : int, optional
+        Most cells of a block.
+    """
+    look = min(_LOOK_AHEAD, max(_LOOK_AHEAD // 40, _CHOOSE_FROM // widths.shape[1]))
+    most = len(shape_of_cell) if max_cells is None else max_cells
+    by_shape = np.argsort(shape_of_cell, kind="stable")
+    left = np.bincount(shape_of_cell, minlength=len(widths))
+    taken = np.cumsum(left) - left  # cells of each shape before this place are in blocks
+    order = np.argsort(-widths.max(axis=1), kind="stable")
+    slots: list[np.ndarray] = []
+    cells: list[np.ndarray] = []
+    repeats: list[int] = []
+    for first in range(len(order)):
+        while left[order[first]]:
+            members = _fill(order[first : first + look], left, widths, lanes, most)
+            times = min(int(left[s]) // n for s, n in members.items())
+            columns = []
+            for shape, count in members.items():
+                here = by_shape[taken[shape] : taken[shape] + count * times]
+                columns.append(here.reshape(times, count))
+                taken[shape] += count * times
+                left[shape] -= count * times
+            slots.append(np.repeat(list(members), list(members.values())))
+            cells.append(np.concatenate(columns, axis=1).reshape(-1))
+            repeats.append(times)
+    return _blocks(slots, repeats, cells)
+
+
+def _fill(
+    shapes: np.ndarray, left: np.ndarray, widths: np.ndarray, lanes: int, most: int
+) -> dict[int, int]:
+    """One block of at most `most` cells: number of each shape, the first of `shapes` among them."""
+    able = shapes[left[shapes] > 0]
+    w, room = widths[able], left[able].copy()
+    free = np.full(widths.shape[1], lanes)
+    members: dict[int, int] = {}
+    k = 0
+    while True:
+        shape = int(able[k])
+        members[shape] = members.get(shape, 0) + 1
+        most -= 1
+        if not most:
+            return members
+        free = free - w[k]
+        room[k] -= 1
+        score = np.where((room > 0) & (w <= free).all(axis=1), w @ free, -1)
+        k = int(score.argmax())
+        if score[k] < 0:
+            return members
+
+
+def level_widths(forest: Forest) -> list[np.ndarray]:
+    """Branches on each level of each distinct tree."""
+    trees = forest.trees
+    start = np.cumsum(trees.num_levels) - trees.num_levels
+    flat = np.bincount(start[trees.branch_tree] + trees.branch_level)
+    return np.split(flat, start[1:])
+
+
+def reach_widths(widths: list[np.ndarray]) -> list[np.ndarray]:
+    """Branches on each level and below of each distinct tree, of `level_widths`; 1 for the root."""
+    below = [np.cumsum(w[::-1])[::-1] for w in widths]
+    return [np.append(w[:1], total[1:]) for w, total in zip(widths, below, strict=True)]
+
+
+def _widen(used: np.ndarray, levels: int) -> np.ndarray:
+    return np.concatenate((used, np.zeros(max(0, levels - len(used)), np.int64)))
+
+
+def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]) -> Blocks:
+    """Blocks of templates that hold the trees `slots`, each so many times, with these cells."""
+    per_template = np.array([len(s) for s in slots])
+    template = np.repeat(np.arange(len(slots)), repeats)
+    return Blocks(
+        cells=np.concatenate(cells),
+        cell_start=np.concatenate(([0], np.cumsum(per_template[template]))),
+        template=template,
+        slot_start=np.concatenate(([0], np.cumsum(per_template))),
+        slot_tree=np.concatenate(slots),
+    )
+
+
+def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
+    """Cut the blocks of some templates into two blocks of half as many cells.
+
+    Parameters
+    ----------
+    which : (num_templates,) bool
+        Templates with at least two slots.
+    """
+    repeats = np.bincount(blocks.template)
+    first_block = np.cumsum(repeats) - repeats
+    slots, times, cells = [], [], []
+    for t, many in enumerate(repeats.tolist()):
+        trees = blocks.slot_tree[blocks.slot_start[t] : blocks.slot_start[t + 1]]
+        begin = int(blocks.cell_start[first_block[t]])
+        rows = blocks.cells[begin : begin + many * len(trees)].reshape(many, -1)
+        middle = (len(trees) + 1) // 2 if which[t] else len(trees)
+        for some in (slice(0, middle), slice(middle, None)):
+            if len(trees[some]):
+                slots.append(trees[some])
+                times.append(many)
+                cells.append(rows[:, some].reshape(-1))
+    return _blocks(slots, times, cells)

@@ -1,0 +1,353 @@
+"""Parts: a plan as launches with their index tables, and what it needs to know of a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from clhines.checks import shown
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.plan import layout
+
+MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
+STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
+COARSE = 256  # values of an array in local memory below which a few more do no harm
+SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
+MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
+STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a plan needs to know of a device; the defaults describe a mid-size GPU.
+
+    Attributes
+    ----------
+    compute_units : int
+    max_work_group : int
+        Work-items.
+    is_cpu : bool
+    vector_bytes : int
+        Width of the vectors that explicit vector code should use.
+    local_bytes : int
+        Local memory of a work-group.
+    ptx : bool
+        The compiler takes inline PTX (NVIDIA's).
+    clang : bool
+        The compiler is known to take Clang's builtin functions: others may end the process.
+    """
+
+    compute_units: int = 64
+    max_work_group: int = 256
+    is_cpu: bool = False
+    vector_bytes: int = 16
+    local_bytes: int = 48 << 10
+    ptx: bool = False
+    clang: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One kernel of a plan, for some or all of its cells, and its launches: mostly one.
+
+    Attributes
+    ----------
+    spec : frozen dataclass
+        One of the planning modules' specs, such as `CellSpec` or `ContractionSpec`;
+        becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
+    tables : dict of name -> (m,) int32
+        Index arrays of the kernel, in the order of its arguments; and room of its own.
+    num_units : int
+        Cells or blocks that the launch works through, idle lanes included.
+    num_groups : int
+        Work-groups of the launch, or of all launches.
+    source, target : int
+        Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
+        that it reduces to or expands from, or, where it solves, takes as scratch.
+    statistics : dict
+        What judges the plan without a device: `dependent_steps`, eliminations and substitutions
+        one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
+        or rounds, cells a block.
+    max_rhs : int
+        Right-hand sides that one launch can take.
+    launches : tuple of (int, int)
+        The kernel's first argument and the work-groups of each of its launches, which follow one
+        another; one of `num_units` and `num_groups` unless given.
+    """
+
+    spec: Any
+    tables: dict[str, np.ndarray]
+    num_units: int
+    num_groups: int
+    statistics: dict[str, int | float] = field(default_factory=dict)
+    source: int = 0
+    target: int = 0
+    max_rhs: int = MAX_RHS
+    launches: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.launches:
+            object.__setattr__(self, "launches", ((self.num_units, self.num_groups),))
+
+    @property
+    def needs_factor(self) -> bool:
+        """Whether the kernel takes a scratch array in device order for the factors."""
+        return bool(self.spec.needs_factor)
+
+    @property
+    def phase(self) -> str:
+        """What is done: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
+        return getattr(self.spec, "phase", "solve")
+
+    @property
+    def on_host(self) -> bool:
+        """Whether there is no kernel: `clhines.reference` does it."""
+        return self.phase == "host"
+
+    @property
+    def factor_may_be_d(self) -> bool:
+        """Whether the factors may take the place of `d`: not where pivots are looked at again."""
+        return bool(self.spec.factor_may_be_d)
+
+    @property
+    def takes_natural(self) -> bool:
+        """Whether the launch can read and write natural order."""
+        able = getattr(self.spec, "takes_natural", False) or self.keeps_factors
+        return able and self.phase == "solve" and self.source == 0
+
+    @property
+    def keeps_factors(self) -> bool:
+        """Whether the launch can work out the inverse pivots once and solve with them."""
+        able = getattr(self.spec, "keeps_factors", not self.spec.needs_factor)
+        return able and self.phase == "solve" and self.source == 0
+
+    def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
+        """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
+
+        Parameters
+        ----------
+        factor : str
+            As in `ContractionSpec`, where the launch keeps factors.
+        natural : bool
+            As there, where the launch takes natural order.
+        """
+        more: dict[str, Any] = {"factor": factor} if factor else {}
+        if natural:
+            more["natural"] = True
+        symmetric |= self.phase == "forward"  # which does not look at the matrix
+        return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
+
+    def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
+        """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
+        if "blocks" not in self.tables:
+            return {}
+        blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        tables = layout.natural_order(
+            forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
+        )
+        return as_int32(tables, len(gather))
+
+    def shown_statistics(self) -> dict[str, str]:
+        """Return `statistics` as texts, for reading."""
+        return {
+            name.replace("_", " "): f"{value:.1%}" if name == "idle_lanes" else f"{value:.6g}"
+            for name, value in self.statistics.items()
+        }
+
+    def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
+        """Return the same launch as a part of a larger plan.
+
+        Parameters
+        ----------
+        first_place : int
+            Where its device order begins.
+        cells : (num_cells,) integer
+            Number in the whole batch of each cell of this part.
+        scratch : int
+            Scratch arrays before its own.
+        """
+        tables = dict(self.tables)
+        for name in ("cell_start", "block_start", "blocks") if not self.source else ():
+            if name in tables:
+                tables[name] = tables[name].copy()
+                tables[name][:: 8 if name == "blocks" else 1] += np.int32(first_place)
+        in_order = getattr(self.spec, "codes_in_order", False)
+        for name in ("node_rank", *(["codes"] if in_order else [])) if not self.source else ():
+            if name in tables:  # places before its own are not read
+                tables[name] = np.pad(tables[name], (first_place, 0))
+        number = tables["cell_number"]
+        tables["cell_number"] = np.where(number < 0, -1, cells[number]).astype(np.int32)
+        source, target = (k + scratch if k else 0 for k in (self.source, self.target))
+        return replace(self, tables=tables, source=source, target=target)
+
+    def deeper(self) -> Part:
+        """Return the same launch on the next scratch arrays."""
+        target = self.target + 1 if self.target else 0
+        spec = replace(self.spec, derived=True)
+        return replace(self, spec=spec, source=self.source + 1, target=target)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How a batch is solved: who works, where the numbers lie, and what it costs.
+
+    Attributes
+    ----------
+    forest : Forest
+        As it is solved: the caller's, or one with other roots or more branches and the same
+        nodes.
+    method : str
+    gather : (packed_size,) int32
+        ``packed[i] = natural[gather[i]]``, -1 in the padding.
+    parts : tuple of Part
+        Launches, in order; each works on its own cells, in its own stretch of its arrays.
+    scratch : tuple of int
+        Lengths of further sets of arrays, of systems that stand for larger ones or for what
+        a launch leaves in between.
+    summary : str
+        Of the method, in a few words.
+    edges : (packed_size,) int32, optional
+        Where some roots are not the caller's: like `gather`, of the entries between nodes. Where
+        it differs from `gather`, the edge was turned round, and `u` and `l` change places.
+    changes : dict of name -> text
+        What options did to the forest, for reading.
+    """
+
+    forest: Forest
+    method: str
+    gather: np.ndarray
+    parts: tuple[Part, ...]
+    scratch: tuple[int, ...] = ()
+    summary: str = ""
+    edges: np.ndarray | None = None
+    changes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def packed_size(self) -> int:
+        """Length of one array in device order, padding included."""
+        return len(self.gather)
+
+    @property
+    def takes_natural(self) -> bool:
+        """Whether all launches can read and write natural order."""
+        return self.edges is None and all(part.takes_natural for part in self.parts)
+
+    @property
+    def needs_factor(self) -> bool:
+        """Whether any part takes a scratch array in device order for the factors."""
+        return any(part.needs_factor for part in self.parts)
+
+    def bytes_needed(self, itemsize: int, arrays: int = 5) -> int:
+        """Device memory for `arrays` arrays in device order and the tables, in bytes."""
+        tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
+        values = self.packed_size + sum(self.scratch)
+        maps = self.gather.nbytes * (1 if self.edges is None else 2)
+        return values * itemsize * arrays + maps + tables
+
+    def describe(self) -> str:
+        """Return a short table of what the plan does, for reading."""
+        forest = self.forest
+        lines = [
+            f"method            {self.method}",
+            f"                  {self.summary}",
+            f"cells             {forest.num_cells} ({forest.trees.num_trees} distinct shapes)",
+            f"nodes             {forest.num_nodes}",
+            f"branches          {forest.num_branches}",
+            f"height            {int(forest.heights.max())} nodes at most",
+            f"padding           {self.packed_size / forest.num_nodes - 1:.1%} of the nodes",
+            f"memory            {self._memory()}",
+        ]
+        lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
+        for part in self.parts:
+            if part.on_host:
+                lines.append("kernel            none: clhines.reference, in float64")
+            else:
+                lines.append(f"kernel            {part.spec.template.rpartition('/')[2]}")
+                lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            for name, text in part.shown_statistics().items():
+                lines.append(f"  {name:<16}{text}")
+        return "\n".join(lines)
+
+    def _memory(self) -> str:
+        itemsize = 8 if self.parts[0].spec.real == "double" else 4
+        return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
+
+    def plot(self, path: Any = None) -> Any:
+        """Draw the first block of the first launch, and the numbers that judge it.
+
+        Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
+        of a work-item: the steps at which it takes the next one).
+
+        Parameters
+        ----------
+        path : str or path, optional
+            Ends in .png, .svg or .pdf; written where it is given.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            matplotlib is missing, `path` has another ending, or the method is not drawn.
+        """
+        from clhines import draw
+
+        part = self.parts[0]
+        bars = draw.first_block(part.spec, part.tables)
+        numbers = {
+            "padding": f"{self.packed_size / self.forest.num_nodes - 1:.1%} of the nodes",
+            "memory": self._memory(),
+        }
+        title = f"{self.method}: block 1 of {part.num_groups}, {len(bars.lane)} {bars.what}"
+        title += "es" if bars.what == "branch" else "s"
+        notes = ["numbers are those of all blocks"]
+        notes += [f"{name}: {text}" for name, text in self.changes.items()]
+        return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
+
+
+def real_name(dtype: Any) -> str:
+    """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known == np.float64:
+        return "double"
+    if known == np.float32:
+        return "float"
+    raise InputError(
+        f"dtype {shown(dtype)} is not supported; expected float64 or float32 (or 'mixed' of a "
+        "Solver)"
+    )
+
+
+def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> int:
+    """Return the work-items of a group: those asked for, else `default` if the device can."""
+    return int(options["work_group"] or min(default, limits.max_work_group))
+
+
+def coarse(needed: int, room: int, least: int = 1) -> int:
+    """Size of an array in local memory: few different ones, as each is a kernel to build."""
+    return max(needed, min(max(least, 1 << (needed - 1).bit_length()), room))
+
+
+def local_size(needed: int, room: int, is_cpu: bool) -> int:
+    """Values of an array in local memory: `needed`, aligned, and so above `room` perhaps.
+
+    On a GPU, where a work-group's share decides how many run at once, no more than needed.
+    """
+    aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
+    size = coarse(aligned, room, SMALL if is_cpu else 1)
+    return size if is_cpu or size <= COARSE else aligned
+
+
+def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+    """Return tables for the device; `InputError` where `size` places are too many for them."""
+    if size > MAX_PLACES:
+        raise InputError(f"one plan holds at most {MAX_PLACES} values; this one needs {size}")
+    return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}

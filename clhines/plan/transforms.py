@@ -1,0 +1,217 @@
+"""Transforms: forests changed so that they are solved in fewer or in more equal steps.
+
+Each returns a new `Forest` whose nodes have the numbers of the old one, so that values at nodes
+need no map; what becomes of the entries *between* nodes, `Rerooted.edge` tells, and `Split.tree`
+what becomes of shapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from clhines.arrays import climb, ranges
+from clhines.forest import Forest, Trees
+
+if TYPE_CHECKING:
+    from clhines.plan.packing import Blocks
+
+
+@dataclass(frozen=True, eq=False)
+class Rerooted:
+    """A forest with other roots, and where its entries between nodes are found.
+
+    Turning the edge between a node p and its child c round makes p the child: what was ``u[c]``
+    (row p, column c) is then the `l` of p, and ``l[c]`` its `u`.
+
+    Attributes
+    ----------
+    forest : Forest
+    edge : (n,) int64
+        Node at which the old forest keeps the edge between this node and its new parent: the
+        node itself, or another one where the edge was turned round; -1 at the roots.
+    moved : (num_trees,) bool
+        Trees that have another root than before.
+    """
+
+    forest: Forest
+    edge: np.ndarray
+    moved: np.ndarray
+
+
+def reroot(forest: Forest) -> Rerooted:
+    """Root each tree where its height is least (2018 report, section 6).
+
+    That is in the middle of a longest path. Where two nodes share the middle, the one nearer the
+    old root is taken, which leaves more edges as they were; nothing else is ever in a tie.
+
+    Parameters
+    ----------
+    forest : Forest
+
+    Returns
+    -------
+    Rerooted
+        Some shapes that differed may be equal now; they are still told apart.
+    """
+    trees = forest.trees
+    on_path, before, place = _paths_to_the_deepest(trees)
+    # of the branches between each root and the middle: the nodes down to there
+    path = np.flatnonzero(on_path & (before <= place[trees.branch_tree]))
+    tree = trees.branch_tree[path]
+    counts = np.minimum(trees.branch_length[path], place[tree] + 1 - before[path])
+    nodes = trees.order[ranges(trees.branch_start[path], counts)]
+    tree = np.repeat(tree, counts)
+    below = np.append(nodes[1:], -1)  # the next on the path, which becomes the parent
+    below[np.flatnonzero(np.append(tree[1:] != tree[:-1], True))] = -1
+    parent, edge = trees.parent.copy(), np.arange(len(trees.parent))
+    parent[nodes] = below
+    edge[nodes] = below
+    new = Trees(trees.offsets, parent)
+    shape, sizes = forest.shape_of_cell, forest.sizes
+    edge = edge[ranges(trees.offsets[shape], sizes)]
+    shift = np.repeat(forest.cell_offsets[:-1] - trees.offsets[shape], sizes)
+    return Rerooted(
+        forest=Forest.of_trees(new, shape),
+        edge=np.where(edge < 0, -1, edge + shift),
+        moved=place > 0,
+    )
+
+
+def _paths_to_the_deepest(trees: Trees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Find the path from each root to its deepest tip, and the middle of the longest path there.
+
+    The tip farthest from any node is one end of a longest path, and the middle of that path is
+    an ancestor of it.
+
+    Returns
+    -------
+    on_path : (num_branches,) bool
+    before : (num_branches,) int64
+        Nodes between each branch and its root.
+    place : (num_trees,) int64
+        Depth of the middle; of two, of the upper one.
+    """
+    above, number = trees.branch_parent, np.arange(len(trees.branch_parent))
+    before = trees.depth[trees.branch_first]
+    end = before + trees.branch_length - 1
+    deepest = np.maximum.reduceat(end, trees.branch_offsets[:-1])
+    tips = np.flatnonzero(end == deepest[trees.branch_tree])
+    tips = tips[np.append(True, np.diff(trees.branch_tree[tips]) > 0)]  # the first of each tree
+    on_path = np.zeros(len(above), bool)
+    on_path[tips] = True
+    jump = np.where(above < 0, number, above)
+    for _ in range(int(trees.branch_level.max()).bit_length()):
+        on_path[jump[on_path]] = True
+        jump = jump[jump]
+    meets, _ = climb(np.where(on_path, number, above), np.zeros(len(above), np.int64))
+    away = np.where(on_path, 0, end - end[meets])  # beyond the path
+    past = np.maximum.reduceat(away - end[meets], trees.branch_offsets[:-1])
+    longest = deepest + np.maximum(past, 0)  # 0: up to the root
+    return on_path, before, deepest - (longest + 1) // 2
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A forest whose long branches are cut into chains of shorter ones; the matrix is the same.
+
+    Attributes
+    ----------
+    forest : Forest
+        Its elimination order differs, so that pivots are still numbered by that of the old one.
+    tree : (num_trees,) int64
+        Shape in the old forest of each shape of the new one.
+    old : Forest
+    """
+
+    forest: Forest
+    tree: np.ndarray
+    old: Forest
+
+    def rank(self, branch: np.ndarray) -> np.ndarray:
+        """Place of the first node of branches in the elimination order of their old trees.
+
+        Parameters
+        ----------
+        branch : (m,) integer
+            Of the new forest.
+        """
+        new, old = self.forest.trees, self.old.trees
+        number = new.branch_tree[branch]
+        node = new.branch_first[branch] - new.offsets[number]
+        begin = old.offsets[self.tree[number]]
+        return old.rank[begin + node] - begin
+
+
+def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
+    """Cut branches that are longer than the mean of their level (2018 report, section 6).
+
+    From the roots on: of every branch longer than the mean, rounded up, only so many nodes stay on
+    a level. The rest is a branch of the next level, where it counts and may be cut again; what
+    hangs from it moves with it.
+
+    Parameters
+    ----------
+    forest : Forest
+    blocks : Blocks, optional
+        The mean is that of a block (the report's outlook, section 8), and cells of one shape are
+        cut alike within blocks of the same template only. Default: of all cells.
+    """
+    trees = forest.trees
+    if blocks is None:
+        weight = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
+        which, shape = np.arange(trees.num_trees), forest.shape_of_cell
+        group = np.zeros(trees.num_trees, np.int64)
+    else:
+        keys = blocks.slot_template * trees.num_trees + blocks.slot_tree
+        found, number, weight = np.unique(keys, return_inverse=True, return_counts=True)
+        group, which = np.divmod(found, trees.num_trees)
+        slots = np.diff(blocks.slot_start)[blocks.template]
+        shape = np.empty(forest.num_cells, np.int64)
+        shape[blocks.cells] = number.reshape(-1)[ranges(blocks.slot_start[blocks.template], slots)]
+        sizes = trees.sizes[which]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        parent = trees.parent[ranges(trees.offsets[which], sizes)]
+        shift = np.repeat(offsets[:-1] - trees.offsets[which], sizes)
+        trees = Trees(offsets, np.where(parent < 0, -1, parent + shift))
+    cut = Trees(trees.offsets, trees.parent, _cuts(trees, weight, group))
+    return Split(Forest.of_trees(cut, shape), which, forest)
+
+
+def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """(num_nodes,) bool: where branches are cut, level by level.
+
+    Parameters
+    ----------
+    weight : (num_trees,) integer
+        How often each tree counts.
+    group : (num_trees,) integer
+        Trees that have their mean in common.
+    """
+    inner = np.flatnonzero(trees.branch_parent >= 0)
+    child = inner[np.argsort(trees.branch_parent[inner], kind="stable")]
+    counts = np.bincount(trees.branch_parent[inner], minlength=len(trees.branch_parent))
+    first_child = np.cumsum(counts) - counts
+    cuts = np.zeros(len(trees.parent), bool)
+    branch = np.flatnonzero(trees.branch_parent < 0)
+    begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before
+    of = group[trees.branch_tree[branch]]
+    while len(branch):
+        if 4 * len(of) < int(of.max()) + 1:  # most groups have no branch left
+            of = np.unique(of, return_inverse=True)[1].reshape(-1)
+        length = trees.branch_length[branch] - begin
+        times = weight[trees.branch_tree[branch]]
+        mean = np.ceil(np.bincount(of, times * length)[of] / np.bincount(of, times)[of])
+        longer = length > mean
+        done = ~longer
+        below = child[ranges(first_child[branch[done]], counts[branch[done]])]
+        group_below = np.repeat(of[done], counts[branch[done]])
+        branch, of = branch[longer], of[longer]
+        begin = begin[longer] + mean[longer].astype(np.int64)
+        cuts[trees.order[trees.branch_start[branch] + begin]] = True
+        branch = np.concatenate((branch, below))
+        begin = np.concatenate((begin, np.zeros(len(below), np.int64)))
+        of = np.concatenate((of, group_below))
+    return cuts

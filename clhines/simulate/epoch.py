@@ -1,0 +1,239 @@
+"""Epochs of whole cells on chip: many steps in one launch, a work-group some cells.
+
+Cells talk through spikes alone, and a spike acts no earlier than the smallest delay. For that
+many steps a work-group keeps its cells' voltages, states and factors in local memory and registers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import program
+from clhines.network.model import Model
+from clhines.plan.plan import Limits
+from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
+
+
+class BlockEpochs:
+    """Executor: epochs of cells that fit into a work-group, some of them in each.
+
+    Parameters
+    ----------
+    model : Model
+    state : State
+        Device arrays shared with the delivery of spikes.
+    limits : Limits
+    segment, units : int, optional
+        See `plan_epochs`.
+
+    Raises
+    ------
+    InputError
+        A cell is too large for a work-group.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        state: Any,
+        limits: Limits,
+        segment: int | None = None,
+        units: int | None = None,
+    ) -> None:
+        self.model, self.queue, self.max_steps = model, state.queue, state.epoch
+        plans = plan_epochs(model, state.dtype, limits, segment, units)
+        shared = _Shared(model, state, plans[0])
+        self._shared = shared
+        context, device = self.queue.context, self.queue.device
+        self.launches = [_Launch(model, state, plan, shared) for plan in plans]
+        # what is not the first works beside it
+        self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
+        self._v = np.zeros(model.forest.num_nodes, state.dtype)
+        self.set_voltages(model.v_init)
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltage at natural `nodes`, a column each."""
+        cells = np.searchsorted(self.model.forest.cell_offsets, nodes, side="right") - 1
+        order = np.argsort(cells, kind="stable")
+        starts = np.searchsorted(cells[order], np.arange(self.model.forest.num_cells + 1))
+        at = np.full(len(nodes), -1)
+        for launch in self.launches:
+            if len(nodes):
+                at = np.maximum(at, launch.plan.lane_and_row(nodes[order]))
+        self._shared.set_records(starts, np.stack((at, order), axis=1))
+
+    def advance(self, first_step: int, count: int, record_row: int = 0) -> None:
+        """Enqueue `count` steps from `first_step`; records go to rows from `record_row` on."""
+        first, *others = self.launches
+        begin, ends = [], []
+        if others:
+            begin = [cl.enqueue_marker(self.queue)]
+            self.queue.flush()
+        first.advance(self.queue, first_step, count, record_row)
+        for queue, launch in zip(self._queues, others, strict=True):
+            ends.append(launch.advance(queue, first_step, count, record_row, begin))
+            queue.flush()
+        if ends:
+            cl.enqueue_barrier(self.queue, wait_for=ends)
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV, in natural order."""
+        for launch in self.launches:
+            launch.get_voltages(self._v)
+        return self._v.copy()
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Take (n,) voltages, mV, in natural order."""
+        for launch in self.launches:
+            launch.set_voltages(v)
+
+
+class _Shared:
+    """Device arrays that all launches take: of the kinds' instances, thresholds and records."""
+
+    def __init__(self, model: Model, state: Any, plan: EpochPlan) -> None:
+        self.queue, self.state = state.queue, state
+        self.of_kinds = []  # states, number of instances; factor and parameters that vary
+        for kind, spec, states in zip(model.kinds, plan.spec.kinds, state.states, strict=True):
+            varying = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
+            factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
+            self.of_kinds.append((states, [np.int32(kind.count), *factor, *varying]))
+        self.threshold = self.reals(model.threshold)
+        self.set_records(np.zeros(model.forest.num_cells + 1), np.zeros((0, 2)))
+
+    def integers(self, values: Any) -> cla.Array:
+        """Int32 on the device, one at least."""
+        values = np.ascontiguousarray(values).astype(np.int32).reshape(-1)
+        return cla.to_device(self.queue, values if values.size else np.zeros(1, np.int32))
+
+    def reals(self, values: Any) -> cla.Array:
+        """Reals on the device, one at least."""
+        values = np.ascontiguousarray(values, self.state.dtype).reshape(-1)
+        return cla.to_device(self.queue, values if values.size else np.zeros(1, values.dtype))
+
+    def set_records(self, starts: np.ndarray, entries: np.ndarray) -> None:
+        """Take first entry of each cell, and entries of lane, row and column."""
+        self._records = [self.integers(starts), self.integers(entries)]
+        self._num_records = np.int32(len(entries))
+
+    def record_arguments(self, row: int) -> list[Any]:
+        """Return what a kernel takes to write records from a row on."""
+        return [*self._records, self.state.record_v, np.int32(row), self._num_records]
+
+
+class _Launch:
+    """The cells of a plan on the device, and the kernel that advances them."""
+
+    def __init__(self, model: Model, state: Any, plan: EpochPlan, shared: _Shared) -> None:
+        self.model, self.plan, self._state, self._shared = model, plan, state, shared
+        self.queue, self.spec = state.queue, plan.spec
+        self._upload()
+        if self.spec.constant:
+            self._factor()
+        self._kernel = self._bound()
+
+    # -- device --------------------------------------------------------------------------------
+
+    def _packed(self, values: np.ndarray, index: np.ndarray, padding: float = 0.0) -> cla.Array:
+        return self._shared.reals(np.where(index < 0, padding, values[index]))
+
+    def _upload(self) -> None:
+        model, plan = self.model, self.plan
+        table, integers = plan.table, self._shared.integers
+        self._tables = [
+            integers(plan.units),
+            integers(table.rows.rows),
+            integers(table.lanes.links),
+            integers(table.lanes.children),
+        ]
+        c = model.capacitance_over_dt
+        self._d = self._packed(c + model.constant_d, plan.gather, 1.0)
+        self._tie, self._up = (self._packed(model.u, k) for k in (plan.tie, plan.up))
+        self._c, self._k = (self._packed(a, plan.gather) for a in (c, model.constant_b))
+        self._v = self._packed(model.v_init, plan.gather)
+        self._instances = [[integers(a) for a in each] for each in plan.instances]
+        self._slots = integers(plan.slots)
+
+    def _factor(self) -> None:
+        """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
+        spec = self.spec.of_factors
+        kernel = cl.Kernel(program.build(self.queue.context, spec), "advance")
+        self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
+        dtype, cells = self._state.dtype, len(self.plan.cells)
+        self._tree = cla.zeros(self.queue, max(1, 3 * self.plan.table.num_lanes), dtype)
+        self._tree_inverses = cla.zeros(self.queue, cells * max(1, spec.dense**2), dtype)
+        arrays = [self._d, self._tie, self._up, self._f1, self._f2, self._inverse, self._tree]
+        arrays.append(self._tree_inverses)
+        kernel(
+            self.queue,
+            (self.plan.groups * spec.work_group,),
+            (spec.work_group,),
+            np.int32(0),
+            np.int32(0),
+            np.int32(cells),
+            *(a.data for a in self._tables + arrays),
+        )
+
+    def _bound(self) -> program.BoundKernel:
+        """Return the kernel with its arguments; those of records are the last."""
+        state, model, shared = self._state, self.model, self._shared
+        real = state.dtype.type
+        arguments: list[Any] = [np.int32(0), np.int32(0), np.int32(len(self.plan.cells))]
+        arguments += [*self._tables, self._d, self._tie, self._up]
+        if self.spec.constant:
+            arguments += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
+        arguments += [self._c, self._k, self._v]
+        for lists, (states, values) in zip(self._instances, shared.of_kinds, strict=True):
+            arguments += [*lists, states, *values]
+        if model.kinds:
+            arguments.append(self._slots)
+        arguments += [
+            state.incoming,
+            np.int32(state.slots),
+            np.int32(model.num_targets),
+            real(state.incoming_scale),
+            real(model.dt),
+            np.uint64(model.seed & (1 << 64) - 1),
+            shared.threshold,
+            state.spike_source,
+            state.spike_step,
+            state.spike_count,
+            np.int32(state.spike_source.size),
+            state.failed,
+        ]
+        self._record_argument = len(arguments)
+        arguments += shared.record_arguments(0)
+        built = program.build(self.queue.context, self.spec)
+        return program.BoundKernel(built, "advance", arguments)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def advance(
+        self,
+        queue: cl.CommandQueue,
+        first_step: int,
+        count: int,
+        record_row: int,
+        wait_for: list[cl.Event] | None = None,
+    ) -> cl.Event:
+        """Enqueue steps on a queue; see `BlockEpochs.advance`."""
+        kernel, group = self._kernel, self.spec.work_group
+        kernel[0], kernel[1] = np.int32(first_step), np.int32(count)
+        records = self._shared.record_arguments(record_row)
+        for k, argument in enumerate(records, self._record_argument):
+            kernel[k] = argument
+        return kernel.launch(queue, self.plan.groups * group, group, wait_for)
+
+    def get_voltages(self, v: np.ndarray) -> None:
+        """Write those of the own cells into (n,) voltages in natural order."""
+        gather = self.plan.gather
+        v[gather[gather >= 0]] = self._v.get()[gather >= 0]
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Take those of the own cells from (n,) voltages in natural order."""
+        gather = self.plan.gather
+        self._v.set(np.where(gather < 0, 0, v[gather]).astype(self._state.dtype))

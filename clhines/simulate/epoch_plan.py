@@ -1,0 +1,426 @@
+"""Plan of epochs on chip: cells by size, their lanes and places, where mechanisms leave their sums.
+
+A plan is for cells of about one size: those that need as many lanes, in whole warps. Each has its
+own kernel and its own launch, so that a small cell takes no more of a device than it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from clhines.arrays import ranges
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.mechanisms.noise import normal_source
+from clhines.network.model import Kind, Model
+from clhines.plan import packing
+from clhines.plan.by_segment import codes, layout, schedule
+from clhines.plan.by_segment.cut import Cut, cut_trees
+from clhines.plan.plan import Limits, real_name
+from clhines.simulate.epoch_spec import MAX_UNITS, WARP, EpochKind, EpochSpec
+from clhines.simulate.kinds import check_parameters
+
+MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
+_SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
+_SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
+_FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
+
+
+# lanes of a work-group and registers of a work-item then, by precision and whether factors are
+# constant; measured, see bench/NOTES.md
+_BUSY = {
+    ("double", True): (128, 128),
+    ("float", True): (128, 96),
+    ("double", False): (128, 128),
+    ("float", False): (256, 64),
+}
+_CELL = 6  # column of a unit
+
+
+class _Table:
+    """Cells as units: lanes, places of the nodes, ties between them.
+
+    Nodes and cells are numbered within `forest`.
+    """
+
+    def __init__(self, forest: Forest, cut: Cut, most: int) -> None:
+        blocks = packing.next_fit(forest, list(cut.lanes[:, None]), int(cut.lanes.max()), 1)
+        lanes = codes.segment_lanes(
+            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
+        )
+        rows = layout.SegmentRows(lanes, blocks, most)
+        self.blocks, self.lanes, self.rows = blocks, lanes, rows
+        self.gather = rows.gather(forest)
+        real = np.flatnonzero(self.gather >= 0)
+        self._place = np.empty(forest.num_nodes, np.int64)
+        self._place[self.gather[real]] = real
+        kind, counts = blocks.template, np.diff(lanes.template_start)
+        self.lane_base = np.cumsum(counts[kind]) - counts[kind]
+        self.num_lanes = int(counts[kind].sum())
+        self.units = np.stack(
+            (
+                rows.block_start,
+                rows.template_size[kind],
+                lanes.template_start[kind],
+                (counts | lanes.inner << 16)[kind],
+                kind * most * 2,
+                np.maximum(lanes.rounds, 1)[kind],
+                blocks.cells,
+                self.lane_base,
+            ),
+            axis=1,
+        )
+        self.unit_of_cell = np.empty(forest.num_cells, np.int64)
+        self.unit_of_cell[blocks.cells] = np.arange(forest.num_cells)
+        self._ties()
+
+    def _ties(self) -> None:
+        """Find whose `u` ties each place to the next of its segment, and each lane to its parent.
+
+        `tie` and `up` are natural indices, -1 for none.
+        """
+        lanes, rows, kind = self.lanes, self.rows, self.blocks.template
+        length, template = lanes.length, lanes.template
+        lane = np.arange(len(length)) - lanes.template_start[template]
+        leaf = lane >= lanes.inner[template]
+        column = np.where(leaf, lane - lanes.inner[template], lane)
+        k = np.repeat(np.arange(len(length)), length)
+        j = ranges(np.zeros(len(length), np.int64), length)
+
+        def place(k: np.ndarray, j: np.ndarray) -> np.ndarray:
+            return rows.rows[template[k], leaf[k] + 0, j] + column[k]
+
+        # of each value of each template, the place whose u is meant
+        size = rows.template_size
+        begin = np.cumsum(size) - size
+        source = np.full(int(size.sum()), -1)
+        last = j == length[k] - 1
+        following = np.minimum(j + 1, length[k] - 1)
+        source[begin[template[k]] + place(k, j)] = np.where(
+            last, -1, place(k, np.where(leaf[k], j, following))
+        )
+        spread = source[ranges(begin[kind], size[kind])]
+        start = np.repeat(rows.block_start, size[kind])
+        real = np.flatnonzero(spread >= 0)
+        self.tie = np.full(rows.size, -1)
+        self.tie[ranges(rows.block_start, size[kind])[real]] = self.gather[(spread + start)[real]]
+        every = np.arange(len(length))
+        top = place(every, np.where(leaf, length - 1, 0))
+        counts = np.diff(lanes.template_start)
+        which = ranges(lanes.template_start[kind], counts[kind])
+        self.up = self.gather[top[which] + np.repeat(rows.block_start, counts[kind])]
+
+    def places(self, nodes: np.ndarray | slice) -> np.ndarray:
+        """Place of natural nodes in the device order."""
+        return self._place[nodes]
+
+    def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
+        """``lane | row << 16`` of natural nodes."""
+        place = self.places(nodes)
+        unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
+        template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]
+        flat = self.rows.rows[template].reshape(len(nodes), -1)
+        at = (flat <= inside[:, None]).sum(axis=1) - 1  # rows of no width begin where others do
+        most = self.rows.rows.shape[-1]
+        column = inside - flat[np.arange(len(nodes)), at]
+        leaf = at >= most
+        return (column + np.where(leaf, self.lanes.inner[template], 0)) | (at % most) << 16
+
+
+class EpochPlan:
+    """Cells that one kernel advances, `units` of them in a work-group.
+
+    Parameters
+    ----------
+    model : Model
+    cells : (m,) int64
+        Natural numbers, ascending.
+    like : (k,) int64
+        Those of the whole network that are planned alike, these among them, see `Model.part`: no
+        split may change the bits of a cell.
+    most : int
+        Most nodes of a segment.
+    dtype : float64 or float32
+    limits : Limits
+    units : int, optional
+        Cells of a work-group; chosen where not given.
+
+    Attributes
+    ----------
+    cells : (m,) int64
+    nodes : (k,) int64
+        Natural numbers of the nodes of the cells, in order.
+    gather : (size,) int64
+        Natural node at every place of the device order, -1 for none.
+    tie, up : (size,) and (lanes,) int64
+        Natural node whose `u` ties a place to the next of its segment, and a lane to its parent.
+    units : (m, 8) int64
+        Of each cell what ``epoch.mako`` takes, in the order of the plan.
+    spec : EpochSpec
+    instances : list of two integer arrays
+        For each kind where the instances of each work-group begin, and number and site of each.
+    slots : (2 * num_cells,) or (size,) int64
+        First and end slot of each cell of the model; or ``first | number << 16`` of each place.
+
+    Raises
+    ------
+    InputError
+        A cell is too large for a work-group.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        cells: np.ndarray,
+        like: np.ndarray,
+        most: int,
+        dtype: Any,
+        limits: Limits,
+        units: int | None = None,
+    ) -> None:
+        self._model, self._limits, self._dtype = model, limits, np.dtype(dtype)
+        self.cells, self._like, self._most = cells, like, most
+        self.nodes = ranges(model.forest.cell_offsets[cells], model.forest.sizes[cells])
+        forest = model.forest.take(cells)
+        cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
+        if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
+            raise self._too_large(int(cut.lanes.max()))
+        self._forest, self.table = forest, _Table(forest, cut, most)
+        table = self.table
+        self.gather, self.tie, self.up = (
+            np.where(k < 0, -1, self.nodes[k]) for k in (table.gather, table.tie, table.up)
+        )
+        self.units = table.units.copy()
+        self.units[:, _CELL] = cells[table.units[:, _CELL]]
+        # of each kind, the instances of the cells
+        self._mine = [np.flatnonzero(np.isin(k.node, self.nodes)) for k in model.kinds]
+        self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units)
+
+    @property
+    def groups(self) -> int:
+        """Number of work-groups."""
+        return -(-len(self.cells) // self.spec.units)
+
+    def _plan(self, lanes: int, units: int | None) -> EpochSpec:
+        model, limits, table = self._model, self._limits, self.table
+        constant = model.all.constant_factors
+        before, dense = self._dense() if constant else (0, 0)
+        spec = EpochSpec(
+            real=real_name(self._dtype),
+            phase="advance",
+            constant=constant,
+            inflow=bool(model.all.constant_b.any()),
+            lanes=lanes,
+            units=1,
+            extra=WARP if constant and model.kinds else 0,
+            segment=self._most,
+            capacity=int(table.rows.template_size.max()) + 1,
+            rounds=max(1, int(table.lanes.rounds.max())),
+            before=before,
+            dense=dense,
+            slots=0,
+            secondorder=model.secondorder,
+            ptx=limits.ptx,
+            fused=not limits.is_cpu,
+            normal=normal_source(real_name(self._dtype))
+            if any(k.mechanism.uses_noise for k in model.kinds)
+            else "",
+        )
+        most, registers = _BUSY[spec.real, constant] if _is_busy(model, limits) else (0, 0)
+        if limits.ptx:
+            spec = replace(spec, registers=registers)
+        for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
+            found, slots = self._list_instances(count)
+            for local in (True, False):
+                kinds = tuple(replace(kind, local=local) for kind in found)
+                chosen = replace(spec, units=count, slots=slots, kinds=kinds)
+                if not constant and model.kinds:  # all schedulers of a multiprocessor
+                    chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
+                if chosen.fits(limits):
+                    return chosen
+        raise self._too_large(lanes)
+
+    def _too_large(self, lanes: int) -> InputError:
+        limits = self._limits
+        return InputError(
+            f"cells of {int(self._model.forest.sizes[self.cells].max())} nodes, {lanes} lanes: "
+            f"too large to stay in {limits.local_bytes} bytes of local memory, with "
+            f"{limits.max_work_group} work-items; use path='steps'"
+        )
+
+    def _dense(self) -> tuple[int, int]:
+        """Find the rounds after which few nodes of all trees are left, and how many."""
+        lanes = self._lanes_of_all()
+        inner = ranges(lanes.template_start[:-1], lanes.inner)
+        when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
+        for before in range(int(lanes.rounds.max()) + 1):
+            left = int(np.bincount(template[when >= before]).max())
+            if left <= MAX_DENSE:
+                return before, -(-left // 4) * 4
+        raise AssertionError("only the root is left after the last round")
+
+    def _lanes_of_all(self) -> codes.SegmentLanes:
+        """Lanes of all trees that are planned alike, of which those here may be some."""
+        whole = self._model.whole
+        if whole is None:
+            return self.table.lanes
+        shapes = whole.forest.shape_of_cell[self._like]
+        one_of_each = self._like[np.unique(shapes, return_index=True)[1]]
+        trees = whole.forest.take(one_of_each).trees
+        cut = cut_trees(trees, self._most, trees.parent < 0)
+        number = np.arange(trees.num_trees)
+        return codes.segment_lanes(cut.segments, cut.contraction, number, number)
+
+    def _list_instances(self, units: int) -> tuple[list[EpochKind], int]:
+        """List instances of each group of `units` cells, and the slots that they write to."""
+        table, kinds, mine = self.table, self._model.kinds, self._mine
+        groups = -(-len(self.cells) // units)
+        nodes = [np.searchsorted(self.nodes, k.node[i]) for k, i in zip(kinds, mine, strict=True)]
+        node = np.concatenate([np.zeros(0, np.int64), *nodes])
+        which = np.repeat(np.arange(len(kinds)), [len(i) for i in mine])
+        cell = np.searchsorted(self._forest.cell_offsets, node, side="right") - 1
+        unit = table.unit_of_cell[cell]
+        place = table.places(node) - table.rows.block_start[unit]
+        order = np.lexsort((which, place, unit))
+        first = np.searchsorted(unit[order] // units, np.arange(groups + 1))
+        slot = np.empty(len(node), np.int64)
+        slot[order] = np.arange(len(node)) - first[unit[order] // units]
+        self.instances, specs = [], []
+        for k, kind in enumerate(kinds):
+            some = np.flatnonzero(which == k)
+            sort = np.lexsort((place[some], unit[some]))
+            some = some[sort]
+            starts = np.searchsorted(unit[some] // units, np.arange(groups + 1))
+            site = place[some] | (unit[some] % units) << 12 | slot[some] << 16
+            self.instances.append((starts, np.stack((mine[k][sort], site), axis=1)))
+            specs.append(
+                _kind_spec(self._model, kind, max(1, int(np.diff(starts).max())), self._dtype)
+            )
+        most = int(np.diff(first).max()) if kinds else 0
+        self._give_slots(node, cell, slot, most)
+        return specs, most
+
+    def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
+        """Find first and end slot of each cell; or ``first | number << 16`` of each place."""
+        constant = self._model.all.constant_factors
+        count = self._model.forest.num_cells if constant else self.table.rows.size
+        key = self.cells[cell] if constant else self.table.places(node)
+        number = np.bincount(key, minlength=count)
+        first = np.full(count, none)
+        np.minimum.at(first, key, slot)
+        self.slots = (
+            np.stack((first, first + number), axis=1).reshape(-1)
+            if constant
+            else first | number << 16
+        )
+
+    def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
+        """``lane | row << 16`` of natural nodes, -1 of those of other cells."""
+        at = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
+        return np.where(self.nodes[at] == nodes, self.table.lane_and_row(at), -1)
+
+
+def plan_epochs(
+    model: Model, dtype: Any, limits: Limits, segment: int | None = None, units: int | None = None
+) -> list[EpochPlan]:
+    """Plan all cells, the largest first.
+
+    Cells that need as many lanes, in whole warps, are a plan of their own, if there are enough
+    cells to fill the device: a work-group gives all its cells the lanes and the local memory of
+    the largest.
+
+    Parameters
+    ----------
+    model : Model
+    dtype : float64 or float32
+    limits : Limits
+    segment, units : int, optional
+        Most nodes of a segment and cells of a work-group; chosen where not given.
+
+    Raises
+    ------
+    InputError
+        A cell is too large for a work-group.
+    """
+    forest, busy = model.all.forest, _is_busy(model, limits)
+    most, lanes = _choose_segments(model.all, segment, busy)
+    size = (-(-lanes // WARP) << 8 | most)[forest.shape_of_cell]
+    if not busy:
+        size[:] = size.max()
+    for few in np.unique(size)[:-1]:  # too few for a launch of their own go with larger ones
+        if np.count_nonzero(size == few) < _FULL * limits.compute_units:
+            size[size == few] = size[size > few].min()
+    most = most[forest.shape_of_cell]
+    own = size[model.first_cell : model.first_cell + model.forest.num_cells]
+    plans = []
+    for k in np.unique(own)[::-1]:
+        cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
+        plans.append(EpochPlan(model, cells, like, int(most[like].max()), dtype, limits, units))
+    return plans
+
+
+def _is_busy(model: Model, limits: Limits) -> bool:
+    return model.all.forest.num_cells >= _FULL * limits.compute_units
+
+
+def _choose_segments(
+    model: Model, segment: int | None, busy: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Choose the most nodes of a segment for each tree, and give the lanes that it then has.
+
+    With constant factors, where a lane has little to do, all trees get one number: few, but so
+    that the largest has 64 lanes. Without, each gets as few as let it have 128 lanes, or 256 where
+    the time of one step counts; there all the factors of a segment's nodes are in registers.
+    """
+    trees = model.forest.trees
+    constant = model.constant_factors
+    sizes = (segment,) if segment else _SEGMENTS if constant else _SHORT_SEGMENTS
+    room = 64 if constant else 128 if busy else 256
+    most = np.zeros(trees.num_trees, np.int64)
+    lanes = np.full(trees.num_trees, np.iinfo(np.int64).max)
+    for size in sizes:
+        found = cut_trees(trees, size, trees.parent < 0).lanes
+        change = np.full(len(most), bool((lanes > room).any())) if constant else lanes > room
+        most[change], lanes[change] = size, found[change]
+        if lanes.max() <= room:
+            break
+    return most, lanes
+
+
+def _kind_spec(model: Model, kind: Kind, most: int, dtype: np.dtype) -> EpochKind:
+    mechanism, real = kind.mechanism, real_name(dtype)
+    check_parameters(kind, dtype)
+    values = [kind.parameters[p] for p in mechanism.parameters]
+    return EpochKind(
+        name=mechanism.name,
+        source=mechanism.functions(real),
+        number=kind.first_instance,
+        parameters=tuple(mechanism.parameters),
+        states=tuple(mechanism.states),
+        literals=tuple("" if np.ndim(v) else _literal(float(v), dtype) for v in values),
+        most=most,
+        density=mechanism.kind == "density",
+        takes_events=mechanism.takes_events,
+        uses_noise=mechanism.uses_noise,
+        factor=_factor_of_capacitance(model, kind, dtype),
+        first_target=max(0, kind.first_target),
+    )
+
+
+def _factor_of_capacitance(model: Model, kind: Kind, dtype: np.dtype) -> str:
+    """Literal of factor / (capacitance / dt), where that is one number to rounding."""
+    model = model.all
+    kind = next(k for k in model.kinds if k.mechanism == kind.mechanism)
+    if kind.mechanism.kind != "density":
+        return ""
+    ratio = kind.factor / model.capacitance_over_dt[kind.node]
+    if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
+        return ""
+    return _literal(float(ratio[0]), dtype)
+
+
+def _literal(value: float, dtype: np.dtype) -> str:
+    return f"({value!r}{'f' if dtype == np.float32 else ''})"

@@ -1,0 +1,161 @@
+"""Specs of the kernel of an epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from clhines.plan.plan import Limits
+
+WARP = 32
+_NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
+
+
+# what the bits of an instance's site and of a node's slots have room for
+MAX_UNITS, _MAX_PLACES, _MAX_SLOTS = 16, 1 << 12, (1 << 15) - 1
+
+
+@dataclass(frozen=True)
+class EpochKind:
+    """One kind of mechanism, for ``epoch.mako``.
+
+    Attributes
+    ----------
+    name, source : str
+        The mechanism's name and functions.
+    number : int
+        Of its instance 0 among all instances: what noise is drawn by.
+    parameters, states : tuple of str
+    literals : tuple of str
+        Value of each parameter where it is one number, else empty.
+    most : int
+        Instances of a work-group.
+    density, takes_events, uses_noise : bool
+    factor : str
+        What makes the factor of a node of its capacitance over dt, where that is one number.
+    first_target : int
+        Number of instance 0 among the targets of events.
+    local : bool
+        The states lie in local memory during an epoch.
+    """
+
+    name: str
+    source: str = field(repr=False)
+    number: int
+    parameters: tuple[str, ...]
+    states: tuple[str, ...]
+    literals: tuple[str, ...]
+    most: int
+    density: bool
+    takes_events: bool
+    uses_noise: bool
+    factor: str
+    first_target: int
+    local: bool = True
+
+
+@dataclass(frozen=True)
+class EpochSpec:
+    """Numbers and switches of ``epoch.mako``: one work-item a segment of a branch.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    phase : str
+        ``factor``: the constant factors, once; ``advance``: steps.
+    constant : bool
+        Only the roots' conductances change.
+    inflow : bool
+        There are constant currents.
+    lanes, units : int
+        Lanes of a cell, cells of a work-group.
+    extra : int
+        Further work-items, for the mechanisms alone; with constant factors these have no others.
+    segment : int
+        Most nodes of a segment.
+    capacity : int
+        Values of the largest cell, and one more.
+    rounds : int
+        Most rounds of a cell, 1 or more.
+    before, dense : int
+        With constant factors: after so many rounds at most so many nodes are left, which are solved
+        by the inverse of their matrix; 0 for rounds alone.
+    slots : int
+        Instances of a work-group.
+    secondorder, ptx, fused : bool
+        As in `Model` and `ContractionSpec`.
+    kinds : tuple of EpochKind
+    normal : str
+        The functions of the generator, where a kind uses noise.
+    registers : int
+        Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
+    """
+
+    template: ClassVar[str] = "simulate/epoch"
+    real: str
+    phase: str
+    constant: bool
+    inflow: bool
+    lanes: int
+    units: int
+    extra: int
+    segment: int
+    capacity: int
+    rounds: int
+    before: int
+    dense: int
+    slots: int
+    secondorder: bool
+    ptx: bool
+    fused: bool
+    kinds: tuple[EpochKind, ...] = ()
+    normal: str = field(default="", repr=False)
+    registers: int = 0
+
+    @property
+    def build_options(self) -> tuple[str, ...]:
+        """Options of the compiler."""
+        return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()
+
+    @property
+    def work_group(self) -> int:
+        """Work-items of a group."""
+        return self.lanes * self.units + self.extra
+
+    @property
+    def local_bytes(self) -> int:
+        """Local memory that the kernel takes, at most."""
+        factor = self.phase == "factor"
+        held = 2 if factor else 3 + (not self.constant) + self.inflow
+        tree = 7 if factor or not self.constant else 3
+        reals = self.units * (held * self.capacity + tree * self.lanes)
+        ints = self.units * 2 * self.segment + sum(k.most for k in self.kinds)
+        if self.dense:
+            ints += self.units * (self.lanes + 1)
+        if self.dense and not factor:
+            reals += self.units * (self.dense * (self.dense + 1) + 1)
+        if self.constant and not factor:
+            reals += self.units
+        if self.kinds:
+            reals += 2 * (self.slots + 1)
+            reals += sum(len(k.states) * k.most for k in self.kinds if k.local)
+        gaps = 8 * (4 + len(self.kinds))  # before what must lie at a multiple of 8
+        return (8 if self.real == "double" else 4) * reals + 4 * ints + gaps
+
+    @property
+    def of_factors(self) -> EpochSpec:
+        """The kernel that works out the constant factors of this one."""
+        return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="")
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether its work-groups suit a device, and its numbers the bits that they are given."""
+        kernels = (self, self.of_factors) if self.constant else (self,)
+        return (
+            self.work_group <= limits.max_work_group
+            and max(k.local_bytes for k in kernels) <= limits.local_bytes
+            and (self.lanes == 32 or self.units <= _NAMED_BARRIERS)
+            and self.units <= MAX_UNITS
+            and self.slots <= _MAX_SLOTS
+            and self.capacity <= _MAX_PLACES
+        )

@@ -1,0 +1,436 @@
+"""Whole epochs on CPUs: one work-item takes all steps of a block of cells, one a vector lane.
+
+The cells' numbers stay in the caches from step to step. Nodes with nothing but constant
+mechanisms at and below them have constant pivots: they are eliminated once, on the host, and a
+step only moves their right-hand sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl.array as cla
+
+from clhines import reference
+from clhines.arrays import ranges
+from clhines.device import devices, program
+from clhines.forest import Forest
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.noise import normal_source
+from clhines.network.model import Kind, Model
+from clhines.plan.plan import real_name
+from clhines.simulate.kinds import GroupedKindSpec, grouped_kind_spec
+from clhines.simulate.state import State
+
+_LANES = {"double": 8, "float": 16}
+_SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are taken
+_WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
+
+
+@dataclass(frozen=True)
+class CellEpochSpec:
+    """``epoch_vector.mako``.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    lanes : int
+        Cells of a block.
+    kinds : tuple of GroupedKindSpec
+    secondorder : bool
+    noise : str
+        OpenCL source of `mechanisms.normal`, where a kind uses it.
+    """
+
+    template: ClassVar[str] = "simulate/epoch_vector"
+    real: str
+    lanes: int
+    kinds: tuple[GroupedKindSpec, ...]
+    secondorder: bool
+    noise: str
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Cells by shape in blocks of lanes, and nodes in the order of elimination.
+
+    Attributes
+    ----------
+    cells : (num_blocks, lanes) int64
+        -1 where a lane has no cell.
+    order : (num_nodes of all shapes,) int64
+        Node in its shape, by shape and slot.
+    parent : like `order`, int64
+        The parent's slot.
+    shape : (num_blocks,) int64
+    first, sizes, constant : (num_shapes,) int64
+        First entry in `order`, slots, and how many of them have constant pivots.
+    """
+
+    cells: np.ndarray
+    order: np.ndarray
+    parent: np.ndarray
+    shape: np.ndarray
+    first: np.ndarray
+    sizes: np.ndarray
+    constant: np.ndarray
+
+    @property
+    def lanes(self) -> int:
+        """Cells of a block."""
+        return self.cells.shape[1]
+
+
+def choose_lanes(forest: Forest, most: int, units: int) -> int:
+    """Return how many cells of one shape share a vector.
+
+    As many as `most` allows with few idle lanes and a block for each of the device's `units`, or 1.
+    """
+    counts = np.bincount(forest.shape_of_cell)
+    lanes = most
+    while lanes > 1:
+        blocks = int((-(-counts // lanes)).sum())
+        if blocks * lanes <= _WASTE * forest.num_cells and blocks >= units:
+            break
+        lanes //= 2
+    return lanes
+
+
+def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
+    """Group cells by shape and order their nodes.
+
+    Parameters
+    ----------
+    forest : Forest
+    variable : (num_nodes of all shapes,) bool
+        Nodes of `forest.trees` whose pivots change.
+    lanes : int
+    """
+    trees = forest.trees
+    tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
+    order = np.lexsort((-trees.depth, variable, tree))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    above = trees.parent[order]
+    start = trees.offsets[:-1][tree]
+    parent = np.where(above < 0, -1, place[above] - start)
+    by_shape = np.argsort(forest.shape_of_cell, kind="stable")
+    counts = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
+    blocks = -(-counts // lanes)
+    first = np.cumsum(blocks) - blocks
+    shape = forest.shape_of_cell[by_shape]
+    within = np.arange(len(by_shape)) - (np.cumsum(counts) - counts)[shape]
+    cells = np.full((int(blocks.sum()), lanes), -1)
+    cells[first[shape] + within // lanes, within % lanes] = by_shape
+    return Blocks(
+        cells=cells,
+        order=order - start,
+        parent=parent,
+        shape=np.repeat(np.arange(trees.num_trees), blocks),
+        first=trees.offsets[:-1],
+        sizes=trees.sizes,
+        constant=np.add.reduceat((~variable).astype(np.int64), trees.offsets[:-1]),
+    )
+
+
+def variable_nodes(model: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
+
+    Roots always. In a part of a network: nodes of its shapes where that is so in the whole.
+    """
+    forest = model.forest
+    if model.whole is not None:
+        whole, shapes = model.whole.forest, forest.shape_of_cell
+        first = np.unique(shapes, return_index=True)[1] + model.first_cell
+        start = whole.trees.offsets[whole.shape_of_cell[first]]
+        return variable_nodes(model.whole)[ranges(start, forest.trees.sizes)]
+    trees = forest.trees
+    variable = trees.parent < 0
+    nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
+    cell = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
+    variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
+    by_depth = np.argsort(trees.depth, kind="stable")
+    cuts = np.flatnonzero(np.diff(trees.depth[by_depth])) + 1
+    for deep in reversed(np.split(by_depth, cuts)[1:]):
+        variable[trees.parent[deep[variable[deep]]]] = True
+    return variable
+
+
+def eliminate_constant(
+    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray
+) -> np.ndarray:
+    """(n,) float64: pivots of the constant nodes, and what is left of the diagonal of the others.
+
+    Parameters
+    ----------
+    d, u : (n,) float64
+    constant : (n,) bool
+    """
+    left = d.copy()
+    for nodes in reversed(reference.elimination_steps(forest)[1:]):
+        some = nodes[constant[nodes]]
+        np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
+    return left
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The instances of a kind by block, in groups of as many as a vector has lanes.
+
+    Attributes
+    ----------
+    ends : (num_blocks + 1,) int64
+        First group of each block.
+    member : (num_groups, width) int64
+        Instance, or ``~instance`` of another one of the block where a lane has none: it computes
+        with the same numbers, and nothing of it is kept.
+    place : (num_groups, width) int64
+        ``slot * lanes + lane`` in the block, ascending.
+    run : (num_groups,) int64
+        The first place of those that are consecutive, else -1.
+    """
+
+    ends: np.ndarray
+    member: np.ndarray
+    place: np.ndarray
+    run: np.ndarray
+
+
+def make_groups(
+    forest: Forest, blocks: Blocks, kind: Kind, most: int, several: bool | None = None
+) -> Groups:
+    """Group the instances of a kind, in each block by place.
+
+    Parameters
+    ----------
+    forest : Forest
+    blocks : Blocks
+    kind : Kind
+    most : int
+        Instances of a group at most; fewer where that makes hardly more groups.
+    several : bool, optional
+        Whether a group is of several instances, where that is decided.
+    """
+    lanes, num_blocks = blocks.lanes, len(blocks.cells)
+    # A lane without a cell computes what the first does, so that consecutive places stay so.
+    own = blocks.cells >= 0
+    cell = np.where(own, blocks.cells, blocks.cells[:, :1]).reshape(-1)
+    cuts = np.searchsorted(kind.node, forest.cell_offsets)
+    counts = np.diff(cuts)[cell]
+    member = ranges(cuts[:-1][cell], counts)
+    lane = np.repeat(np.arange(len(cell)), counts)  # of all blocks
+    block, cell = lane // lanes, cell[lane]
+    slot_of = np.empty(len(blocks.order), np.int64)
+    tree = np.repeat(blocks.first, blocks.sizes)
+    slot_of[tree + blocks.order] = np.arange(len(tree)) - tree
+    within = kind.node[member] - forest.cell_offsets[cell]
+    slot = slot_of[blocks.first[forest.shape_of_cell[cell]] + within]
+    place = slot * lanes + lane % lanes
+    order = np.lexsort((member, place, block))
+    of_block = np.bincount(block, minlength=num_blocks)
+    width = choose_width(of_block, most)
+    if several is not None:
+        width = max(2, width) if several else 1
+    groups = -(-of_block // width)
+    ends = np.concatenate(([0], np.cumsum(groups)))
+    rank = np.arange(len(order)) - np.repeat(np.cumsum(of_block) - of_block, of_block)
+    # The last group of a block is filled up with its last instance.
+    last = np.repeat(np.cumsum(of_block) - 1, groups * width - of_block)
+    at = np.repeat(ends[:-1] * width, of_block) + rank
+    source = np.empty(int(ends[-1]) * width, np.int64)
+    filled = np.zeros(len(source), bool)
+    source[at], filled[at] = order, own.reshape(-1)[lane[order]]
+    spare = np.ones(len(source), bool)
+    spare[at] = False
+    source[spare] = order[last]
+    shape = -1, width
+    place = place[source].reshape(shape)
+    run = np.where((np.diff(place, axis=1) == 1).all(axis=1), place[:, 0], -1)
+    member = member[source]
+    return Groups(ends, np.where(filled, member, ~member).reshape(shape), place, run)
+
+
+def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
+    """Return of each kind whether several instances are taken at a time; see `choose_width`.
+
+    That alone changes bits, as one instance has the exponential function of the device, several
+    have that of `mechanisms.exponentials`: parts of a network do as the whole would.
+    """
+    blocks = make_blocks(model.forest, variable_nodes(model), lanes)
+    own = np.where(blocks.cells >= 0, blocks.cells, blocks.cells[:, :1])
+    counts = [np.diff(np.searchsorted(k.node, model.forest.cell_offsets)) for k in model.kinds]
+    return {
+        kind.mechanism: choose_width(count[own].sum(axis=1), most) > 1
+        for kind, count in zip(model.kinds, counts, strict=True)
+    }
+
+
+def choose_width(counts: np.ndarray, most: int) -> int:
+    """Return how many of `counts` instances of each block to take at a time, a power of two.
+
+    A group takes about as long for any width; where wide ones stay empty, narrow ones do.
+    """
+    widths = [2**k for k in range(most.bit_length())]
+    groups = [int((-(-counts // width)).sum()) for width in widths]
+    return next(w for w, number in zip(widths, groups) if number <= _SPARE * groups[-1])
+
+
+class CellEpochs:
+    """Advance a model in epochs on a CPU.
+
+    Parameters
+    ----------
+    state : State
+    lanes : int, optional
+        Cells that share a vector; by default what suits their shapes.
+
+    Attributes
+    ----------
+    blocks : Blocks
+    groups : list of Groups
+        Of each kind.
+    max_steps : int
+        Steps of one launch at most.
+    """
+
+    def __init__(self, state: State, lanes: int | None = None) -> None:
+        self.state, self.model, self.queue = state, state.model, state.queue
+        self.max_steps = state.epoch
+        model, real = self.model, real_name(state.dtype)
+        device, chosen = self.queue.device, lanes
+        lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
+        variable = variable_nodes(model)
+        self.blocks = make_blocks(model.forest, variable, lanes)
+        most = devices.limits(device).vector_bytes // state.dtype.itemsize
+        if model.whole is not None:
+            units = devices.whole_device(device).max_compute_units
+            lanes_of_all = chosen or choose_lanes(model.whole.forest, _LANES[real], units)
+            several = in_groups(model.whole, lanes_of_all, most)
+        else:
+            several = {}
+        self.groups = [
+            make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism))
+            for k in model.kinds
+        ]
+        kinds = tuple(
+            grouped_kind_spec(kind, real, groups.member.shape[1])
+            for kind, groups in zip(model.kinds, self.groups, strict=True)
+        )
+        noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
+        spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
+        built = program.build(self.queue.context, spec)
+        self._kernel = program.BoundKernel(built, "epoch", self._arguments(variable))
+
+    def _arguments(self, variable: np.ndarray) -> list[Any]:
+        """Put all numbers into blocks on the device; `set_records` and `advance` change some."""
+        model, blocks, state = self.model, self.blocks, self.state
+        forest, real = model.forest, state.dtype.type
+        sizes = blocks.sizes[blocks.shape]
+        slot = np.cumsum(sizes) - sizes
+        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
+        # lanes without a cell compute what the first lane does, and keep none of it
+        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
+        block = np.repeat(np.arange(len(sizes)), sizes)
+        node = forest.cell_offsets[cells][block] + order[:, None]  # by slot and lane
+        kept = (blocks.cells >= 0)[block]
+        self._place = np.empty(forest.num_nodes, np.int64)
+        self._place[node[kept]] = np.flatnonzero(kept)
+        self._node, self._slot, self._block = node, slot, block
+
+        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
+        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+        constant = ~variable[start + within]
+        over_dt = model.capacitance_over_dt
+        left = eliminate_constant(forest, over_dt + model.constant_d, model.u, constant)
+        inverse = np.where(constant, 1 / left, 0.0)
+        moving = ~constant[node[:, 0]]
+        count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
+        self._variable = np.cumsum(count) - count
+
+        def put(a: np.ndarray) -> cla.Array:
+            return cla.to_device(self.queue, np.ascontiguousarray(a.reshape(-1)))
+
+        def values(a: np.ndarray, where: Any = slice(None)) -> cla.Array:
+            return put(a[node[where]].astype(real))
+
+        self._v, self._b = values(model.v_init), values(np.zeros(forest.num_nodes))
+        arrays = [
+            values(over_dt), values(model.constant_b), values(model.u * inverse), values(inverse),
+            self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
+            values(left, moving), values(model.u, moving), values(left, moving),
+        ]  # fmt: skip
+        columns = [slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]]
+        columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
+        columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
+        self._table = np.stack(columns, axis=1).astype(np.int32)
+        found = [state.spike_source, state.spike_step, state.spike_count]
+        self._table_on_device = put(self._table)
+        arguments: list[Any] = [
+            np.int32(0), np.int32(0), real(model.dt), self._table_on_device,
+            put(blocks.parent.astype(np.int32)), *arrays,
+            put(blocks.cells.astype(np.int32)),
+            put(model.threshold.astype(real)), state.failed, np.int32(state.max_spikes), *found,
+            np.int32(model.num_targets), np.int32(state.slots), real(state.incoming_scale),
+            np.uint64(model.seed), state.incoming,
+        ]  # fmt: skip
+        self._record_argument = len(arguments)
+        nothing = put(np.zeros(1, np.int32))
+        arguments += [np.int32(0), np.int32(0), nothing, nothing, state.record_v]
+        for k, kind in enumerate(model.kinds):
+            numbers = kind.count, kind.first_target, kind.first_instance
+            arguments += [np.int32(n) for n in numbers]
+            *by_group, held = self._of_groups(kind, self.groups[k], put)
+            arguments += [*by_group, state.states[k], held]
+        return arguments
+
+    def _of_groups(self, kind: Kind, groups: Groups, put: Callable[..., Any]) -> list[Any]:
+        """Give what the kernel takes of a kind by group, room for states last."""
+        dtype = self.state.dtype
+        parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
+        single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
+        instance = np.where(groups.member < 0, ~groups.member, groups.member)
+        given = [p[instance] for p in parameters if np.ndim(p)] or [np.zeros(instance.shape)]
+        room = max(1, len(kind.mechanism.states)) * instance.size
+        return [
+            *(put(a.astype(np.int32)) for a in (groups.member, groups.place, groups.run)),
+            put(np.array(single, dtype)),
+            put(np.stack(given, axis=1).astype(dtype)),
+            put(kind.factor[instance].astype(dtype)),
+            cla.zeros(self.queue, room, dtype),
+        ]
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural: tells the blocks what of them it is."""
+        state, lanes = self.state, self.blocks.lanes
+        place = self._place[nodes]
+        block = self._block[place // lanes]
+        order = np.argsort(block, kind="stable")
+        counts = np.bincount(block, minlength=len(self._slot))
+        self._table[:, 6] = np.cumsum(counts)
+        self._table[:, 5] = self._table[:, 6] - counts
+        self._table_on_device.set(self._table.reshape(-1), self.queue)
+        slot = place - self._slot[block] * lanes
+        given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]
+        lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
+        told = [np.int32(state.record_v.shape[1]), *lists, state.record_v]
+        for k, value in enumerate(told, self._record_argument + 1):
+            self._kernel[k] = value
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        self._kernel[0], self._kernel[1] = np.int32(first), np.int32(count)
+        self._kernel[self._record_argument] = np.int32(row)
+        self._kernel.launch(self.queue, len(self._table), 1)
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order."""
+        return self._v.get(self.queue)[self._place]
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Go on from other voltages, (n,) mV in natural order."""
+        values = np.asarray(v)[self._node].astype(self.state.dtype)
+        self._v.set(values.reshape(-1), self.queue)

@@ -1,0 +1,295 @@
+"""One network in several processes: MPI, through mpi4py.
+
+Every rank has the same description of the network and simulates some of its cells, neighbours in
+natural order, on a device of its own. The spikes of an epoch go to all ranks in one collective,
+on GPUs while they are at the next epoch; each rank delivers those that its targets listen to.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.device import devices
+from clhines.errors import InputError, RankError
+
+INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
+
+
+# what launchers tell the processes that they start: MPICH's and Intel's, Open MPI's, Slurm's
+_LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+_FAILED = 0xFFFFFFFF  # in place of a number of spikes
+_ROOM = 15  # spikes of a rank that a message has room for, at first and at most
+_MOST_ROOM = 4095
+_SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
+
+
+def launched() -> bool:
+    """Whether a launcher of MPI has started this process together with others."""
+    sizes = [os.environ.get(name, "") for name in _LAUNCHERS]
+    return any(size.isdigit() and int(size) > 1 for size in sizes)
+
+
+def world() -> Any:
+    """Return ``mpi4py.MPI.COMM_WORLD``.
+
+    Raises
+    ------
+    InputError
+        There is no mpi4py, or no MPI library for it; says what to install.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise InputError(
+            f"MPI needs mpi4py, which cannot be imported ({error}); {INSTALL_HINT}"
+        ) from error
+    return MPI.COMM_WORLD
+
+
+class Ranks:
+    """A communicator: one collective an epoch, and errors that all ranks hear of.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        Duplicated, so that nothing else gets in between.
+
+    Attributes
+    ----------
+    rank, size : int
+    local_rank, local_size : int
+        Among the ranks of this machine.
+    seconds : float
+        Spent in exchanges, waiting for other ranks included.
+    received : int
+        Bytes that this rank has got in exchanges.
+    exchanges : int
+    spin : float, s
+        For which it looks again and again before it sleeps between two looks.
+    """
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = _own(comm)
+        self.rank, self.size = comm.rank, comm.size
+        machines = comm.allgather(platform.node())
+        here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
+        self.local_rank, self.local_size = here.index(self.rank), len(here)
+        self.seconds, self.received, self.exchanges = 0.0, 0, 0
+        self.spin, self._room = _SPIN, _ROOM
+
+    def agree(self, error: BaseException | None) -> None:
+        """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
+        flags = self.gather_numbers([error is not None])[:, 0]
+        if flags.any():
+            self._raise(error)
+
+    @contextmanager
+    def agreed(self) -> Iterator[None]:
+        """`agree` at the end of a block, with the error that it raises."""
+        error = None
+        try:
+            yield
+        except Exception as caught:
+            error = caught
+        self.agree(error)
+
+    def same(self, given: dict[str, Any]) -> None:
+        """Refuse, on all ranks, what is not the same on all.
+
+        Parameters
+        ----------
+        given : dict of name -> value
+            With the same names on all ranks.
+
+        Raises
+        ------
+        InputError
+            Names the first that differs, and a rank.
+        """
+        found = self.comm.allgather(given)
+        for name in given:
+            values = [each[name] for each in found]
+            other = next((r for r, value in enumerate(values) if value != values[0]), 0)
+            if other:
+                raise InputError(
+                    f"{name} is {values[other]} on rank {other} and {values[0]} on rank 0; "
+                    "expected the same on all ranks"
+                )
+
+    def _raise(self, error: BaseException | None) -> None:
+        lines = self.comm.allgather("" if error is None else one_line(error))
+        if error is not None:
+            raise error
+        rank = next(r for r, line in enumerate(lines) if line)
+        raise RankError(f"rank {rank}: {lines[rank]}", rank)
+
+    def _wait(self, request: Any) -> None:
+        """Wait for a request, without taking the processor from a device that is it."""
+        end = time.perf_counter() + self.spin
+        while not request.Test():
+            if time.perf_counter() >= end:
+                time.sleep(_SLEEP)
+
+    def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:
+        """(size, k) int64: k numbers of each rank."""
+        mine = np.array(numbers, np.int64)
+        found = np.empty((self.size, len(mine)), np.int64)
+        self._wait(self.comm.Iallgather(mine, found))
+        return found
+
+    def exchange(self, mine: np.ndarray, error: BaseException | None = None) -> list[np.ndarray]:
+        """Give all ranks the codes of this one's spikes, and return those of all.
+
+        Raises
+        ------
+        Exception
+            `error`, or a `RankError` where another rank had one.
+        """
+        begin = time.perf_counter()
+        message = np.zeros(1 + self._room, np.uint32)
+        message[0] = _FAILED if error is not None else len(mine)
+        message[1 : 1 + len(mine)] = mine[: self._room]
+        found = np.empty((self.size, len(message)), np.uint32)
+        self._wait(self.comm.Iallgather(message, found))
+        counts = found[:, 0].astype(np.int64)
+        if (counts == _FAILED).any():
+            self._raise(error)
+        codes = [row[1 : 1 + count] for row, count in zip(found, counts.tolist(), strict=True)]
+        self.received += found.nbytes
+        if counts.max() > self._room:
+            codes = self._exchange_all(mine, counts)
+        self.exchanges += 1
+        self.seconds += time.perf_counter() - begin
+        return codes
+
+    def _exchange_all(self, mine: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+        """Exchange what did not fit, and make room in the messages that follow."""
+        found = np.empty(int(counts.sum()), np.uint32)
+        starts = np.cumsum(counts) - counts
+        sent = np.ascontiguousarray(mine, np.uint32)
+        self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), starts.tolist())]))
+        self.received += found.nbytes
+        room = (1 << int(counts.max()).bit_length()) - 1
+        self._room = min(max(self._room, room), _MOST_ROOM)
+        return np.split(found, starts[1:])
+
+
+def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
+    """(k,) uint32: one number for the cell and the step of each spike of `count` steps."""
+    return cell.astype(np.uint32) * np.uint32(count) + (step - first).astype(np.uint32)
+
+
+def decoded(
+    codes: Sequence[np.ndarray], bounds: np.ndarray, first: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cells, by their numbers in the network, and steps of the spikes of all ranks."""
+    found = np.concatenate(codes).astype(np.int64)
+    begin = np.repeat(bounds[: len(codes)], [len(some) for some in codes])
+    source, late = np.divmod(found, count)
+    return source + begin, late + first
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, on one line."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
+
+
+_known: list[tuple[Any, Any]] = []  # communicators, and our own of the same ranks
+
+
+def _own(comm: Any) -> Any:
+    """Return a communicator of the same ranks that nobody else uses."""
+    for given, own in _known:
+        if given == comm and own.size == comm.size:
+            return own
+    own = comm.Dup()
+    if not _known:
+        _stop_all_on_errors(own)
+    _known.append((comm, own))
+    return own
+
+
+def _stop_all_on_errors(comm: Any) -> None:
+    """See to it that an error that nobody catches ends all ranks, not this one alone."""
+    usual = sys.excepthook
+
+    def stop(kind: Any, value: Any, trace: Any) -> None:
+        if isinstance(value, RankError):
+            time.sleep(1.0)  # the rank that has the error says so first, if it does
+            print(f"clhines: {value}", file=sys.stderr)
+        else:
+            usual(kind, value, trace)
+            print(f"clhines: rank {comm.rank} of {comm.size} stops all", file=sys.stderr)
+        sys.stderr.flush()
+        comm.Abort(1)
+
+    sys.excepthook = stop
+
+
+def finish(comm: Any, message: str, code: int) -> int:
+    """End a program on all ranks: wait for the others, and say once what went wrong.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+        That is used for nothing else.
+    message : str
+        Why this rank ends; empty where all went well.
+    code : int
+        Of the program.
+
+    Returns
+    -------
+    int
+        The largest code of all ranks. Where others do not end in time, all are stopped.
+    """
+    known = message.encode()[:500]
+    mine, found = np.zeros(512, np.uint8), np.zeros((comm.size, 512), np.uint8)
+    mine[0], mine[1 : 1 + len(known)] = code, np.frombuffer(known, np.uint8)
+    request, begin = comm.Iallgather(mine, found), time.perf_counter()
+    while not request.Test():
+        if code and time.perf_counter() - begin > _PATIENCE:
+            print(f"clhines: rank {comm.rank}: {message}", file=sys.stderr, flush=True)
+            comm.Abort(code)
+        time.sleep(1e-3)
+    texts = [bytes(row[1:]).rstrip(b"\0").decode(errors="replace") for row in found]
+    own = [r for r, text in enumerate(texts) if text]
+    if own and own[0] == comm.rank:
+        same = all(text == texts[own[0]] for text in texts)
+        who = "" if same else f"rank {comm.rank}: "
+        print(f"clhines: {who}{message}", file=sys.stderr, flush=True)
+    return int(found[:, 0].max())
+
+
+def own_queue(ranks: Ranks, spec: Any, dtype: Any) -> cl.CommandQueue:
+    """Return a queue on this rank's device: the ranks of a machine take its devices in turn.
+
+    A CPU that several ranks share is divided among them, as far as it has cores.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    spec, dtype
+        Of `clhines.device.devices.choose`; a device or an index pair is taken by all.
+    """
+    spec = spec or os.environ.get("CLHINES_DEVICE")
+    chosen = devices.choose(spec, dtype)
+    alike = [chosen]
+    told = spec or os.environ.get("PYOPENCL_CTX")
+    if not isinstance(told, cl.Device) and not (isinstance(told, str) and ":" in told):
+        alike = devices.alike(chosen, dtype)
+    device = alike[ranks.local_rank % len(alike)]
+    sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))
+    if sharing > 1 and devices.is_cpu(device):
+        device = devices.part_of(device, ranks.local_rank // len(alike), sharing)
+    return devices.make_queue(device)

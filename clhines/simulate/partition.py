@@ -1,0 +1,168 @@
+"""A network divided among the ranks of several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.network.model import Model
+from clhines.simulate.mpi import Ranks
+from clhines.simulate.state import Record
+
+# what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
+# two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
+_INSTANCE, _STATE = 1.0, 5.0
+
+
+def cell_costs(model: Model) -> np.ndarray:
+    """(num_cells,) float64: what a step of each cell costs, in nodes."""
+    forest = model.forest
+    costs = forest.sizes.astype(np.float64)
+    for kind in model.kinds:
+        counts = np.diff(np.searchsorted(kind.node, forest.cell_offsets))
+        costs += (_INSTANCE + _STATE * len(kind.mechanism.states)) * counts
+    return costs
+
+
+def split(costs: np.ndarray, size: int) -> np.ndarray:
+    """Split cells into runs of neighbours of about equal cost.
+
+    Parameters
+    ----------
+    costs : (num_cells,) float64
+    size : int
+        Runs; none is empty.
+
+    Returns
+    -------
+    (size + 1,) int64
+        Run r is the cells ``bounds[r]:bounds[r + 1]``.
+
+    Raises
+    ------
+    InputError
+        Fewer cells than runs.
+    """
+    cells = len(costs)
+    if cells < size:
+        raise InputError(
+            f"{cells} cell{'s' * (cells > 1)} on {size} ranks; expected a cell for each at least"
+        )
+    before = np.concatenate(([0.0], np.cumsum(costs)))
+    aims = before[-1] * np.arange(1, size) / size
+    cuts = np.searchsorted((before[1:] + before[:-1]) / 2, aims)  # to the nearer side
+    bounds = np.concatenate(([0], cuts, [cells]))
+    number = np.arange(size + 1)
+    bounds = np.maximum.accumulate(bounds - number) + number  # one cell each at least
+    return np.minimum(bounds, cells - size + number)
+
+
+def ranks_of(comm: Any) -> Ranks | None:
+    """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`.
+
+    Raises
+    ------
+    InputError
+        Not a communicator.
+    """
+    if comm is None:
+        return None
+    if not hasattr(comm, "Iallgather"):
+        raise InputError(
+            f"comm is {type(comm).__name__}; expected one of mpi4py, like MPI.COMM_WORLD"
+        )
+    try:
+        size = comm.size
+    except Exception as error:  # of mpi4py
+        raise InputError(
+            f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
+        ) from error
+    return Ranks(comm) if size > 1 else None
+
+
+class Share:
+    """Where the numbers of each rank are among those of the whole network.
+
+    Parameters
+    ----------
+    whole : Model
+    bounds : (size + 1,) int64
+        Of `split`.
+    """
+
+    def __init__(self, whole: Model, bounds: np.ndarray) -> None:
+        self.whole, self.bounds = whole, bounds
+        self.nodes = whole.forest.cell_offsets[bounds]
+        self.instances = [np.searchsorted(kind.node, self.nodes) for kind in whole.kinds]
+        cell = whole.cell_of_target()[whole.connections.target]
+        self.rank_of_connection = np.searchsorted(bounds, cell, side="right") - 1
+
+    def kinds(self, rank: int) -> list[int]:
+        """Kinds of the network that have instances on a rank, in the order of its own."""
+        return [k for k, at in enumerate(self.instances) if at[rank] < at[rank + 1]]
+
+    def targets(self, rank: int) -> np.ndarray:
+        """Targets of events of a rank, by its own numbers."""
+        found = [np.zeros(0, np.int64)]
+        for k in self.kinds(rank):
+            first, at = self.whole.kinds[k].first_target, self.instances[k]
+            if first >= 0:
+                found.append(np.arange(first + at[rank], first + at[rank + 1]))
+        return np.concatenate(found)
+
+    def record(self, rank: int, record: Record) -> tuple[Record, np.ndarray]:
+        """Return what a rank records of a record, and the columns that it fills."""
+        low, high = (self.nodes if record.kind < 0 else self.instances[record.kind])[
+            [rank, rank + 1]
+        ].tolist()
+        columns = np.flatnonzero((record.index >= low) & (record.index < high))
+        if not len(columns):
+            return Record("v", -1, columns), columns
+        kind = record.kind if record.kind < 0 else self.kinds(rank).index(record.kind)
+        return Record(record.name, kind, record.index[columns] - low), columns
+
+    def cut(self, rank: int, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return a rank's part of a saved state."""
+        cells = slice(*self.bounds[[rank, rank + 1]].tolist())
+        found = {"v": saved["v"][slice(*self.nodes[[rank, rank + 1]].tolist())]}
+        found["incoming"] = saved["incoming"][:, self.targets(rank)]
+        found["failed"] = saved["failed"][cells]
+        for own, k in enumerate(self.kinds(rank)):
+            place = slice(*self.instances[k][[rank, rank + 1]].tolist())
+            for name in self.whole.kinds[k].mechanism.states:
+                found[f"state{own}_{name}"] = saved[f"state{k}_{name}"][place]
+        for name in saved:
+            if name.startswith("plastic_"):
+                found[name] = saved[name]
+        if "plastic_weight" in found:
+            found["plastic_weight"] = saved["plastic_weight"][self.rank_of_connection == rank]
+        return found
+
+    def join(self, parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Return the state of the whole network from those of all ranks."""
+        whole, ranks = self.whole, range(len(parts))
+        found = {name: np.concatenate([p[name] for p in parts]) for name in ("v", "failed")}
+        found["incoming"] = np.zeros((len(parts[0]["incoming"]), whole.num_targets), np.int64)
+        for rank in ranks:
+            found["incoming"][:, self.targets(rank)] = parts[rank]["incoming"]
+        for k, kind in enumerate(whole.kinds):
+            there = [(r, self.kinds(r).index(k)) for r in ranks if k in self.kinds(r)]
+            for name in kind.mechanism.states:
+                values = [parts[r][f"state{own}_{name}"] for r, own in there]
+                found[f"state{k}_{name}"] = np.concatenate(values)
+        plastic = [p for p in parts if "plastic_weight" in p]
+        if plastic:  # every rank sees all spikes: the traces are the same
+            found |= {k: v for k, v in plastic[0].items() if k.startswith("plastic_")}
+            found["plastic_weight"] = self.join_weights([p.get("plastic_weight") for p in parts])
+        return found
+
+    def join_weights(self, parts: Sequence[np.ndarray | None]) -> np.ndarray:
+        """(m,) float64: of all connections."""
+        weight = self.whole.connections.weight.copy()
+        for rank, values in enumerate(parts):
+            if values is not None:
+                weight[self.rank_of_connection == rank] = values
+        return weight

@@ -1,0 +1,125 @@
+"""Saved states of simulations: what a file must hold to be one of this network."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from clhines.checks import shown
+from clhines.errors import InputError
+from clhines.files import Member, Npz, PathLike, write_npz
+from clhines.network.model import Model
+from clhines.network.times import LAST_STEP
+from clhines.simulate.state import (
+    external_sums,
+    incoming_scale,
+    largest_weights,
+    ring_slots,
+    spike_connections,
+)
+
+_WHAT = "a file that save() has written"
+_SCALAR = np.dtype(np.int64)
+
+
+def signature(model: Model) -> str:
+    """Return a digest of what the arrays of a saved state depend on."""
+    digest = hashlib.sha256()
+    for kind in model.kinds:
+        digest.update(kind.mechanism.text.encode())
+        for array in (kind.node, kind.factor, *kind.arrays().values()):
+            digest.update(array.tobytes())
+    known, events = model.connections, model.events
+    arrays = [model.forest.parent, model.u, model.capacitance, model.threshold]
+    arrays += [model.constant_d, model.constant_b, events.target, events.step, events.weight]
+    arrays += [known.source, known.target, known.weight, known.delay, known.plastic]
+    for array in arrays:
+        digest.update(array.tobytes())
+    digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
+    return digest.hexdigest()
+
+
+def write(path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str) -> None:
+    """Write the state at the begin of a step."""
+    write_npz(path, arrays | {"step": np.array(step, np.int64), "network": np.array(digest)})
+
+
+def read(
+    path: PathLike, model: Model, dtype: np.dtype, digest: str
+) -> tuple[int, dict[str, np.ndarray]]:
+    """Read a state; every number is one that a simulation of this model may have.
+
+    Parameters
+    ----------
+    path : str, bytes or path-like
+    model : Model
+        Of the whole network.
+    dtype : float64 or float32
+        Of the simulation that goes on.
+    digest : str
+        Of `signature`.
+
+    Returns
+    -------
+    step : int
+    arrays : dict of name -> array
+        All that `members` names.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is of another network or of the other precision, or is damaged.
+    """
+    with Npz(path, _WHAT) as file:
+        network = file.read("network", Member((), np.array(digest).dtype))
+        if str(network) != digest:
+            raise InputError(
+                f"{file.name}: of another network or another dt; expected one saved by this "
+                "simulation"
+            )
+        step = int(file.read("step", Member((), _SCALAR, 0, LAST_STEP)))
+        found = file.header("v")[1]
+        if found != dtype and found in (np.float64, np.float32):
+            raise InputError(
+                f"{file.name}: of a simulation in {found.name}; expected {dtype.name}, as this one"
+            )
+        expected = members(model, dtype, step)
+        unknown = sorted(set(file.names) - set(expected) - {"network", "step"})
+        if unknown:
+            raise InputError(f"{file.name}: {shown(unknown[0])} is unknown; expected {_WHAT}")
+        return step, {name: file.read(name, member) for name, member in expected.items()}
+
+
+def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
+    """Return what a file holds besides its step and the digest, saved at the begin of `step`."""
+    cells, int32 = model.forest.num_cells, np.dtype(np.int32)
+    found = {
+        "v": Member((model.forest.num_nodes,), dtype),
+        "failed": Member((cells,), int32, 0, 0),  # a run that failed cannot be saved
+        "incoming": _incoming(model),
+    }
+    for k, kind in enumerate(model.kinds):
+        for name in kind.mechanism.states:
+            found[f"state{k}_{name}"] = Member((kind.count,), dtype)
+    rule, given = model.connections.rule, model.connections
+    if rule is not None and largest_weights(model, spike_connections(model)).any():
+        float64 = np.dtype(np.float64)
+        low, high = (np.where(given.plastic, w, given.weight) for w in (rule.w_min, rule.w_max))
+        found["plastic_weight"] = Member((len(given.weight),), float64, low, high)
+        for name in ("pre", "post"):
+            found[f"plastic_trace_{name}"] = Member((cells,), float64, 0, step + 1)
+            found[f"plastic_step_{name}"] = Member((cells,), int32, 0, step)
+    return found
+
+
+def _incoming(model: Model) -> Member:
+    """Return what the sums of events on their way are: at most what all sources together send."""
+    connections, targets = spike_connections(model), model.num_targets
+    largest = np.bincount(connections.target, largest_weights(model, connections), targets)
+    count = np.bincount(connections.target, minlength=targets) + len(model.events.step)
+    scale = incoming_scale(model, connections)
+    most = (largest[:targets] + external_sums(model)[:targets]) / scale + count[:targets]
+    most *= 1 + 2.0**-50  # of rounding these sums
+    shape = ring_slots(model), targets
+    return Member(shape, np.dtype(np.int64), -most, most)

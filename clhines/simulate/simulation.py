@@ -1,0 +1,485 @@
+"""Cells advanced in time: networks, and passive cells with nothing between them."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+from tqdm import tqdm
+
+from clhines.checks import as_array, as_choice, as_indices, as_switch, as_whole_number, shown
+from clhines.device import devices
+from clhines.device.devices import is_cpu
+from clhines.device.guard import exclusive
+from clhines.errors import DeviceMemoryError, InputError, SimulationError
+from clhines.hostmemory import check_room
+from clhines.network.network import Group, Network
+from clhines.network.times import LAST_STEP, whole_steps
+from clhines.plan.plan import real_name
+from clhines.simulate import saved as saved_states
+from clhines.simulate.mpi import own_queue
+from clhines.simulate.partition import Share, cell_costs, ranks_of, split
+from clhines.simulate.ranks import SplitRun
+from clhines.simulate.reference import ReferenceRun
+from clhines.simulate.result import Result
+from clhines.simulate.runs import NO_MEMORY, DeviceRun, choose_executor
+from clhines.simulate.state import MAX_EPOCH, Chunk, Record, State, epoch_steps
+from clhines.simulate.steps import Steps
+
+# Whether spikes are exchanged during the next epoch, or between epochs; None: see `_share`.
+OVERLAP: bool | None = None
+PATHS = ("auto", "epochs", "steps", "reference")
+_BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
+
+
+class Simulation:
+    """A network advanced in time.
+
+    The network is frozen when the simulation has been made: changes would not be seen. All that
+    is set here is set once; attributes are for reading.
+
+    Parameters
+    ----------
+    network : Network
+    dt : float, ms
+    dtype : float64 or float32
+        Of all values on the device, the time that mechanisms see too: float32 tells steps of 0.025
+        ms apart up to 10^5 ms. ``reference`` computes in float64.
+    device : pyopencl.Device or str, optional
+        See `clhines.device.devices.choose`; ignored when `queue` is given.
+    queue : pyopencl.CommandQueue, optional
+        An in-order queue to work on.
+    method : str
+        Of the `Solver`, where one is used.
+    path : str
+        ``steps``: a few kernels a step, for cells of any size. ``epochs``: whole cells advanced by
+        as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
+        ``auto``: ``epochs`` where it can be used, else ``steps``.
+    v_init : float or (n,) float64, mV
+    secondorder : bool
+        NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
+    seed : int
+        Of noise.
+    chunk : int
+        Steps between two looks at the device, made a whole number of epochs.
+    max_spikes : int, optional
+        Spikes that one chunk may have; default: as many as there can be, up to 2**24. Of several
+        ranks, on each.
+    comm : mpi4py.MPI.Comm, optional
+        Simulate on its ranks together, see `clhines.simulate.mpi`: each has the same network and
+        simulates some of the cells. All ranks call the same methods, except for properties, and get
+        the same results, those of one process; rank 0 alone reads and writes files.
+    **options
+        Of the `Solver`.
+
+    Attributes
+    ----------
+    model : Model
+    step : int
+        Steps taken so far.
+    path : str
+        The one chosen.
+    ranks : Ranks or None
+        How spikes were exchanged, where several ranks do.
+
+    Raises
+    ------
+    InputError
+        The network cannot be simulated so; or no such path.
+    DeviceMemoryError
+        It does not fit into the device's memory.
+    RankError
+        Here and in all methods: another rank has failed.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        dt: float = 0.025,
+        dtype: Any = "float64",
+        device: Any = None,
+        queue: cl.CommandQueue | None = None,
+        method: str = "auto",
+        path: str = "auto",
+        v_init: Any = -65.0,
+        secondorder: bool = False,
+        seed: int = 0,
+        chunk: int = 1024,
+        max_spikes: int | None = None,
+        comm: Any = None,
+        **options: Any,
+    ) -> None:
+        self._lock, self._on_host = threading.RLock(), path == "reference"
+        self.ranks = ranks_of(comm)
+        with self._agreed():
+            if not isinstance(network, Network):
+                raise InputError(f"network is {type(network).__name__}; expected a Network")
+            as_choice("path", path, PATHS)
+            self.network, self._step, self._broken = network, 0, ""
+            self._records: list[Record] = []
+            self.model = network.compile(dt, v_init, secondorder, seed)
+            chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
+            if max_spikes is not None:
+                max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
+            real_name(dtype)
+            on_host = path == "reference"
+            if not on_host:
+                queue = self._queue(queue, device, dtype)
+                on_host = is_cpu(queue.device)
+        self._same(dtype=dtype, path=path, chunk=chunk, max_spikes=max_spikes, method=method)
+        overlap = self._overlap(on_host)
+        share: Share | None = None
+        with self._agreed():
+            own = self.model
+            if self.ranks is not None:
+                share = Share(self.model, split(cell_costs(self.model), self.ranks.size))
+                first, end = share.bounds[[self.ranks.rank, self.ranks.rank + 1]].tolist()
+                own = self.model.part(first, end, overlap)
+            epoch = epoch_steps(own)
+            self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
+            self._dtype = np.dtype("float64" if path == "reference" else dtype)
+            if path == "reference":
+                self.path = path
+                self._run: Any = ReferenceRun(own)
+            else:
+                with self._memory_told():
+                    state = State(own, queue, np.dtype(dtype), self.chunk, max_spikes)
+                    self.path, executor = choose_executor(state, path, method, options)
+                    self._run = DeviceRun(state, executor)
+        if share is not None and self.ranks is not None:
+            steps = self.ranks.gather_numbers([self.path == "steps"])[:, 0]
+            with self._agreed():
+                # on other ranks a cell may be too large for epochs
+                if steps.any() and self.path == "epochs":
+                    self.path, self._run = "steps", DeviceRun(state, Steps(state, method))
+                self._run = SplitRun(self.ranks, share, self._run)
+        network.freeze()
+        self._made = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if getattr(self, "_made", False) and not name.startswith("_"):
+            raise InputError(f"{name} cannot be set; expected it as an argument of Simulation()")
+        super().__setattr__(name, value)
+
+    @property
+    def step(self) -> int:
+        """Steps taken so far."""
+        return self._step
+
+    def _same(self, **given: Any) -> None:
+        """Refuse ranks of which one simulates something else than the others."""
+        if self.ranks is None:
+            return
+        v = hashlib.sha256(self.model.v_init.tobytes()).hexdigest()
+        given = {name: str(value) for name, value in given.items()}
+        sizes = {"number of cells": self.model.forest.num_cells, "dt": self.model.dt}
+        digests = {"digest of the network": self._signature[:8], "digest of v_init": v[:8]}
+        self.ranks.same(sizes | digests | given)
+
+    def _overlap(self, on_host: bool) -> bool:
+        """Whether ranks exchange the spikes of an epoch during the next one.
+
+        Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
+        where the cores that advance cells also do the exchange, they would only cost.
+        """
+        ranks = self.ranks
+        if ranks is None:
+            return False
+        if on_host:
+            ranks.spin = 0.0  # a rank that waits leaves the core to others
+        if OVERLAP is not None:
+            return OVERLAP
+        half = (self.model.connections.min_delay + 1) // 2
+        return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
+
+    def _queue(self, queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
+        if queue is None and self.ranks is not None:
+            return own_queue(self.ranks, device, dtype)
+        return devices.given_queue(queue, device, dtype)
+
+    def _agreed(self) -> Any:
+        """Wait for the other ranks at the end of a block; an error is one of all."""
+        return nullcontext() if self.ranks is None else self.ranks.agreed()
+
+    def __repr__(self) -> str:
+        return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
+
+    @property
+    def device_label(self) -> str:
+        """Name of this process's device; of the host where the path is ``reference``."""
+        run = self._run.run if isinstance(self._run, SplitRun) else self._run
+        if isinstance(run, ReferenceRun):
+            return "the host, NumPy"
+        return devices.label(run.state.queue.device)
+
+    @property
+    def t(self) -> float:
+        """Time, ms."""
+        return self.step * self.model.dt
+
+    @exclusive
+    def record(self, what: str, where: Any, index: Any = None) -> int:
+        """Record voltages of nodes or a state of instances in the runs that follow.
+
+        Parameters
+        ----------
+        what : str
+            ``v``, or the name of a state.
+        where : (r,) integer, or Group
+            Natural nodes for ``v``; the group that has the state.
+        index : (r,) integer, optional
+            Which of the group's instances; default: all.
+
+        Returns
+        -------
+        int
+            Number of the record: ``result[number]``.
+        """
+        self._records.append(self._record(what, where, index))
+        return len(self._records) - 1
+
+    def _record(self, what: str, where: Any, index: Any) -> Record:
+        if not isinstance(where, Group):
+            if not isinstance(what, str) or what != "v":
+                raise InputError(
+                    f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
+                    "or add() gave"
+                )
+            nodes = np.atleast_1d(as_array("where", where))
+            return Record("v", -1, as_indices("where", nodes, self.model.forest.num_nodes, "node"))
+        if where.network is not self.network:
+            raise InputError(f"group {where.mechanism.name} belongs to another network")
+        place = np.arange(len(where))
+        if index is not None:
+            index = np.atleast_1d(as_array("index", index))
+            place = as_indices("index", index, len(where), where.mechanism.name)
+        if what == "v":
+            return Record("v", -1, where.nodes[place])
+        if what not in where.mechanism.states:
+            known = ", ".join(("v", *where.mechanism.states))
+            raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {known}")
+        kind, instance = self.model.instances[where.number]
+        return Record(what, kind, instance[place])
+
+    @exclusive
+    def run(self, duration: float, progress: bool = False) -> Result:
+        """Advance by a time.
+
+        Parameters
+        ----------
+        duration : float, ms
+            A whole number of steps.
+        progress : bool
+            Show a bar, and how many seconds a second of the simulated time takes.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        SimulationError
+            A voltage was not finite after a step; its `result` has what came before.
+        SpikeOverflowError
+            More spikes in a chunk than `max_spikes`.
+        DeviceMemoryError
+            There is no room on the device for what is recorded in a chunk.
+        """
+        with self._agreed():
+            progress = as_switch("progress", progress)
+            steps = self._whole_steps(duration)
+            if self._broken:
+                raise InputError(f"{self._broken}; restore() an earlier state to go on")
+            width = sum(len(r.index) for r in self._records)
+            size = width * steps * self._dtype.itemsize
+            check_room(size, f"{width} values recorded in {steps} steps")
+        if self.ranks is not None:
+            records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
+            known = hashlib.sha256(repr(records).encode()).hexdigest()[:8]
+            self.ranks.same({"duration": duration, "digest of what is recorded": known})
+        begin, end = self.step, self.step + steps
+        cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
+        chunks = [self._start()] if begin == 0 else []
+        failed, progress = 0, progress and self._first
+        waited = self.ranks.seconds if self.ranks is not None else 0.0
+        with _bar(steps * self.model.dt, progress) as bar:
+            clock = time.perf_counter()
+            while self.step < end and not failed:
+                count = min(self.chunk, end - self.step)
+                chunk = self._advance_whole(count, cost)
+                failed = int(min(chunk.failed[chunk.failed > 0], default=0))
+                chunks.append(chunk)
+                self._step += count
+                bar.update(count * self.model.dt)
+                done = (self.step - begin) * self.model.dt * 1e-3
+                bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
+        cost["all"] = time.perf_counter() - clock
+        if self.ranks is not None:
+            cost["exchange"] = self.ranks.seconds - waited
+        last = failed - 1 if failed else end
+        result = self._joined(chunks, begin, last, cost)
+        if failed:
+            self._fail(chunks[-1].failed, failed, result)
+        return result
+
+    def _whole_steps(self, duration: float) -> int:
+        most = LAST_STEP - self.step
+        steps = whole_steps(duration, self.model.dt)
+        if steps is None or steps > most:
+            raise InputError(
+                f"duration is {shown(duration)} ms; expected a whole number of steps of "
+                f"{self.model.dt:g} ms, at most {most}"
+            )
+        return steps
+
+    def _start(self) -> Chunk:
+        """Record at t = 0."""
+        values = self._run.now(self._records)
+        none = np.zeros(0, np.int64)
+        return Chunk(none, none, np.zeros(0, np.int32), values)
+
+    def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
+        """Advance; where that is cut short, what there is now belongs to no step."""
+        try:
+            with self._memory_told():
+                return self._advance(count, cost)
+        except BaseException as error:
+            self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
+            raise
+
+    def _advance(self, count: int, cost: dict[str, float]) -> Chunk:
+        run = self._run
+        run.begin(count, self._records)
+        marks = [run.mark()]
+        for row in range(0, count, run.max_steps):
+            some = min(run.max_steps, count - row)
+            run.advance(self.step + row, some, row)
+            marks.append(run.mark())
+            run.deliver(self.step + row, some)
+            marks.append(run.mark())
+        spent = np.diff(run.seconds(marks))  # waits
+        cost["steps"] += float(spent[0::2].sum())
+        cost["spikes"] += float(spent[1::2].sum())
+        clock = time.perf_counter()
+        chunk = run.end()
+        cost["collect"] += time.perf_counter() - clock
+        return chunk
+
+    @contextmanager
+    def _memory_told(self) -> Iterator[None]:
+        """Turn OpenCL's errors of memory into one that says what it was for."""
+        try:
+            yield
+        except (cl.MemoryError, cl.LogicError) as error:
+            if error.code not in NO_MEMORY:
+                raise
+            raise DeviceMemoryError(
+                f"the device has no memory for {self.network!r} and what is recorded in "
+                f"{self.chunk} steps; expected fewer cells or records, or a smaller chunk or "
+                f"max_spikes ({error})"
+            ) from error
+
+    def _joined(self, chunks: list[Chunk], begin: int, last: int, cost: dict[str, float]) -> Result:
+        """Join the chunks of a run, up to the end of step `last` - 1."""
+        first = begin + 1 if begin else 0
+        t = np.arange(first, last + 1) * self.model.dt
+        values = [
+            np.concatenate([c.values[k] for c in chunks])[: len(t)]
+            if chunks
+            else np.zeros((0, len(record.index)))
+            for k, record in enumerate(self._records)
+        ]
+        none = [np.zeros(0, np.int64)]
+        step = np.concatenate(none + [c.spike_step for c in chunks])
+        cell = np.concatenate(none + [c.spike_cell for c in chunks])
+        kept = step < last
+        return Result(t, values, (step[kept] + 1) * self.model.dt, cell[kept], cost)
+
+    def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
+        cell = int(np.flatnonzero(failed == first)[0])
+        node, at = int(self.model.soma[cell]), first * self.model.dt
+        self._broken = (
+            f"the voltage of cell {cell}, at its soma, node {node}, is not finite at "
+            f"t = {at:g} ms (step {first - 1})"
+        )
+        raise SimulationError(self._broken, cell, node, at, result)
+
+    @exclusive
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order, as they are now."""
+        return self._run.voltages()
+
+    @exclusive
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections as they are now, in the order of `connect`."""
+        return self._run.weights()
+
+    @exclusive
+    def save(self, path: Any) -> None:
+        """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Taken as it is; it need not end in ``.npz``. A symbolic link stays, and its target is
+            replaced; what is no regular file (a FIFO, say) is written to; see `clhines.files`.
+
+        Raises
+        ------
+        InputError
+            The file cannot be written; or a run has failed, and there is nothing to go on from.
+        """
+        if self._broken:
+            raise InputError(f"{self._broken}; there is nothing to save")
+        arrays = self._run.save()
+        with self._agreed():
+            if self._first:
+                saved_states.write(path, arrays, self.step, self._signature)
+
+    @exclusive
+    def restore(self, path: Any) -> None:
+        """Go on from a file that `save` has written; the bits are those of not having stopped.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Of a simulation of the same network, with the same events from outside, `dt`,
+            `secondorder`, `seed` and `dtype` (``reference`` computes in float64); another path may
+            have saved it.
+
+        Raises
+        ------
+        InputError
+            The file cannot be read, is of another network or another precision, or is damaged; the
+            simulation then stays as it was.
+        """
+        step, saved = 0, dict[str, np.ndarray]()
+        with self._agreed():
+            if self._first:
+                step, saved = saved_states.read(path, self.model, self._dtype, self._signature)
+        self._broken = f"{path} was not restored"
+        self._run.load(saved)
+        if self.ranks is not None:
+            step = int(self.ranks.gather_numbers([step])[0, 0])
+        self._step, self._broken = step, ""
+
+    @property
+    def _first(self) -> bool:
+        """Whether this process is the one that reads, writes and prints."""
+        return self.ranks is None or self.ranks.rank == 0
+
+    @cached_property
+    def _signature(self) -> str:
+        """A digest of what the arrays of a saved state depend on."""
+        return saved_states.signature(self.model)
+
+
+def _bar(duration: float, show: bool) -> Any:
+    return tqdm(total=duration, unit="ms", disable=not show, bar_format=_BAR)

@@ -1,0 +1,385 @@
+"""State of a network in time: what executors share on a device, what is recorded, what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import devices, program
+from clhines.errors import DeviceMemoryError, SpikeOverflowError
+from clhines.network.connections import Connections
+from clhines.network.model import Model
+from clhines.plan.plan import real_name
+
+MAX_EPOCH = 256  # steps between two deliveries of spikes at most
+_MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
+
+
+@dataclass(frozen=True)
+class EventsSpec:
+    """``events.mako``."""
+
+    template: ClassVar[str] = "simulate/events"
+
+
+@dataclass(frozen=True)
+class RecordSpec:
+    """``record.mako``; `real` is ``double`` or ``float``."""
+
+    template: ClassVar[str] = "simulate/record"
+    real: str
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """What is recorded: voltages of nodes, or a state of instances.
+
+    Attributes
+    ----------
+    name : str
+        Of the state, or ``v``.
+    kind : int
+        Number of the kind, -1 for voltages.
+    index : (r,) int64
+        Natural nodes, or instances of the kind.
+    """
+
+    name: str
+    kind: int
+    index: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """What a run of some steps gives.
+
+    Attributes
+    ----------
+    spike_step, spike_cell : (k,) int64
+        By step, then cell.
+    failed : (num_cells,) integer
+        1 + the step after which the soma's voltage was first not finite, 0 where it never was.
+    values : list of (rows, r) arrays
+        One a record.
+    """
+
+    spike_step: np.ndarray
+    spike_cell: np.ndarray
+    failed: np.ndarray
+    values: list[np.ndarray]
+
+
+def epoch_steps(model: Model) -> int:
+    """Count the steps whose events are known before the first: the smallest delay, or less.
+
+    Half of that where the spikes of an epoch are exchanged during the next one: they act in the one
+    after it at the earliest.
+    """
+    delay = model.all.connections.min_delay
+    return min((delay + 1) // 2 if model.overlap else delay, MAX_EPOCH)
+
+
+def ring_slots(model: Model) -> int:
+    """Count the steps for which the ring of incoming events has room."""
+    return max(model.all.connections.max_delay + 1, epoch_steps(model.all)) + 1
+
+
+def spike_connections(model: Model) -> Connections:
+    """Return the connections as `delivery.Delivery` takes them."""
+    given, sources = model.connections, model.all.forest.num_cells
+    numbers = sources, max(model.num_targets, 1)
+    return Connections(given.source, given.target, given.weight, given.delay, *numbers)
+
+
+def external_sums(model: Model) -> np.ndarray:
+    """(num_targets,) float64: the most that events from outside bring to each target in a step."""
+    given, targets = model.events, max(model.num_targets, 1)
+    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
+    each = np.bincount(where.reshape(-1), np.abs(given.weight), len(key))
+    external = np.zeros(targets)
+    np.maximum.at(external, key % targets, each)
+    return external
+
+
+def largest_weights(model: Model, connections: Connections) -> np.ndarray:
+    """(k,) float64: the largest magnitude that each weight can reach."""
+    given = model.connections
+    if given.rule is None:
+        return np.abs(connections.weight)
+    return given.rule.largest(connections, given.plastic)
+
+
+def incoming_scale(model: Model, connections: Connections) -> float:
+    """Return the unit of the integer weights, a power of two; their sums fit in int64."""
+    if model.whole is not None:
+        return incoming_scale(model.whole, spike_connections(model.whole))
+    external, largest = external_sums(model), largest_weights(model, connections)
+    if largest.any():
+        return connections.scale(external, largest)
+    return float(2.0 ** (np.frexp(external.max())[1] - 62))
+
+
+def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sum events from outside that meet at a target in a step.
+
+    Returns
+    -------
+    step, target : (m,) int64
+        By step, then target; no pair comes twice.
+    weight : (m,) int64
+        In units of `scale`.
+    """
+    given, targets = model.events, max(model.num_targets, 1)
+    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
+    weight = np.zeros(len(key), np.int64)
+    np.add.at(weight, where.reshape(-1), np.rint(given.weight / scale).astype(np.int64))
+    step, target = np.divmod(key, targets)
+    return step, target, weight
+
+
+def values_now(run: Any, records: Sequence[Record]) -> list[np.ndarray]:
+    """Values of records as they are, (1, r) each; `run` is what advances the model."""
+    kinds = {r.kind < 0 for r in records}
+    v = run.voltages() if True in kinds else np.zeros(0)
+    states = run.save() if False in kinds else {}
+    return [
+        (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None] for r in records
+    ]
+
+
+def by_time(step: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort spikes by step, then cell, both below 2**31: as one number, ten times faster."""
+    key = (step.astype(np.int64) << 32) | cell
+    key.sort()
+    return key >> 32, key & 0xFFFFFFFF
+
+
+class State:
+    """What executors share on a device.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    chunk : int
+        Steps of a chunk at most.
+    max_spikes : int, optional
+        Spikes that one chunk may have; default: as many as there can be, at most 2**24.
+
+    Attributes
+    ----------
+    connections : spikes.Connections
+    slots : int
+        Of the ring: events due at step s are in row ``s % slots`` of `incoming`.
+    epoch : int
+        Steps whose events are known before the first of them.
+    incoming_scale : float
+        A weight is an entry of `incoming` times this power of two.
+    incoming : (slots * num_targets,) int64
+    states : list of (num_states * count,) real, one a kind
+        State s of instance i at ``s * count + i``.
+    spike_source, spike_step : (max_spikes,) int32
+        Appended by `atomic_inc` of `spike_count`, in any order, as far as there is room.
+    spike_count : (1,) int32
+        Spikes of the chunk so far, those without room too.
+    failed : (num_cells,) int32
+        See `Chunk`.
+    record_node : (r,) int32
+        Natural nodes of all records of voltages, one after another.
+    record_v : (rows, r) real
+    record_states : list of (int, (r,) int32, (rows, r) real)
+        Kind, places in its states, values.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        chunk: int,
+        max_spikes: int | None = None,
+    ) -> None:
+        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
+        self.connections = spike_connections(model)
+        self.slots, self.incoming_scale = ring_slots(model), incoming_scale(model, self.connections)
+        self.epoch, cells = epoch_steps(model), model.forest.num_cells
+        most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
+        self.max_spikes = max(most, 1)
+        room, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
+        if room > most:
+            raise DeviceMemoryError(
+                f"events on their way to {model.num_targets} targets, the latest "
+                f"{model.all.connections.max_delay} steps after its spike, take {room / 2**20:.0f} "
+                f"MiB; the device allows {most / 2**20:.0f} MiB; expected shorter delays"
+            )
+        self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
+        self.states = [
+            cla.to_device(queue, self._packed_states(k, states))
+            for k, states in enumerate(model.initial_states())
+        ]
+        self.spike_source = cla.zeros(queue, self.max_spikes, np.int32)
+        self.spike_step = cla.zeros(queue, self.max_spikes, np.int32)
+        self.spike_count = cla.zeros(queue, 1, np.int32)
+        self.failed = cla.zeros(queue, cells, np.int32)
+        self._put_events()
+        built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
+        self._record = program.typed_kernel(built, "record", "ii")
+        self.records: list[Record] = []
+        self.rows = -1
+        self.begin(0, [])
+
+    def _put_events(self) -> None:
+        step, target, weight = summed_events(self.model, self.incoming_scale)
+        self._event_steps = step
+        if len(step):
+            built = program.build(self.queue.context, EventsSpec())
+            self._add = program.typed_kernel(built, "add_events", "iiii")
+            arrays = step.astype(np.int32), target.astype(np.int32), weight
+            self._events = [cla.to_device(self.queue, a) for a in arrays]
+
+    def add_events(self, first: int, count: int) -> None:
+        """Enqueue that events from outside, due in steps `first` to `first + count`, come in."""
+        begin, end = np.searchsorted(self._event_steps, [first, first + count]).tolist()
+        if begin == end:
+            return
+        numbers = [begin, end - begin, self.model.num_targets, self.slots]
+        self._add(
+            self.queue,
+            *devices.small_groups(self.queue.device, end - begin),
+            *(np.int32(n) for n in numbers),
+            *(a.data for a in self._events),
+            self.incoming.data,
+        )
+
+    def _packed_states(self, k: int, states: dict[str, np.ndarray]) -> np.ndarray:
+        kind = self.model.kinds[k]
+        if not kind.mechanism.states:
+            return np.zeros(1, self.dtype)
+        return np.concatenate([states[name] for name in kind.mechanism.states]).astype(self.dtype)
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Make room for what a chunk of so many steps will record.
+
+        The list of spikes is emptied by `spikes.Delivery.reset`, which has its place in it.
+        """
+        if rows == self.rows and len(records) == len(self.records):
+            if all(a is b for a, b in zip(records, self.records, strict=True)):
+                return
+        self.rows, self.records = rows, list(records)
+        index = [r.index for r in records if r.kind < 0]
+        nodes = np.concatenate([np.zeros(0, np.int64), *index])
+        self.record_node = self._indices(nodes)
+        self.record_v = self._room(rows, len(nodes))
+        self.record_states = [
+            (r.kind, self._indices(self._places(r)), self._room(rows, len(r.index)))
+            for r in records
+            if r.kind >= 0
+        ]
+
+    def _places(self, record: Record) -> np.ndarray:
+        """Where in the states of its kind the values of a record are."""
+        kind = self.model.kinds[record.kind]
+        return kind.mechanism.states.index(record.name) * kind.count + record.index
+
+    def enqueue_states(self, row: int) -> None:
+        """Enqueue that a row of all records of states is written."""
+        for kind, index, values in self.record_states:
+            self.enqueue_record(row, index, self.states[kind], values)
+
+    def enqueue_record(
+        self, row: int, index: cla.Array, source: cla.Array, values: cla.Array
+    ) -> None:
+        """Enqueue that a row of (rows, r) `values` is written: ``source[index]``."""
+        width = index.size
+        self._record(
+            self.queue,
+            *devices.small_groups(self.queue.device, width),
+            np.int32(row),
+            np.int32(width),
+            index.data,
+            source.data,
+            values.data,
+        )
+
+    def _indices(self, index: np.ndarray) -> cla.Array:
+        return cla.to_device(
+            self.queue, index.astype(np.int32) if len(index) else np.zeros(1, "i4")
+        )
+
+    def _room(self, rows: int, width: int) -> cla.Array:
+        """(rows, width) values, one at least."""
+        return cla.zeros(self.queue, (max(rows, 1), max(width, 1)), self.dtype)
+
+    @property
+    def num_recorded_nodes(self) -> int:
+        """Number of nodes whose voltages are recorded."""
+        return sum(len(r.index) for r in self.records if r.kind < 0)
+
+    def end(self) -> Chunk:
+        """Wait, and return what was found since `begin`.
+
+        Raises
+        ------
+        SpikeOverflowError
+            More spikes than there is room for.
+        """
+        count = int(self.spike_count.get(self.queue)[0])
+        kept = min(count, self.max_spikes)
+        step = self.spike_step[:kept].get(self.queue) if kept else np.zeros(0, np.int32)
+        cell = self.spike_source[:kept].get(self.queue) if kept else np.zeros(0, np.int32)
+        if count > self.max_spikes:
+            last = int(step.max())
+            raise SpikeOverflowError(
+                f"step {last}: {count} spikes in the chunk that ends after it or later, room for "
+                f"{self.max_spikes}; expected a larger max_spikes",
+                last,
+            )
+        step, cell = by_time(step, cell)
+        return Chunk(
+            spike_step=step,
+            spike_cell=cell,
+            failed=self.failed.get(self.queue),
+            values=self._recorded(),
+        )
+
+    def _recorded(self) -> list[np.ndarray]:
+        v = self.record_v.get(self.queue)
+        states = [values for *_, values in self.record_states]
+        found, column = [], 0
+        for record in self.records:
+            if record.kind < 0:
+                found.append(v[: self.rows, column : column + len(record.index)])
+                column += len(record.index)
+            else:
+                found.append(states.pop(0).get(self.queue)[: self.rows, : len(record.index)])
+        return found
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Arrays that `load` takes; those of `ReferenceRun` have the same names."""
+        saved = {
+            "incoming": self.incoming.get(self.queue)[: self.slots * self.model.num_targets],
+            "failed": self.failed.get(self.queue),
+        }
+        saved["incoming"] = saved["incoming"].reshape(self.slots, self.model.num_targets)
+        for k, (kind, states) in enumerate(zip(self.model.kinds, self.states, strict=True)):
+            names = kind.mechanism.states
+            if names:
+                rows = states.get(self.queue).reshape(len(names), kind.count)
+                saved |= {f"state{k}_{n}": row for n, row in zip(names, rows, strict=True)}
+        return saved
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Go on from what `save` gave."""
+        if self.model.num_targets:
+            self.incoming.set(saved["incoming"].reshape(-1), self.queue)
+        self.failed.set(saved["failed"].astype(np.int32), self.queue)
+        for k, kind in enumerate(self.model.kinds):
+            if kind.mechanism.states:
+                named = {n: saved[f"state{k}_{n}"] for n in kind.mechanism.states}
+                self.states[k].set(self._packed_states(k, named), self.queue)

@@ -1,0 +1,192 @@
+"""A network advanced by a few kernels a step, around the solve; cells of any size and method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import devices, program
+from clhines.errors import DeviceMemoryError
+from clhines.forest import Forest
+from clhines.plan.methods import METHODS, make_plan
+from clhines.plan.plan import Limits, real_name
+from clhines.simulate.kinds import KindSpec, model_kinds, parameter_array
+from clhines.simulate.state import State
+from clhines.solve.solver import Solver
+
+
+@dataclass(frozen=True)
+class StepSpec:
+    """``steps.mako``.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    kinds : tuple of KindSpec
+    secondorder : bool
+    noise : str
+        OpenCL source of `mechanisms.normal`, where a kind uses it.
+    """
+
+    template: ClassVar[str] = "simulate/steps"
+    real: str
+    kinds: tuple[KindSpec, ...]
+    secondorder: bool
+    noise: str
+
+
+def _of_whole(
+    forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Choose for a part what the whole network would get, on which the bits depend."""
+    plan = make_plan(forest, method, dtype, limits, **options)
+    chosen: dict[str, Any] = {}
+    for name in ("segment", "vector_width"):
+        values = {getattr(part.spec, name, None) for part in plan.parts}
+        if len(values) == 1 and name in METHODS[plan.method].options and values != {None}:
+            chosen[name] = values.pop()
+    return plan.method, {**chosen, **options}
+
+
+class Steps:
+    """Advance a model with a solver, in the order of its plan.
+
+    Parameters
+    ----------
+    state : State
+    method : str
+        Of the solver.
+    **options
+        Of the solver.
+
+    Attributes
+    ----------
+    solver : Solver
+    max_steps : int
+        Steps whose events must be known before the first of them.
+
+    Raises
+    ------
+    DeviceMemoryError
+        The solver would need slices.
+    """
+
+    def __init__(self, state: State, method: str = "auto", **options: Any) -> None:
+        self.state, self.model, self.queue = state, state.model, state.queue
+        model, dtype = self.model, state.dtype
+        self.max_steps = state.epoch
+        if model.whole is not None:
+            limits = devices.limits(devices.whole_device(self.queue.device))
+            method, options = _of_whole(model.whole.forest, method, dtype, limits, options)
+        self.solver = Solver(model.forest, method, dtype, None, self.queue, **options)
+        if not self.solver.takes_device_order:
+            raise DeviceMemoryError(
+                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+                f"solver would need {self.solver.num_slices} slices"
+            )
+        real = real_name(dtype)
+        kinds, noise = model_kinds(model, real)
+        spec = StepSpec(real, kinds, model.secondorder, noise)
+        built = program.build(self.queue.context, spec)
+        self._places = self.solver.plan.packed_size
+        over_dt = model.capacitance_over_dt
+        base_d = over_dt + model.constant_d
+        self._d, self._over_dt = self.solver.pack(base_d, of="d"), self.solver.pack(over_dt, of="b")
+        self._u = self.solver.pack(model.u, of="u")
+        self._constant_b = self.solver.pack(model.constant_b, of="b")
+        self._v, self._x = self.solver.pack(model.v_init, of="x"), cla.zeros_like(self._d)
+        self._b = cla.zeros_like(self._d)
+        gather = self.solver.plan.gather
+        self._place = np.zeros(model.forest.num_nodes, np.int64)
+        self._place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+        self._kernel = program.BoundKernel(built, "between_solves", self._arguments(base_d, gather))
+        self._recorded: cla.Array | None = None
+
+    def _arguments(self, base_d: np.ndarray, gather: np.ndarray) -> list[Any]:
+        """Put the tables on the device; `_launch` sets the arguments that change."""
+        model, state, real = self.model, self.state, self.state.dtype.type
+        nodes = np.unique(np.concatenate([model.soma, *(k.node for k in model.kinds)]))
+        number = np.full(model.forest.num_nodes, -1, np.int32)
+        number[nodes] = np.arange(len(nodes))
+        cell = np.full(len(nodes), -1, np.int32)
+        cell[number[model.soma]] = np.arange(model.forest.num_cells)
+        active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
+        arrays: list[Any] = [
+            self._put(active), self._over_dt, self._constant_b, self._x, self._v, self._d, self._b,
+            self._put(base_d[nodes].astype(real)), self._put(cell),
+            self._put(model.threshold.astype(real)), state.failed,
+        ]  # fmt: skip
+        found = [state.spike_source, state.spike_step, state.spike_count]
+        changing = [*[np.int32(0)] * 4, *[real(0)] * 3]
+        arguments: list[Any] = [np.int32(self._places), *changing, *arrays]
+        arguments += [np.int32(state.max_spikes), *found]
+        self._row_argument = len(arguments)
+        arguments += [
+            np.int32(0),
+            real(state.incoming_scale),
+            np.uint64(model.seed),
+            state.incoming,
+        ]
+        for k, kind in enumerate(model.kinds):
+            first = np.searchsorted(kind.node, np.append(nodes, model.forest.num_nodes))
+            numbers = [kind.count, kind.first_target, kind.first_instance]
+            arguments += [np.int32(n) for n in numbers]
+            arguments += [
+                self._put(first.astype(np.int32)),
+                self._put(parameter_array(kind, self.state.dtype)),
+                state.states[k],
+                self._put(kind.factor.astype(real)),
+            ]
+        return arguments
+
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, a)
+
+    def _launch(self, done: int | None, next_step: int | None) -> None:
+        """Enqueue the end of a step and the begin of another."""
+        real, dt, kernel = self.state.dtype.type, self.model.dt, self._kernel
+        last = done if done is not None else 0
+        step = next_step if next_step is not None else 0
+        numbers = [np.int32(done is not None), np.int32(next_step is not None), np.int32(last)]
+        times = [real(dt), real(last * dt), real((step + 0.5) * dt)]
+        for k, value in enumerate([*numbers, np.int32(step), *times], 1):
+            kernel[k] = value
+        row = (step % self.state.slots) * self.model.num_targets
+        kernel[self._row_argument] = np.int32(row)
+        (items,), (group,) = devices.small_groups(self.queue.device, self._places)
+        kernel.launch(self.queue, items, group)
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record the voltages of `nodes`, (r,) natural."""
+        self._recorded = self._put(self._place[nodes].astype(np.int32)) if len(nodes) else None
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        done: int | None = None
+        for step in range(first, first + count):
+            self._launch(done, step)
+            if done is not None:
+                self._record_row(row + done - first)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+            done = step
+        self._launch(done, None)
+        self._record_row(row + count - 1)
+
+    def _record_row(self, row: int) -> None:
+        state = self.state
+        if state.num_recorded_nodes:
+            state.enqueue_record(row, self._recorded, self._v, state.record_v)
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order."""
+        return self.solver.unpack(self._v).get(self.queue)
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Go on from other voltages, (n,) mV in natural order."""
+        packed = self.solver.pack(v, of="x")
+        cl.enqueue_copy(self.queue, self._v.data, packed.data)

@@ -1,0 +1,1 @@
+"""From a plan, a queue and arrays to the solution."""

@@ -1,0 +1,55 @@
+"""Accuracy: solutions of methods whose error has no bound are measured, and warned about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import reference
+from clhines.errors import AccuracyWarning, warn_caller
+from clhines.forest import Forest
+from clhines.plan.methods import METHODS
+from clhines.plan.plan import Plan
+
+LIMIT = 32.0  # backward error, in eps of the dtype, above which a warning is given
+
+
+def may_lose(plan: Plan) -> bool:
+    """Whether the error of the method can exceed that of elimination from the tips.
+
+    Cyclic reduction forms sums of many rows; where rows are barely dominant, or their values differ
+    by many orders of magnitude, the roundings of the largest swamp the others.
+    """
+    return METHODS[plan.method].chains_only
+
+
+def on_host(queue: cl.CommandQueue, arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return copies of d, u, (l), b as they are before a solve."""
+    return {
+        name: a.get(queue) if isinstance(a, cla.Array) else a.copy() for name, a in arrays.items()
+    }
+
+
+def warn_where_lost(
+    plan: Plan, forest: Forest, given: dict[str, np.ndarray], x: Any, dtype: np.dtype
+) -> None:
+    """Warn (`AccuracyWarning`) where the row-wise backward error is above `LIMIT`.
+
+    Parameters
+    ----------
+    given : dict
+        d, u, (l), b in natural order, on the host.
+    x : (n,) or (k, n), NumPy or pyopencl array
+    """
+    found = x.get() if isinstance(x, cla.Array) else x
+    with np.errstate(all="ignore"):  # what is not finite shows in the result
+        error = reference.residual(forest, **given, x=found) / float(np.finfo(dtype).eps)
+    if not error <= LIMIT:
+        warn_caller(
+            f"the backward error of {plan.method!r} is {error:.3g} eps; expected at most "
+            f"{LIMIT:g}: use method 'auto', whose methods are stable",
+            AccuracyWarning,
+        )

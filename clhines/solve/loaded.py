@@ -1,0 +1,294 @@
+"""A plan on a queue: its tables and kernels, its scratch and status, its launches."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import reference
+from clhines.device import devices, program
+from clhines.plan.plan import STATUS_CLEAN, Part, Plan
+
+
+@dataclass(frozen=True)
+class PermuteSpec:
+    """``permute.mako``: between natural and device order; `real` is ``double`` or ``float``."""
+
+    template: ClassVar[str] = "around/permute"
+    real: str
+
+
+class Launch:
+    """One part of a plan on a queue: its index tables and the kernels it was asked for."""
+
+    def __init__(self, part: Part, plan: Plan, queue: cl.CommandQueue, gather: cla.Array) -> None:
+        self.part, self.plan, self.queue, self.gather = part, plan, queue, gather
+        self.tables = [cla.to_device(queue, t) for t in part.tables.values()]
+        self._kernels: dict[tuple[bool, int, str, bool], cl.Kernel] = {}
+        self._constants: dict[bool, list[Any]] = {}
+
+    @functools.cached_property
+    def natural_tables(self) -> list[cla.Array]:
+        """What the kernel for natural order takes after `tables`, made when first needed."""
+        more = self.part.natural_tables(self.plan.forest, self.plan.gather)
+        return [self.gather, *(cla.to_device(self.queue, t) for t in more.values())]
+
+    def kernel(
+        self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
+    ) -> cl.Kernel:
+        """Return the kernel, built when first needed."""
+        key = symmetric, rhs, factor, natural
+        if key not in self._kernels:
+            spec = self.part.solve_spec(symmetric, rhs, factor, natural)
+            built = program.build(self.queue.context, spec)
+            self._kernels[key] = program.typed_kernel(built, "solve", "iii")
+        return self._kernels[key]
+
+    def _constant(self, natural: bool) -> list[Any]:
+        """Arguments that are the same in every launch: number of values, after it the tables."""
+        if natural not in self._constants:
+            values = self.plan.forest.num_nodes if natural else self.plan.packed_size
+            tables = [*self.tables, *(self.natural_tables if natural else [])]
+            self._constants[natural] = [values, *(table.data for table in tables)]
+        return self._constants[natural]
+
+    def run(
+        self,
+        arrays: Sequence[cla.Array],
+        symmetric: bool,
+        rows: range,
+        wait_for: list[cl.Event] | None,
+        factor: str = "",
+        natural: bool = False,
+    ) -> list[cl.Event]:
+        """Launch on some rows of b and x; `arrays` is what follows the tables."""
+        kernel = self.kernel(symmetric, len(rows), factor, natural)
+        values, *tables = self._constant(natural)
+        given = [array.base_data for array in arrays]
+        size = self.part.spec.work_group
+        events = []
+        for argument, groups in self.part.launches:
+            kernel.set_args(argument, values, rows.start, *tables, *given)
+            shape = (groups * size,), (size,)
+            run = cl.enqueue_nd_range_kernel(self.queue, kernel, *shape, wait_for=wait_for)
+            events.append(run)
+            wait_for = None  # the queue is in order
+        return events
+
+
+class Resident:
+    """One plan on one queue: its launches, scratch and status."""
+
+    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        self.plan, self.queue, self.dtype = plan, queue, dtype
+        self.gather = cla.to_device(queue, plan.gather)
+        parts = [part for part in plan.parts if not part.on_host]
+        self.launches = [Launch(part, plan, queue, self.gather) for part in parts]
+        self.takes_natural = plan.takes_natural
+        self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
+        self._factor: cla.Array | None = None
+        self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
+        permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
+        self._pack, self._unpack, self._pack_edges = (
+            program.typed_kernel(permute, name, "ii") for name in ("pack", "unpack", "pack_edges")
+        )
+        self.edges = None if plan.edges is None else cla.to_device(queue, plan.edges)
+
+    @property
+    def factor(self) -> cla.Array | None:
+        """Scratch for the factors, made when first needed; None where no part needs it."""
+        if self._factor is None and self.plan.needs_factor:
+            self._factor = cla.empty(self.queue, self.plan.packed_size, self.dtype)
+        return self._factor
+
+    def solve(
+        self,
+        operands: Sequence[cla.Array],
+        x: cla.Array,
+        wait_for: list[cl.Event],
+        overwrite: bool = False,
+        factored: cla.Array | None = None,
+        natural: bool = False,
+    ) -> list[cl.Event]:
+        """Enqueue a solve in device order; `operands` are d, u, (l), b.
+
+        Parameters
+        ----------
+        factored : (num_cells,) int32, optional
+            Of `make_factors`; then `d` is what that has made, and parts that cannot use
+            factors write their status here.
+        natural : bool
+            All arrays are in natural order, which the plan must take; `x` may be `b`.
+        """
+        status = self.status if factored is None else factored
+        count = operands[-1].shape[0] if operands[-1].ndim == 2 else 1
+        parts = [launch.part for launch in self.launches]
+        once = all(count <= part.max_rhs and part.factor_may_be_d for part in parts)
+        factor = operands[0] if overwrite and once else self.factor
+        step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
+        sets = [(operands, x), *self._scratch(len(operands))]
+        symmetric = len(operands) == 3
+        events = []
+        for first in range(0, count, step):
+            for launch in self.launches:
+                part = launch.part
+                (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
+                factors = [factor] if part.needs_factor else []
+                room = [*rest[:3], rest_x] if part.target else []  # of a launch that solves
+                arrays = {
+                    "solve": [*given, *factors, *room, out, status],
+                    "reduce": [*given, *rest, status],
+                    "expand": [*given, rest_x, out, status],
+                    "backward": [*given, *factors, out, status],
+                    "forward": [*factors, out],
+                }[part.phase]
+                use = "use" if part.keeps_factors and factored is not None else ""
+                rows = range(first, min(first + step, count)) if not part.source else range(1)
+                for row in range(rows.start, rows.stop, part.max_rhs):
+                    some = range(row, min(row + part.max_rhs, rows.stop))
+                    run = launch.run(arrays, symmetric, some, wait_for or None, use, natural)
+                    events += run
+        return events
+
+    def prepare(self, num_operands: int) -> None:
+        """Put all tables on the device that a solve would put there when it comes to them."""
+        self._scratch(num_operands)
+        for launch in self.launches if self.takes_natural else []:
+            _ = launch.natural_tables
+
+    def take_factor(self, room: cla.Array | None) -> None:
+        """Use an array that is large enough, of someone else, for the factors."""
+        self._factor = room
+
+    def move_to(self, queue: cl.CommandQueue) -> None:
+        """Work on another queue of the same context from now on; the one before has finished."""
+        self.queue = queue
+        for launch in self.launches:
+            launch.queue = queue
+
+    def make_factors(self, matrix: Sequence[cla.Array]) -> tuple[cla.Array, cla.Array]:
+        """Enqueue the elimination of d, u, (l), in device order.
+
+        Returns
+        -------
+        factors : (packed size,) of the solver's dtype
+            Inverse pivots where the part of the plan can use them, else `d`.
+        status : (num_cells,) int32
+        """
+        able = [launch for launch in self.launches if launch.part.keeps_factors]
+        factors = matrix[0].copy(queue=self.queue)
+        status = cla.zeros(self.queue, self.plan.forest.num_cells, np.int32)
+        events = [e for a in (*matrix, factors, status) for e in a.events]
+        for launch in able:
+            run = launch.run([*matrix, factors, status], len(matrix) == 2, range(1), events, "make")
+            only_event(factors, run[-1])
+        if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
+            b = cla.zeros_like(factors)
+            x = cla.empty_like(b)
+            events = [*b.events, *factors.events]
+            run = self.solve([factors, *matrix[1:], b], x, events, factored=status)[-1]
+            only_event(factors, run)
+        return factors, status
+
+    def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
+        """Arrays of the systems that stand for larger ones, made when first needed."""
+        sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
+        for size, arrays in zip(self.plan.scratch, self._sets, strict=True):
+            while len(arrays) < num_operands + 1:
+                arrays.append(cla.to_device(self.queue, np.zeros(size, self.dtype)))
+            sets.append((arrays[1 : num_operands + 1], arrays[0]))
+        return sets
+
+    def permute(
+        self,
+        source: cla.Array,
+        target: cla.Array,
+        packing: bool,
+        turned: cla.Array | None = None,
+    ) -> cla.Array:
+        """Enqueue pack (natural to device order) or unpack.
+
+        With `turned`, `source` is u or l, and `turned` the other of them, for the edges that
+        the plan has turned round.
+        """
+        rows = source.shape[0] if source.ndim == 2 else 1
+        kernel = self._pack if packing else self._unpack
+        maps, sources = [self.gather], [source]
+        if turned is not None and self.edges is not None:
+            kernel, maps, sources = self._pack_edges, [self.gather, self.edges], [source, turned]
+        items, group = devices.small_groups(self.queue.device, self.plan.packed_size)
+        event = kernel(
+            self.queue,
+            (*items, rows),
+            (*group, 1),
+            self.plan.packed_size,
+            self.plan.forest.num_nodes,
+            *(a.data for a in maps),
+            *(a.base_data for a in sources),
+            target.base_data,
+            wait_for=[e for a in (*sources, target) for e in a.events],
+        )
+        only_event(target, event)
+        return target
+
+    def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return the cells with a bad pivot and the natural index of that node."""
+        return self.bad_of((self.status if status is None else status).get(self.queue))
+
+    def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `first_bad` does, of a status on the host."""
+        cells = np.flatnonzero(status)
+        ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
+        nodes = [
+            self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
+        ]
+        return cells, np.array(nodes, np.int64)
+
+
+class HostResident(Resident):
+    """A plan without kernels: `reference` on the host; device order is natural order."""
+
+    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        super().__init__(plan, queue, dtype)
+        self.takes_natural = True
+
+    def solve(
+        self,
+        operands: Sequence[cla.Array],
+        x: cla.Array,
+        wait_for: list[cl.Event],
+        overwrite: bool = False,
+        factored: cla.Array | None = None,
+        natural: bool = False,
+    ) -> list[cl.Event]:
+        """Wait for the values, solve, and write `x`; returns the events of begin and end."""
+        begin = cl.enqueue_marker(self.queue, wait_for=wait_for or None)
+        begin.wait()
+        d, u, *lower, b = (a.get(self.queue) for a in operands)
+        forest, status = self.plan.forest, self.status if factored is None else factored
+        found, pivots = reference.solve_with_pivots(forest, d, u, b, *lower)
+        keys = reference.bad_pivot_keys(forest, pivots, self.dtype)
+        with np.errstate(over="ignore"):
+            found = found.astype(self.dtype)
+        cl.enqueue_copy(self.queue, status.base_data, keys)
+        return [begin, cl.enqueue_copy(self.queue, x.base_data, found)]
+
+
+def make_resident(plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> Resident:
+    """Return what solves the plan on the queue."""
+    on_host = any(part.on_host for part in plan.parts)
+    return (HostResident if on_host else Resident)(plan, queue, dtype)
+
+
+def only_event(a: cla.Array, event: cl.Event) -> None:
+    """Let `event` stand for all earlier ones of `a`, which it has waited for.
+
+    `Array.add_event` would make the host wait once ten events have come together.
+    """
+    a.events[:] = [event]

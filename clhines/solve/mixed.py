@@ -1,0 +1,353 @@
+"""Mixed precision: float32 factors, float64 residuals, and refinement on the device."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.arrays import ranges
+from clhines.device import devices, program
+from clhines.device.guard import exclusive
+from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, warn_caller
+from clhines.forest import Forest
+from clhines.plan.plan import MAX_RHS
+
+if TYPE_CHECKING:
+    from clhines.solve.factors import Factors
+    from clhines.solve.solver import Solver
+
+
+EPS = float(np.finfo(np.float64).eps)
+GOAL = 2 * EPS  # row-wise backward error at which a cell is left as it is
+LIMIT = 4 * EPS  # above this, a warning
+MAX_STEPS = 20  # corrections after the first solve
+CHUNK = 1024  # nodes of a work-group
+
+
+@dataclass(frozen=True)
+class Refinement:
+    """How a mixed solve went.
+
+    Attributes
+    ----------
+    steps : int
+        Corrections after the first solve, of the cell and right-hand side with most of them.
+    residual : float
+        Largest row-wise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` over all cells and
+        right-hand sides, as `clhines.reference.residual` has it; infinite where a cell has no
+        finite solution.
+    """
+
+    steps: int
+    residual: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether the residual is that of a float64 solution, at most `LIMIT`."""
+        return self.residual <= LIMIT
+
+
+@dataclass(frozen=True)
+class ResidualSpec:
+    """Numbers and switches of ``residual.mako``: one work-group a chunk of a cell's nodes.
+
+    Attributes
+    ----------
+    symmetric : bool
+        ``l`` equals ``u`` and is not passed.
+    work_group : int
+        A power of two.
+    """
+
+    template: ClassVar[str] = "around/residual"
+    symmetric: bool
+    work_group: int
+
+
+def is_mixed(dtype: Any) -> bool:
+    """Whether this is the name ``mixed``, which is no dtype of NumPy's."""
+    return isinstance(dtype, str) and dtype == "mixed"
+
+
+def refinement_tables(forest: Forest) -> dict[str, np.ndarray]:
+    """Tables of ``residual.mako``, int32.
+
+    Returns
+    -------
+    chunks : (num_chunks, 4)
+        First node, end, cell, and what is added to a node for its number in the distinct trees.
+    cell_chunks : (num_cells + 1,)
+    parent, child_start, child
+        Of the distinct trees, in their own numbers; children in increasing order.
+    """
+    trees = forest.trees
+    counts = -(-forest.sizes // CHUNK)
+    cell = np.repeat(np.arange(forest.num_cells), counts)
+    offsets = forest.cell_offsets
+    first = offsets[cell] + ranges(np.zeros(len(counts), np.int64), counts) * CHUNK
+    shift = (trees.offsets[forest.shape_of_cell] - offsets[:-1])[cell]
+    chunks = np.stack((first, np.minimum(first + CHUNK, offsets[cell + 1]), cell, shift), axis=1)
+    inner = np.flatnonzero(trees.parent >= 0)
+    child = inner[np.argsort(trees.parent[inner], kind="stable")]
+    tables = {
+        "chunks": chunks,
+        "cell_chunks": np.concatenate(([0], np.cumsum(counts))),
+        "parent": trees.parent,
+        "child_start": np.concatenate(([0], np.cumsum(trees.num_children))),
+        "child": np.append(child, -1),  # never empty
+    }
+    return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
+
+
+def bytes_needed(num_nodes: int, rows: int) -> int:
+    """Device memory for the matrix and so many right-hand sides, beside the float32 solver's."""
+    return num_nodes * (36 + 44 * rows)
+
+
+class Mixed:
+    """What a `Solver` of dtype ``mixed`` works with.
+
+    Parameters
+    ----------
+    rounded : Solver
+        The same forest and method in float32, on a device that has float64.
+    memory : int
+        Bytes that both may use.
+
+    Attributes
+    ----------
+    events : list of pyopencl.Event
+        Of the kernels of the last solve.
+
+    Raises
+    ------
+    DeviceMemoryError
+        The whole batch does not fit.
+    """
+
+    def __init__(self, rounded: Solver, memory: int) -> None:
+        self.rounded, self.forest, self.queue = rounded, rounded.forest, rounded.queue
+        n, device = self.forest.num_nodes, self.queue.device
+        taken = sum(rounded._room.needed(plan) for plan in rounded._plans)
+        if rounded.num_slices > 1 or n * 8 > device.max_mem_alloc_size:
+            need = (taken + bytes_needed(n, 1)) / 2**20
+            raise DeviceMemoryError(
+                f"dtype 'mixed' needs the whole batch on the device: about {need:.1f} MiB of "
+                f"{memory / 2**20:.1f} MiB; float64 and float32 work in slices"
+            )
+        several = taken + bytes_needed(n, MAX_RHS) <= memory
+        self.rows_at_once = (
+            MAX_RHS if several and n * 8 * MAX_RHS <= device.max_mem_alloc_size else 1
+        )
+        limits = devices.limits(device)
+        most = 1 << (limits.max_work_group.bit_length() - 1)
+        self._group = min(16 if limits.is_cpu else 64, most)
+        tables = refinement_tables(self.forest)
+        self._num_chunks = len(tables["chunks"])
+        self._tables = {name: cla.to_device(self.queue, t) for name, t in tables.items()}
+        self.events: list[cl.Event] = []
+        self._kernels: dict[tuple[str, bool], cl.Kernel] = {}
+        program.build(self.queue.context, self.spec())
+
+    def spec(self, symmetric: bool = True) -> ResidualSpec:
+        """Spec of the kernels."""
+        return ResidualSpec(symmetric, self._group)
+
+    def _run(
+        self, name: str, symmetric: bool, rows: int, args: Sequence[Any], wait_for: Any = None
+    ) -> cl.Event:
+        if (name, symmetric) not in self._kernels:
+            built = program.build(self.queue.context, self.spec(symmetric))
+            num_ints = sum(isinstance(a, int | np.integer) for a in args)
+            self._kernels[name, symmetric] = program.typed_kernel(built, name, "i" * num_ints)
+        kernel = self._kernels[name, symmetric]
+        values = [a.base_data if isinstance(a, cla.Array) else a for a in args]
+        size = self._num_chunks * self._group, rows
+        return kernel(self.queue, size, (self._group, 1), *values, wait_for=wait_for)
+
+    def factor(
+        self, arrays: dict[str, Any], check: bool, keep: bool
+    ) -> tuple[Factors, list[cla.Array]]:
+        """Eliminate d, u, (l), in natural order, in float32; bad pivots are not looked for.
+
+        Parameters
+        ----------
+        check : bool
+            `InputError` for values beyond float32.
+        keep : bool
+            Copy what is on the device already.
+
+        Returns
+        -------
+        rounded : Factors
+        matrix : list of (n,) float64 arrays on the device
+        """
+        matrix, narrowed = [], []
+        for name, a in arrays.items():
+            if not isinstance(a, cla.Array):
+                a = cla.to_device(self.queue, a)
+            elif keep:
+                a = a.copy(queue=self.queue)
+            matrix.append(a)
+            narrowed.append(self._narrow(name, a, check, len(arrays) == 2))
+        lower = narrowed[2] if len(narrowed) == 3 else None
+        return self.rounded.factor(*narrowed[:2], l=lower, check=False), matrix
+
+    def _narrow(self, name: str, wide: cla.Array, check: bool, symmetric: bool) -> cla.Array:
+        """Return d, u or l in float32."""
+        nowhere = (1 << 31) - 1
+        first_bad = cla.to_device(self.queue, np.array([nowhere], np.int32))
+        out = cla.empty(self.queue, wide.shape, np.float32)
+        chunks, parent = self._tables["chunks"], self._tables["parent"]
+        args = np.int32(name == "d"), chunks, parent, wide, out, first_bad
+        self._run("narrow", symmetric, 1, args, wide.events)
+        node = int(first_bad.get(self.queue)[0]) if check else nowhere
+        if node != nowhere:
+            cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
+            value = float(wide[node : node + 1].get(self.queue)[0])
+            raise InputError(
+                f"cell {cell}, node {node}: {name} is {value:.6g}; expected a value in the range "
+                "of float32, in which dtype 'mixed' factors"
+            )
+        return out
+
+    def solve(self, factors: MixedFactors, b: Any, target: Any) -> Refinement:
+        """Solve for b, (n,) or (k, n) in natural order, into `target` of the same kind."""
+        n, on_device = self.forest.num_nodes, isinstance(b, cla.Array)
+        count = b.size // n
+        self.events, done = [], []
+        for first in range(0, count, self.rows_at_once):
+            x = cla.zeros(self.queue, (min(self.rows_at_once, count - first), n), np.float64)
+            if on_device:
+                done.append(self._refine(factors, b, first, x))
+                place = {"dst_offset": first * n * 8, "wait_for": target.events}
+                copy = cl.enqueue_copy(
+                    self.queue, target.base_data, x.base_data, byte_count=x.nbytes, **place
+                )
+                target.events[:] = [copy]
+            else:
+                some = slice(first, first + len(x))
+                part = cla.to_device(self.queue, np.ascontiguousarray(np.atleast_2d(b)[some]))
+                done.append(self._refine(factors, part, 0, x))
+                np.atleast_2d(target)[some] = x.get(self.queue)
+        return Refinement(max(d.steps for d in done), max(d.residual for d in done))
+
+    def _refine(self, factors: MixedFactors, b: cla.Array, first: int, x: cla.Array) -> Refinement:
+        """Solve for rows of b from `first` on into x, (rows, n), which is zero so far.
+
+        Each cell of each row goes its own way: its residual is scaled to about one, so that
+        float32 holds it whatever the size of b; a correction that does not make the error
+        smaller is not taken; and it is left as it is once the error is at the goal or was not
+        halved.
+        """
+        queue, (rows, n), cells = self.queue, x.shape, self.forest.num_cells
+        r, rounded = cla.empty(queue, x.shape, float), cla.empty(queue, x.shape, np.float32)
+        dx = cla.zeros(queue, x.shape, np.float32)
+        most = cla.empty(queue, (rows, self._num_chunks, 2), float)
+        errors = cla.to_device(queue, np.full((rows, cells), np.inf))
+        scales = cla.to_device(queue, np.ones((rows, cells)))
+        symmetric, matrix = len(factors.matrix) == 2, factors.matrix
+        chunks, starts, *tree = self._tables.values()
+        sizes = np.int32(n), np.int32(cells), np.int32(self._num_chunks)
+        wait_for = [e for a in (*matrix, b) for e in a.events]
+        step = -1  # at first the residual is b
+        while step <= MAX_STEPS:
+            if step >= 0:
+                factors.rounded.solve(rounded, out=dx, check=False)
+                self.events += self.rounded.kernel_events
+            args = [*sizes, np.int32(first), chunks, *tree, *matrix, b, x, dx, scales, r, most]
+            self.events.append(self._run("residual", symmetric, rows, args, wait_for))
+            new_errors, new_scales = (cla.empty(queue, (rows, cells), float) for _ in range(2))
+            active = cla.empty(queue, (rows, cells), np.int32)
+            args = [*sizes, np.float64(GOAL), chunks, starts, most, r, dx, errors, scales]
+            args += [new_errors, new_scales, active, x, rounded]
+            self.events.append(self._run("update", symmetric, rows, args))
+            scales = new_scales
+            if step >= 0:
+                errors = new_errors
+                if not active.get(queue).any():
+                    break
+            step += 1
+        return Refinement(min(step, MAX_STEPS), float(errors.get(queue).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class MixedFactors:
+    """A matrix that a `Solver` of dtype ``mixed`` has eliminated in float32.
+
+    Attributes
+    ----------
+    solver : Solver
+    rounded : Factors
+        Of the float32 matrix.
+    matrix : list of (n,) float64 pyopencl arrays
+        d, u, (l) in natural order.
+    """
+
+    solver: Solver
+    rounded: Factors
+    matrix: list[cla.Array]
+
+    def solve(self, b: Any, *, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
+        """Solve for right-hand sides in *natural* order; waits for the device.
+
+        What came of it is in ``solver.refinement``.
+
+        Parameters
+        ----------
+        b, out, overwrite
+            As in `Solver.solve`.
+        check : bool
+            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only).
+
+        Returns
+        -------
+        x : like b
+
+        Warns
+        -----
+        RefinementWarning
+            The residual stayed above `LIMIT`.
+
+        Raises
+        ------
+        InputError, DeviceMemoryError
+        """
+        return self._solve(b, out, overwrite, check)
+
+    @property
+    def _lock(self) -> threading.RLock:
+        return self.solver._lock
+
+    @exclusive
+    def _solve(self, b: Any, out: Any, overwrite: bool, check: bool) -> Any:
+        solver = self.solver
+        rows = solver._natural({"b": b})["b"]
+        target = solver._target(b, rows, out, overwrite)
+        check = check and isinstance(rows, np.ndarray)
+        if check:
+            solver._check_finite("b", rows)
+        solver.refinement = done = solver._refine(self, rows, target)
+        if check:
+            solver._check_finite("x", target)
+        if not done.reached:
+            message = (
+                f"the residual is {done.residual:.3g} after {done.steps} corrections; expected "
+                f"{LIMIT:.3g}: too ill-conditioned for float32 factors; use dtype float64"
+            )
+            warn_caller(message, RefinementWarning)
+        return target
+
+    def enqueue(self, *_: Any, **__: Any) -> None:
+        """Raise `InputError`: device order is for the other dtypes."""
+        self.solver._whole("enqueue()")
+
+    def status(self) -> np.ndarray:
+        """Return the first bad node of every cell as `Solver.status` does; waits."""
+        return self.rounded.status()

@@ -1,0 +1,302 @@
+"""Batches larger than the memory of a device, solved in slices."""
+
+from __future__ import annotations
+
+import queue as channels
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from tqdm import tqdm
+
+from clhines.device import copies
+from clhines.forest import Forest
+from clhines.plan.plan import Plan
+from clhines.solve.loaded import Resident, make_resident, only_event
+from clhines.solve.memory import STAGES
+
+_POLL = 0.1  # s, between two looks whether another stage has failed
+_Channel = channels.SimpleQueue  # between two stages
+
+
+@dataclass(eq=False)
+class _Slot:
+    """Room for a slice on the device, in natural order."""
+
+    buffers: dict[str, cla.Array]
+    status: cla.Array
+    solved: _Channel = field(default_factory=channels.SimpleQueue)
+    drained: _Channel = field(default_factory=channels.SimpleQueue)
+
+
+@dataclass(eq=False)
+class _Job:
+    """Some rows of a slice, on their way."""
+
+    number: int
+    rows: slice
+    slot: _Slot
+    resident: Resident
+    last: bool  # of the slice's rows
+    sent: Callable[[], list[cl.Event]]  # waits until all that it needs is on its way
+    events: list[cl.Event] = field(default_factory=list)
+
+
+class _StoppedError(Exception):
+    """Another stage has failed."""
+
+
+class Pipeline:
+    """Solves slices from NumPy to NumPy: one is copied in, one solved, one copied out.
+
+    Each stage has a queue and a thread of its own; the slices take turns in three slots of device
+    memory, so that none is taken or given back on the way.
+
+    Parameters
+    ----------
+    forest : Forest
+    plans, bounds
+        Of `plan_slices`.
+    queue : pyopencl.CommandQueue
+        Solves; copies have their own.
+    dtype : float64 or float32
+    rows_at_once : int
+        Right-hand sides of a slice that are on the device at once.
+
+    Attributes
+    ----------
+    compute : bool
+        False leaves out the solves, to time the copies alone.
+    """
+
+    def __init__(
+        self,
+        forest: Forest,
+        plans: Sequence[Plan],
+        bounds: np.ndarray,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        rows_at_once: int,
+    ) -> None:
+        self.forest, self.plans, self.bounds = forest, plans, bounds
+        self.queue, self.dtype, self.rows_at_once = queue, dtype, rows_at_once
+        self.compute = True
+        pinned = copies.helps(queue.device)
+        self.in_queue, self.out_queue = (
+            cl.CommandQueue(queue.context, queue.device) for _ in range(2)
+        )
+        self.sending = copies.make_staging(self.in_queue, pinned)
+        self.fetching = copies.make_staging(self.out_queue, pinned)
+        self._resident: Resident | None = None
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Pinned host memory that it has taken."""
+        return int(self.sending.pinned_bytes + self.fetching.pinned_bytes)
+
+    def solve(
+        self, arrays: dict[str, np.ndarray], target: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Solve; returns the cells with bad pivots and these nodes, in the numbers of the batch.
+
+        Parameters
+        ----------
+        arrays : dict of d, u, (l), b to (n,) arrays; b may be (k, n)
+        target : like b
+        """
+        rows = {name: np.atleast_2d(a) for name, a in arrays.items()}
+        try:
+            found = _Run(self, rows, np.atleast_2d(target)).all_stages()
+        finally:
+            if self._resident is not None:
+                self._resident.take_factor(None)  # which was the run's
+        cells, nodes = zip(*found, strict=True)
+        return np.concatenate(cells), np.concatenate(nodes)
+
+    def nodes(self, k: int) -> slice:
+        """Nodes of a slice."""
+        return slice(*self.forest.cell_offsets[self.bounds[k : k + 2]].tolist())
+
+    def resident_of(self, k: int, num_operands: int) -> Resident:
+        """Tables and kernels of a slice, put on the device while others are solved."""
+        plan = self.plans[k]
+        if self._resident is None or self._resident.plan is not plan:
+            resident = make_resident(plan, self.in_queue, self.dtype)
+            resident.prepare(num_operands)
+            self.in_queue.finish()
+            resident.move_to(self.queue)
+            self._resident = resident
+        return self._resident
+
+
+class _Run:
+    """One solve of a `Pipeline`: its device memory, and what the stages tell each other.
+
+    Parameters
+    ----------
+    arrays : dict of d, u, (l) to (1, n) arrays, and b to (k, n)
+    target : (k, n)
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, arrays: dict[str, np.ndarray], target: np.ndarray
+    ) -> None:
+        self.pipeline, self.arrays, self.target = pipeline, arrays, target
+        self.queue, self.dtype, self.plans = pipeline.queue, pipeline.dtype, pipeline.plans
+        self.step = min(pipeline.rows_at_once, len(target))
+        self.num_jobs = -(-len(target) // self.step) * len(self.plans)
+        self.stop = threading.Event()
+        self.free: _Channel = channels.SimpleQueue()
+        self.ready: _Channel = channels.SimpleQueue()
+        self.done: _Channel = channels.SimpleQueue()
+        most = max(plan.forest.num_nodes for plan in self.plans)
+        cells = max(plan.forest.num_cells for plan in self.plans)
+        for _ in range(min(STAGES, len(self.plans))):
+            status = cla.empty(self.queue, cells, np.int32)
+            self.free.put(_Slot(self._room(most), status))
+        natural = all(plan.takes_natural for plan in self.plans)
+        packed = max(plan.packed_size for plan in self.plans)
+        self.packed = {} if natural else self._room(packed)
+        needs = any(plan.needs_factor for plan in self.plans)
+        self.factor = cla.empty(self.queue, packed, self.dtype) if needs else None
+        self.queue.finish()
+
+    def _room(self, size: int) -> dict[str, cla.Array]:
+        """Device memory for the rows of all arrays."""
+        rows = {name: self.step if name in "bx" else 1 for name in [*self.arrays, "x"]}
+        return {name: cla.empty(self.queue, n * size, self.dtype) for name, n in rows.items()}
+
+    def all_stages(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Run all stages; returns cells and nodes of bad pivots, slice by slice."""
+        found: list[tuple[np.ndarray, np.ndarray]] = []
+        errors: list[BaseException | None] = []
+        with (
+            tqdm(total=len(self.plans), desc="slices", disable=None, leave=False) as bar,
+            ThreadPoolExecutor(2, "clhines-slices") as pool,
+        ):
+            others = [pool.submit(self._guarded, self._bring)]
+            others += [pool.submit(self._guarded, self._take, found, bar)]
+            try:
+                self._guarded(self._solve)
+            except BaseException as error:
+                errors.append(error)
+            errors += [stage.exception() for stage in others]
+        self.pipeline.sending.drain()
+        for queue in (self.pipeline.in_queue, self.queue, self.pipeline.out_queue):
+            try:
+                queue.finish()
+            except cl.Error as error:  # mostly what a stage has met already
+                errors.append(error)
+        real = [e for e in errors if e is not None and not isinstance(e, _StoppedError)]
+        try:
+            if real:
+                raise real[0]
+            return found
+        finally:  # an error holds this frame, which would hold the error, and device memory
+            del errors, others, real
+
+    def _guarded(self, stage: Callable[..., None], *arguments: Any) -> None:
+        try:
+            stage(*arguments)
+        except BaseException:
+            self.stop.set()
+            raise
+
+    def _get(self, channel: _Channel) -> Any:
+        while True:
+            try:
+                return channel.get(timeout=_POLL)
+            except channels.Empty:
+                if self.stop.is_set():
+                    raise _StoppedError from None
+
+    # -- stages --------------------------------------------------------------------------------
+
+    def _bring(self) -> None:
+        """Copy slice after slice to the device."""
+        pipeline, b = self.pipeline, self.arrays["b"]
+        for k in range(len(self.plans)):
+            resident, nodes = pipeline.resident_of(k, len(self.arrays)), pipeline.nodes(k)
+            slot = self._get(self.free)
+            given = [
+                ([a[0, nodes]], slot.buffers[name].base_data)
+                for name, a in self.arrays.items()
+                if name != "b"
+            ]
+            for first in range(0, len(b), self.step):
+                rows = slice(first, min(first + self.step, len(b)))
+                before = [self._get(slot.solved)] if first else None  # with the rows before these
+                some = [row[nodes] for row in b[rows]], slot.buffers["b"].base_data
+                sent = pipeline.sending.start([*given, some], before)
+                self.ready.put(_Job(k, rows, slot, resident, rows.stop == len(b), sent))
+                given = []  # stays where it is
+
+    def _solve(self) -> None:
+        """Enqueue the solves of all slices."""
+        for _ in range(self.num_jobs):
+            job = self._get(self.ready)
+            job.events = job.sent()
+            if job.rows.start:
+                self._get(job.slot.drained)  # of the rows before these
+            if self.pipeline.compute:
+                event = self._launch(job)
+            else:
+                event = cl.enqueue_marker(self.queue, wait_for=job.events)
+            status, room = job.resident.status, job.slot.status.base_data
+            copied = cl.enqueue_copy(self.queue, room, status.base_data, byte_count=status.nbytes)
+            self.queue.flush()
+            job.events = [event, copied]
+            if not job.last:
+                job.slot.solved.put(event)
+            self.done.put(job)
+
+    def _launch(self, job: _Job) -> cl.Event:
+        """Enqueue the solve of a slice that is on the device; returns the last event."""
+        resident, plan = job.resident, job.resident.plan
+        resident.take_factor(self.factor)
+        given = self._views(job, job.slot.buffers, plan.forest.num_nodes)
+        x = given.pop("x")
+        if resident.takes_natural:
+            return resident.solve(list(given.values()), x, job.events, natural=True)[-1]
+        packed = self._views(job, self.packed, plan.packed_size)
+        for a in given.values():
+            a.events[:] = job.events
+        for name, a in given.items():
+            turned = given.get("l" if name == "u" else "u", a) if name in ("u", "l") else None
+            resident.permute(a, packed[name], True, turned)
+        out = packed.pop("x")
+        run = resident.solve(list(packed.values()), out, [])
+        only_event(out, run[-1])
+        return resident.permute(out, x, False).events[-1]
+
+    def _views(self, job: _Job, room: dict[str, cla.Array], size: int) -> dict[str, cla.Array]:
+        """Arrays of a job in device memory that may be larger."""
+        rows = (job.rows.stop - job.rows.start,) if len(self.target) > 1 else ()
+        shapes = {name: (*rows, size) if name in "bx" else (size,) for name in room}
+        return {
+            name: cla.Array(self.queue, shapes[name], self.dtype, data=a.base_data)
+            for name, a in room.items()
+        }
+
+    def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: Any) -> None:
+        """Copy slice after slice back."""
+        pipeline = self.pipeline
+        for _ in range(self.num_jobs):
+            job = self._get(self.done)
+            nodes = pipeline.nodes(job.number)
+            rows = [row[nodes] for row in self.target[job.rows]]
+            pipeline.fetching.fetch(job.slot.buffers["x"].base_data, rows, job.events)
+            if not job.last:
+                job.slot.drained.put(None)
+                continue
+            status = np.empty(job.resident.plan.forest.num_cells, np.int32)
+            cl.enqueue_copy(pipeline.out_queue, status, job.slot.status.base_data)
+            self.free.put(job.slot)
+            cells, bad = job.resident.bad_of(status)
+            found.append((cells + pipeline.bounds[job.number], bad + nodes.start))
+            bar.update()

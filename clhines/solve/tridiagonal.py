@@ -1,0 +1,149 @@
+"""Batches of tridiagonal systems: Hines matrices whose trees have no branches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+
+from clhines.checks import real_numbers
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.solve.solver import Solver
+
+
+def solve_tridiagonal(
+    dl: Any,
+    d: Any,
+    du: Any,
+    b: Any,
+    *,
+    sizes: Any = None,
+    method: str = "auto",
+    dtype: Any = None,
+    check: bool = True,
+    **options: Any,
+) -> np.ndarray:
+    """Solve a batch of tridiagonal systems, of equal or of different sizes.
+
+    Row i of a system is ``dl[i] x[i - 1] + d[i] x[i] + du[i] x[i + 1] = b[i]``.
+
+    Parameters
+    ----------
+    dl, d, du : NumPy arrays
+        Lower, main and upper diagonal. `d` is one of
+
+        - (m, n): m systems of n rows;
+        - (n,): one system;
+        - (N,) with `sizes`: systems of those many rows, one after another.
+
+        `dl` and `du` have the shape of `d`, as in cuSPARSE's ``gtsv2StridedBatch``: then the
+        first `dl` and the last `du` of each system are ignored. Or they have one value less a
+        system, as in LAPACK's ``gtsv``: (m, n - 1), (n - 1,), or (N - m,) for m sizes; then
+        ``dl[k]`` is in row k + 1 and ``du[k]`` in row k, k from 0 in each system. The two may
+        differ in this.
+    b : NumPy array
+        Right-hand sides: the shape of `d`, or (k, m, n), (k, n), (k, N) for k of them.
+    sizes : (m,) integers, optional
+        Rows of each system, 1 or more.
+    method, **options
+        As in `Solver`, with its `device`, `queue`, `max_memory` and `tune`.
+    dtype : float64 or float32, optional
+        Default: float32 where `dl`, `d`, `du` and `b` all are, else float64.
+    check : bool
+        As in `Solver.solve`.
+
+    Returns
+    -------
+    x : like b, of `dtype`
+
+    Raises
+    ------
+    InputError
+        Shapes that do not fit, pyopencl arrays (see `Solver` for these), values of `b` or `x`
+        that are not finite; and what `Solver` raises.
+    PivotError
+        `cell` is the system, `node` the row, counted over all systems.
+
+    Notes
+    -----
+    There is no pivoting, unlike in LAPACK's ``gtsv``: the pivots of the elimination must be
+    positive, after rows with a negative `d` have been multiplied by -1. They are where each
+    system is strictly diagonally dominant, by rows or by columns, whatever the signs; or
+    symmetric and positive or negative definite. Other systems may be solved or may raise
+    `PivotError`, by the order in which a method eliminates; a pivot that is small next to its
+    row costs accuracy without an error.
+
+    Each call plans anew. To solve systems of the same sizes again and again, keep a `Solver` of
+    the chains: ``Forest(parent, offsets)`` with ``parent[i] = i - 1``, -1 in each first row,
+    ``l[i] = dl[i]`` and ``u[i] = du[i - 1]``.
+    """
+    given = {"dl": dl, "d": d, "du": du, "b": b}
+    arrays = {name: _real_array(name, a) for name, a in given.items()}
+    if dtype is None:
+        single = all(a.dtype == np.float32 for a in arrays.values())
+        dtype = np.float32 if single else np.float64
+    diagonal, rhs = arrays["d"], arrays["b"]
+    offsets = _offsets(diagonal, sizes)
+    if rhs.shape[-diagonal.ndim :] != diagonal.shape or rhs.ndim > diagonal.ndim + 1:
+        raise InputError(
+            f"b has shape {rhs.shape}; expected that of d, {diagonal.shape}, or k of these"
+        )
+    n = diagonal.size
+    first = np.zeros(n, bool)
+    first[offsets[:-1]] = True
+    low = _whole("dl", arrays["dl"], diagonal, first)
+    upper = np.zeros(n, arrays["du"].dtype)  # of a row and the one above it
+    upper[1:] = _whole("du", arrays["du"], diagonal, np.roll(first, -1))[:-1]
+    rows = rhs.reshape(-1, n)
+    main = diagonal.reshape(n)
+    if (main < 0).any():
+        sign = np.where(main < 0, -1, 1).astype(main.dtype)
+        above = np.append(sign[:1], sign[:-1])  # of the row that `upper` is in
+        main, low, upper, rows = main * sign, low * sign, upper * above, rows * sign
+    forest = Forest(np.where(first, -1, np.arange(n) - 1), offsets)
+    solver = Solver(forest, method, dtype, **options)
+    return solver.solve(main, upper, rows, l=low, check=check).reshape(rhs.shape)
+
+
+def _real_array(name: str, a: Any) -> np.ndarray:
+    if isinstance(a, cla.Array):
+        raise InputError(f"{name} is a pyopencl array; expected NumPy (a Solver takes both)")
+    array = real_numbers(name, a)
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _offsets(d: np.ndarray, sizes: Any) -> np.ndarray:
+    """(m + 1,) int64: rows of system k are ``offsets[k]:offsets[k + 1]``."""
+    if not d.size or d.ndim not in ((1, 2) if sizes is None else (1,)):
+        expected = "(m, n) or (n,)" if sizes is None else "(N,) with sizes"
+        raise InputError(f"d has shape {d.shape}; expected {expected}, not empty")
+    if sizes is None:
+        return np.arange(0, d.size + 1, d.shape[-1])
+    rows = np.asarray(sizes)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or (rows < 1).any() or rows.sum() != d.size:
+        raise InputError(
+            f"sizes is {_short(rows)}; expected whole numbers of 1 or more, one a system, whose "
+            f"sum is the length of d, {d.size}"
+        )
+    return np.concatenate(([0], np.cumsum(rows.astype(np.int64))))
+
+
+def _short(a: np.ndarray) -> str:
+    text = np.array2string(a, threshold=8, edgeitems=3, max_line_width=10_000)
+    return f"{' '.join(text.split())} of {a.dtype}"
+
+
+def _whole(name: str, a: np.ndarray, d: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    """Bring `dl` or `du` to one value a row; rows `missing` are given zero."""
+    systems = int(missing.sum())
+    if d.ndim == 2:
+        less: tuple[int, ...] = (d.shape[0], d.shape[1] - 1)
+    else:
+        less = (d.size - systems,)
+    if a.shape not in (d.shape, less):
+        raise InputError(f"{name} has shape {a.shape}; expected {less} or that of d, {d.shape}")
+    out = np.zeros(d.size, a.dtype)
+    out[~missing] = a.reshape(-1) if a.shape == less else a.reshape(-1)[~missing]
+    return out

@@ -1,0 +1,694 @@
+<%page args="spec"/>\
+<%
+    M = spec.segment
+    sym = spec.symmetric
+    V = 16 // (8 if spec.real == "double" else 4)   # values of a chunk of 16 bytes
+    chunks = spec.capacity // V
+    copies = -(-chunks // spec.work_group)
+    batch = 4
+    make, use = spec.factor == "make", spec.factor == "use"
+    eliminates, solves = not use, not make   # works on d, on b
+    expands = spec.phase != "reduce"         # needs the factors of its nodes
+    arrays = "dub" if solves else "du"   # in local memory
+    steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
+    batch_of_one = 12 if spec.ptx else batch
+    # where the value at a place of the device order is in the arrays
+    def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
+    # with a symmetric matrix A[v, parent] is A[parent, v]
+    def lower(name): return name if sym else name.replace("up", "low", 1)
+%>\
+// Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
+// spec: ${spec}
+// layout: segment rows; the first nodes of all inner segments side by side, then the second ones,
+//         and so on; then the last nodes of all leaf segments, the ones before these, ...
+//
+// A segment is a stretch of a branch of at most ${M} nodes. A leaf segment is eliminated from its
+// tip. An inner one is eliminated from the root outwards (each node has one child) but for its
+// last node, which leaves a tree with one node an inner segment. That tree is contracted in
+// rounds: in each, independent nodes hand their row to the parent and child that they then have;
+// nothing is ever written by two.
+//
+// Eliminating v between parent a and child c, with up[v] = A[a, v] and low[v] = A[v, a]:
+//     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
+//     d[a] -= up[v]*f1   b[a] -= up[v]*g   A[a, c] = -up[v]*f2
+//     d[c] -= low[c]*f2  b[c] -= low[c]*g  A[c, a] = -low[c]*f1
+% if spec.natural:
+//
+// d, u, b and x are in natural order; the values change places on their way to local memory.
+% endif
+% if make:
+//
+// Only the inverse pivots are written, each at the place of its node.
+% elif use:
+//
+// The inverse pivots come in place of d; nothing of d is worked out again.
+% endif
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+% if not spec.fused:
+#pragma OPENCL FP_CONTRACT OFF   // Intel's CPU runtime fuses across barriers, with values gone by then
+% endif
+typedef ${spec.real} real;
+typedef ${spec.real}${V} chunk;   // 16 bytes
+
+#define WORK_GROUP ${spec.work_group}
+#define CAPACITY ${spec.capacity}   // values of the largest block
+#define D(k) node[k]                   // ${"inverse pivot, " if use else ""}of node k in the block
+#define U(k) node[CAPACITY + (k)]
+% if solves:
+#define B(k) node[2 * CAPACITY + (k)]
+% endif
+#define NONE 0x3ff        // no such lane
+% if eliminates:
+% if spec.ptx and spec.real == "double":   # whose reciprocal knows no subnormal numbers
+#define SMALLEST DBL_MIN         // pivots between have a normal inverse
+#define LARGEST (1 / DBL_MIN)
+% else:
+#define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // finite inverse
+#define LARGEST INFINITY
+% endif
+#define CLEAN (1 << 30)   // the pivot was bad by itself
+#define GOOD ${"0x7f000000u" if spec.real == "float" else "0x7fc00000u" if spec.ptx else "0x7fe00000u"}   // see `measure`
+
+// What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
+static int note(int bad, int node, real pivot, real own)
+{
+    if (pivot > (real)SMALLEST && pivot < (real)LARGEST) return bad;
+    if (isfinite(pivot)${"" if spec.derived else " || !isfinite(own)"}) return max(bad, node | CLEAN);   // by itself
+    return bad ? bad : node;                                                // made so by another
+}
+
+// Below `GOOD` only where the pivot is positive, normal and below LARGEST: its upper bits.
+static uint measure(real pivot)
+{
+% if spec.real == "double":
+    return (uint)(as_long(pivot) >> 32) - 0x00100000u;
+% else:
+    return as_uint(pivot) - 0x00800000u;
+% endif
+}
+
+${part("common/reciprocal")}
+% endif
+% if spec.ptx and spec.natural:
+static void copy_value(__local real *to, __global const real *from)
+{
+    __asm__ volatile("cp.async.ca.shared.global [%0], [%1], ${8 if spec.real == "double" else 4};"
+                     :: "r"((uint)(size_t)to), "l"(from) : "memory");
+}
+
+% elif spec.ptx:
+static void copy_chunk(__local chunk *to, __global const chunk *from)
+{
+    __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                     :: "r"((uint)(size_t)to), "l"(from) : "memory");
+}
+
+% endif
+% if eliminates:
+// The pivots of a segment again, to find the bad ones: those of its nodes but a kept last one.
+static int find_bad(__global const real *d, __global const real *u, __global const real *l,
+% if spec.natural:
+                    __global const int *gather,
+% endif
+                    __local const int *row, int column, int length, bool leaf)
+{
+<% def where(row): return f"gather[{row} + column]" if spec.natural else f"{row} + column" %>\
+    const int pivots = leaf ? length : length - 1;
+    int bad = 0, place = ${where("row[0]")};
+    real pivot = d[place];
+    for (int j = 0; j < pivots; ++j) {
+        bad = note(bad, leaf ? length - j : j + 1, pivot, d[place]);
+        if (j + 1 == pivots) break;
+        const int next = ${where("row[j + 1]")}, tie = leaf ? place : next;
+        pivot = d[next] - l[tie] * (u[tie] * reciprocal(pivot));
+        place = next;
+    }
+    return bad;
+}
+
+% endif
+// The hint keeps Intel's CPU runtime from vectorising over work-items, which it gets wrong here.
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1), vec_type_hint(float4)))
+void solve(const int num_blocks, const int num_values, const int first_row,
+           __global const int *restrict blocks, __global const int *restrict cell_number,
+           __global const int *restrict rows, __global const int *restrict links,
+           __global const int *restrict children, __global const int *restrict lane_slot,
+           __global const int *restrict lane_rank,
+% if spec.shared:
+           __global const int *restrict node_rank,
+% endif
+% if spec.phase != "solve":
+           __global const int *restrict kept_start, __global const int *restrict kept,
+% endif
+% if spec.natural:
+           __global const int *restrict gather, __global const int *restrict order_start,
+           __global const int *restrict order, __global const int *restrict cell_base,
+% endif
+           __global const real *d, __global const real *restrict u,
+% if not sym:
+           __global const real *restrict l,
+% endif
+% if solves:
+           __global const real *b,
+% endif
+% if make:
+           __global real *inverses,
+% elif spec.phase == "reduce":
+           __global real *rest_d, __global real *rest_u,
+% if not sym:
+           __global real *rest_l,
+% endif
+           __global real *rest_b,
+% else:
+% if spec.phase == "expand":
+           __global const real *rest_x,
+% endif
+           __global real *x,
+% endif
+           __global int *status)   // a cell: 0, or the key of its first bad node
+{
+% if solves:
+    b += (long)first_row * num_values;
+% endif
+% if solves and spec.phase != "reduce":
+    x += (long)first_row * num_values;
+% endif
+    const int lane = get_local_id(0);
+% if spec.phase == "expand":
+    const bool whole = get_group_id(0) >= num_blocks;   // cells, not pieces of some
+% endif
+    // start, size, first lane, lanes | inner lanes << 16, rows, rounds, first cell, end of cells
+    const int8 block = vload8(get_group_id(0), blocks);
+    const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
+
+    // the block's tables: length | longest of these lanes << 5 | parent << 10 | mailbox << 20;
+    // round | parent << 10 | child << 20 at elimination
+    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(NONE << 10, NONE);
+    const int family = lane < inner ? children[first + lane] : 0;
+    const int length = me.x & 31, longest = me.x >> 5 & 31;
+    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
+    const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
+
+    // all values of the block, into local memory
+    __local real node[${len(arrays)} * CAPACITY] __attribute__((aligned(16)));
+% if spec.natural:
+    // value k of the block, cell after cell: place | number of the cell << 16
+    __global const int *my_order = order + order_start[2 * get_group_id(0)];
+    __global const int *base = cell_base + block.s6;   // of a cell: index of value k, less k
+    const int num_nodes = order_start[2 * get_group_id(0) + 1];
+    // these, fetched beside `order`, not after it
+% if sym:
+    __local int cell_from[WORK_GROUP];
+% else:
+    __local real tree_low[WORK_GROUP];
+    __local int *cell_from = (__local int *)tree_low;   // until that is needed
+% endif
+    if (lane < block.s7 - block.s6) cell_from[lane] = base[lane];
+% for start in range(0, steps_of_one, batch_of_one):
+<%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
+    {
+% for k in steps:
+        const int k${k} = lane + ${k} * WORK_GROUP, to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
+% endfor
+% if not start:
+        barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% for k in steps:
+        const int from${k} = cell_from[to${k} >> 16] + k${k};
+% endfor
+% if not spec.ptx:
+        real ${", ".join(f"{a}{k}" for a in arrays for k in steps)};
+% for k in steps:
+        if (k${k} < num_nodes) {
+% for a in arrays:
+            ${a}${k} = ${a}[from${k}];
+% endfor
+        }
+% endfor
+% endif
+% for k in steps:
+        if (k${k} < num_nodes) {
+% for a in arrays:
+% if spec.ptx:
+            copy_value(&${a.upper()}(to${k} & 0xffff), ${a} + from${k});
+% else:
+            ${a.upper()}(to${k} & 0xffff) = ${a}${k};
+% endif
+% endfor
+        }
+% endfor
+    }
+% endfor
+% else:
+    const int num_chunks = block.s1 / ${V};
+% endif
+% if spec.ptx and not spec.natural:
+    {   // past the registers, all in flight
+        __local chunk *to = (__local chunk *)node + lane;
+% for a in arrays:
+        __global const chunk *from_${a} = (__global const chunk *)(${a} + block.s0) + lane;
+% endfor
+% for k in range(copies):
+        if (lane + ${k} * WORK_GROUP < num_chunks) {
+% for i, a in enumerate(arrays):
+            copy_chunk(to + ${k} * WORK_GROUP + ${i} * CAPACITY / ${V}, from_${a} + ${k} * WORK_GROUP);
+% endfor
+        }
+% endfor
+    }
+% elif not spec.natural:
+% for start in range(0, copies, batch):
+    {   // all loads first: they are then in flight together
+<%  steps = range(start, min(copies, start + batch)) %>\
+% for a in arrays:
+        __global const chunk *from_${a} = (__global const chunk *)(${a} + block.s0) + lane;
+% endfor
+% for k in steps:
+        chunk ${", ".join(f"{a}{k}" for a in arrays)};
+        if (lane + ${k} * WORK_GROUP < num_chunks) {
+% for a in arrays:
+            ${a}${k} = from_${a}[${k} * WORK_GROUP];
+% endfor
+        }
+% endfor
+% for k in steps:
+        if (lane + ${k} * WORK_GROUP < num_chunks) {
+% for a in arrays:
+            ((__local chunk *)&${a.upper()}(0))[lane + ${k} * WORK_GROUP] = ${a}${k};
+% endfor
+        }
+% endfor
+    }
+% endfor
+% endif
+
+    __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
+    for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
+% if spec.ptx:
+    __asm__ volatile("cp.async.wait_all;" ::: "memory");
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: read before written
+
+<%
+    what = " and ".join([*(["d"] if eliminates else []), *(["b"] if solves else [])])
+    rows_left = [*(["tree_d"] if eliminates else []), *(["tree_b"] if solves else []), "tree_up",
+                 *(["above_d"] if eliminates else []), *(["above_b"] if solves else [])]
+%>\
+    // the segments; what ${what} of the parent lose${"" if "and" in what else "s"} by them goes into the mailbox
+% if eliminates:
+    __local real lost_d[WORK_GROUP];
+% endif
+% if solves:
+    __local real lost_b[WORK_GROUP];
+% endif
+    const bool is_inner = lane < inner, is_leaf = lane < lanes && !is_inner;
+    const int column = is_inner ? lane : lane - inner;
+    __local const int *row = row_start + (is_inner ? 0 : ${M});
+    int place = column + row[0];
+    real my_up = 0;
+% if not sym:
+    real my_low = 0;
+% endif
+% if eliminates:
+    uint worst = 0;
+    real my_d = 0, sum_d = 0, own = 1;
+% else:
+    real inverse = 0;   // of the pivot of the node at `place`
+% endif
+% if solves:
+    real my_b = 0, sum_b = 0;
+% endif
+% if spec.phase != "reduce":
+% if spec.natural:
+    __local real *out = &B(0);   // on its way to x
+% else:
+    __global real *out = ${"inverses" if make else "x"} + block.s0;
+% endif
+% endif
+    if (length) {
+% if eliminates:
+        my_d = own = D(place);
+% else:
+        inverse = D(place);
+% endif
+% if solves:
+        my_b = B(place);
+% endif
+% if spec.phase == "solve":
+        my_up = parent == NONE ? (real)0 : U(place);
+% if not sym:
+        my_low = parent == NONE ? (real)0 : l[${at("place")}];
+% endif
+% elif spec.phase == "expand":
+        my_up = whole && parent == NONE ? (real)0 : U(place);
+% if not sym:
+        my_low = whole && parent == NONE ? (real)0 : l[${at("place")}];
+% endif
+% else:   # the first node of a piece is kept, with its edge
+        my_up = U(place);
+% if not sym:
+        my_low = l[${at("place")}];
+% endif
+% endif
+    }
+    if (is_inner) {
+% for j in range(1, M):
+        if (length > ${j}) {
+            const int next = column + row[${j}];
+            const real up = U(next), next_d = D(next)${", next_b = B(next)" if solves else ""};
+            const real low = ${"up" if sym else f"l[{at('next')}]"};
+% if eliminates:
+            const real inverse = reciprocal(my_d);
+            worst = max(worst, measure(my_d));
+% endif
+            const real f1 = ${lower("my_up")} * inverse, f2 = up * inverse;
+% if eliminates:
+            sum_d += my_up * f1;
+            my_d = next_d - low * f2;
+            own = next_d;
+% endif
+% if solves:
+            const real g = my_b * inverse;
+            sum_b += my_up * g;
+            my_b = next_b - low * g;
+% if expands:
+            D(place) = f1;
+            U(place) = f2;
+            B(place) = g;
+% endif
+% else:
+            out[place] = inverse;
+% endif
+            my_up = -my_up * f2;
+% if not sym:
+            my_low = -low * f1;
+% endif
+% if use:
+            inverse = next_d;
+% endif
+            place = next;
+% endfor
+        ${"}" * (M - 1)}
+    } else if (length) {
+% for j in range(M):
+% if j:
+        if (length > ${j}) {
+            const int next = column + row[${j}];
+            const real next_d = D(next), next_up = U(next)${", next_b = B(next)" if solves else ""};
+% else:
+        {
+% endif
+% if j:
+% if eliminates:
+            my_d = next_d - sum_d;
+% else:
+            inverse = next_d;
+% endif
+% if solves:
+            my_b = next_b - sum_b;
+% endif
+            my_up = next_up;
+            place = next;
+% if not sym:
+            my_low = l[${at("next")}];
+% endif
+% endif
+% if eliminates:
+            const real inverse = reciprocal(my_d);
+            worst = max(worst, measure(my_d));
+% endif
+            const real f = ${lower("my_up")} * inverse;
+% if eliminates:
+            sum_d = my_up * f;
+% endif
+% if solves:
+            const real g = my_b * inverse;
+            sum_b = my_up * g;
+% if expands:
+            D(place) = f;
+            B(place) = g;
+% endif
+% else:
+            out[place] = inverse;
+% endif
+% endfor
+        ${"}" * M}
+    }
+% if eliminates:
+    int bad = 0;
+    if (worst >= GOOD)
+% if spec.natural:
+        bad = find_bad(d, u, ${"u" if sym else "l"}, gather + block.s0, row, column, length, is_leaf);
+% else:
+        bad = find_bad(d + block.s0, u + block.s0, ${"u" if sym else "l"} + block.s0, row, column,
+                       length, is_leaf);
+% endif
+% endif
+    if (lane < lanes) {
+% if eliminates:
+        lost_d[mailbox] = sum_d;
+% endif
+% if solves:
+        lost_b[mailbox] = sum_b;
+% endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // rows of what is left, where u of the leaves was: ${what} less what came from below, u, and
+    // what ${what} lose${"" if "and" in what else "s"} from above
+% for k, name in enumerate(rows_left):
+    __local real *${name} = &U(row_start[${M}])${f" + {k} * inner" if k else ""};
+% endfor
+% if not sym and not spec.natural:
+    __local real tree_low[WORK_GROUP];
+% endif
+    if (is_inner) {
+        for (int k = family & 0xffff; k < (family & 0xffff) + (family >> 16); ++k) {
+% if eliminates:
+            my_d -= lost_d[k];
+% endif
+% if solves:
+            my_b -= lost_b[k];
+% endif
+        }
+        tree_up[lane] = my_up;
+% if not sym:
+        tree_low[lane] = my_low;
+% endif
+% if eliminates:
+        tree_d[lane] = my_d;
+        above_d[lane] = 0;
+% endif
+% if solves:
+        tree_b[lane] = my_b;
+        above_b[lane] = 0;
+% endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    // rounds
+% if eliminates:
+    __local int *cell_bad = (__local int *)lost_d;   // of each cell of the block
+    if (lane < block.s7 - block.s6) cell_bad[lane] = 0;
+% endif
+% if solves:
+    real f1 = 0, f2 = 0, g = 0;
+% endif
+    int r = 0;
+    do {   // at least once: PoCL takes far longer to build loops that may not reach a barrier
+        if (is_inner && my_round == r) {
+            const int other = below == NONE ? lane : below;
+            const real up = tree_up[lane], next = tree_up[other];
+% if eliminates:
+            const real pivot = tree_d[lane] - above_d[lane], inverse = reciprocal(pivot);
+            const real next_d = above_d[other], its_d = tree_d[above];
+% endif
+% if solves:
+            const real rest = tree_b[lane] - above_b[lane];
+            const real next_b = above_b[other], its_b = tree_b[above];
+% endif
+% if eliminates:
+            if (measure(pivot) >= GOOD) bad = note(bad, length, pivot, own);
+% endif
+            ${"const real " if make else ""}f1 = ${"up" if sym else "tree_low[lane]"} * inverse;
+% if eliminates:
+            tree_d[above] = its_d - up * f1;
+% endif
+% if solves:
+            g = rest * inverse;
+            tree_b[above] = its_b - up * g;
+% else:
+            out[place] = inverse;
+% endif
+            if (below != NONE) {
+                const real low = ${"next" if sym else "tree_low[below]"};
+                ${"const real " if make else ""}f2 = next * inverse;
+                tree_up[below] = -up * f2;
+% if not sym:
+                tree_low[below] = -low * f1;
+% endif
+% if eliminates:
+                above_d[below] = next_d + low * f2;
+% endif
+% if solves:
+                above_b[below] = next_b + low * g;
+% endif
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    } while (++r < block.s5);
+
+% if spec.phase == "reduce":
+    // what is kept
+    if (is_inner && my_round == NONE) {
+        const int place = kept[kept_start[get_group_id(0)] + above];
+        rest_d[place] = tree_d[lane] - above_d[lane];
+        rest_b[place] = tree_b[lane] - above_b[lane];
+        rest_u[place] = tree_up[lane];
+% if not sym:
+        rest_l[place] = tree_low[lane];
+% endif
+    }
+    if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = 0;
+}
+<% return STOP_RENDERING %>\
+% endif
+% if make:
+    if (is_inner && my_round == NONE) {   // the roots
+        const real pivot = tree_d[lane] - above_d[lane];
+        bad = note(bad, length, pivot, own);
+        out[place] = 1 / pivot;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% else:
+    // ${"the roots" if spec.phase == "solve" else "what was kept"}, and back, rounds in reverse
+    real my_x = 0;
+    if (is_inner && my_round == NONE) {
+% if use:
+        my_x = (tree_b[lane] - above_b[lane]) * inverse;
+% elif spec.phase == "solve":
+        const real pivot = tree_d[lane] - above_d[lane];
+        bad = note(bad, length, pivot, own);
+        my_x = (tree_b[lane] - above_b[lane]) / pivot;
+% else:
+        if (whole) {
+            const real pivot = tree_d[lane] - above_d[lane];
+            bad = note(bad, length, pivot, own);
+            my_x = (tree_b[lane] - above_b[lane]) / pivot;
+        } else {
+            my_x = rest_x[kept[kept_start[get_group_id(0)] + above]];
+% if not spec.derived:
+            if (!isfinite(own)) bad = max(bad, length | CLEAN);
+% endif
+        }
+% endif
+        tree_b[lane] = my_x;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    do {
+        --r;
+        if (is_inner && my_round == r) {
+            my_x = g - f1 * tree_b[above];
+            if (below != NONE) my_x -= f2 * tree_b[below];
+            tree_b[lane] = my_x;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    } while (r > 0);
+
+% if spec.natural and spec.ptx:
+    // where the solution comes from: fetched ahead of the sweep
+% for k in range(min(steps_of_one, batch_of_one)):
+    const int out${k} = lane + ${k} * WORK_GROUP < num_nodes ? my_order[lane + ${k} * WORK_GROUP] : 0;
+% endfor
+% endif
+    // segments outwards, four nodes at a time, the lanes in step
+    const real top = parent == NONE ? (real)0 : tree_b[parent];
+    if (is_inner) {
+        out[place] = my_x;
+% for j in range((M - 2) // 4 * 4, -1, -4):
+<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M - 1] %>\
+        if (longest > ${j + 1}) {
+% for k in steps:
+            const int p${k} = column + row[${k}];
+            real g${k} = 0, f${k} = 0, e${k} = 0;
+            if (length > ${k + 1}) {
+                g${k} = B(p${k});
+                f${k} = D(p${k});
+                e${k} = U(p${k});
+            }
+% endfor
+% for k in steps:
+            if (length > ${k + 1}) out[p${k}] = my_x = g${k} - f${k} * top - e${k} * my_x;
+% endfor
+        }
+% endfor
+    } else if (length) {
+        my_x = top;
+% for j in range((M - 1) // 4 * 4, -1, -4):
+<%  steps = [k for k in range(j + 3, j - 1, -1) if k < M] %>\
+        if (longest > ${j}) {
+% for k in steps:
+            const int p${k} = column + row[${k}];
+            real g${k} = 0, f${k} = 0;
+            if (length > ${k}) {
+                g${k} = B(p${k});
+                f${k} = D(p${k});
+            }
+% endfor
+% for k in steps:
+            if (length > ${k}) out[p${k}] = my_x = g${k} - f${k} * my_x;
+% endfor
+        }
+% endfor
+    }
+% if spec.natural:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% for start in range(0, steps_of_one, batch_of_one):
+<%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
+    {
+% for k in steps:
+        const int k${k} = lane + ${k} * WORK_GROUP;
+% if spec.ptx and k < batch_of_one:
+        const int to${k} = out${k};
+% else:
+        const int to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
+% endif
+% endfor
+% for k in steps:
+        if (k${k} < num_nodes) x[${"cell_from" if sym else "base"}[to${k} >> 16] + k${k}] = B(to${k} & 0xffff);
+% endfor
+    }
+% endfor
+% endif
+% endif
+% if eliminates:
+    if (bad) {   // bad ones by themselves go first, and the deepest of them, whoever finds it
+% if spec.shared:
+        const int node = (bad & ~CLEAN) - 1, at = row[is_leaf ? length - 1 - node : node] + column;
+% if spec.phase == "expand":
+        const int key = whole ? lane_rank[first + lane] + bad
+                              : (bad & CLEAN) | (node_rank[block.s0 + at] + 1);
+% else:
+        const int key = (bad & CLEAN) | (node_rank[block.s0 + at] + 1);
+% endif
+% else:
+        const int key = lane_rank[first + lane] + bad;
+% endif
+        atomic_max(cell_bad + lane_slot[first + lane], key);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+% if spec.phase == "expand":
+    if (lane < block.s7 - block.s6 && whole) status[cell_number[block.s6 + lane]] = cell_bad[lane];
+    if (lane < block.s7 - block.s6 && !whole && cell_bad[lane])
+        atomic_max(status + cell_number[block.s6 + lane], cell_bad[lane]);
+% elif spec.shared:
+    if (lane < block.s7 - block.s6 && cell_bad[lane])
+        atomic_max(status + cell_number[block.s6 + lane], cell_bad[lane]);
+% else:
+    if (lane < block.s7 - block.s6) status[cell_number[block.s6 + lane]] = cell_bad[lane];
+% endif
+% endif
+}

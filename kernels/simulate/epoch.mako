@@ -1,0 +1,694 @@
+<%page args="spec"/>\
+<%
+    M, U, K = spec.segment, spec.lanes, spec.units
+    factor, constant = spec.phase == "factor", spec.constant
+    eliminates = factor or not constant      # d is eliminated here
+    solves = not factor
+    in_warp = spec.ptx and U == 32
+    kinds = spec.kinds if solves else ()
+    held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
+    held += ["k"] if spec.inflow and solves else []
+    rest = "(K(place{}) - less_b)" if spec.inflow else "-less_b"
+    half = spec.secondorder
+    I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
+    rounds = spec.rounds if factor or not dense else spec.before
+    tree = 4 if eliminates else 2   # arrays of values a lane
+    steps = "mine.s5" if in_warp and not dense else rounds
+    noisy = any(kind.uses_noise for kind in kinds)
+    def state(kind, s):
+        return (f"{kind.name}__local[{s * kind.most} + q]" if kind.local
+                else f"{kind.name}__states[{s} * {kind.name}__count + instance]")
+    def needs_instance(kind):
+        return (not all(kind.literals) or kind.takes_events or kind.uses_noise
+                or not kind.local or (kind.density and not kind.factor))
+    apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
+    step_of_active = apart or spec.work_group
+    def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
+        return kind.takes_events and kind.most <= step_of_active
+    split = constant and solves and bool(kinds) and spec.ptx   # mechanisms in a loop of their own
+    voltage = ("root_v[site >> 12 & 15]" if constant else
+               f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
+    def factor_of(kind):
+        return (f"all_held[(site >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site & 0xfff)] * {kind.factor}"
+                if kind.factor else f"{kind.name}__factor[instance]")
+    def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
+%>\
+// Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
+// spec: ${spec}
+//
+// A cell stays on chip for all steps of a launch. A step eliminates every segment towards its last
+// node, contracts the tree of these nodes in rounds, solves the root (the soma) and goes back.
+//     x[v] = b[v] / d[v] - f1 * x[a] - f2 * x[c],  f1 = A[a, v] / d[v], f2 = A[c, v] / d[v]
+// where a is the parent that v has when it is eliminated (of a segment's nodes: the segment's
+// parent) and c the child, or the next node of the segment.
+% if constant and solves:
+// f1, f2 and 1 / d are constants of the run; only b moves, and the root's pivot.
+% endif
+% if kinds:
+// Lanes from ${K * U if apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
+// those of a node lie side by side and are added up in that order.
+% endif
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+% if not spec.fused:
+#pragma OPENCL FP_CONTRACT OFF
+% endif
+
+typedef ${spec.real} real;
+
+% if noisy:
+${spec.normal}
+% endif
+% for kind in kinds:
+${kind.source}
+% endfor
+
+#define WORK_GROUP ${spec.work_group}
+#define LANES ${U}             // of a cell
+#define UNITS ${K}             // cells of a work-group
+#define CAPACITY ${spec.capacity}       // values of the largest cell
+#define NONE 0x3ff       // no such lane
+% for i, name in enumerate(held):
+#define ${name.upper()}(place) held[${i} * CAPACITY + (place)]
+% endfor
+% if solves and not constant:
+#define V(place) held[${len(held)} * CAPACITY + (place)]
+% endif
+
+// All lanes of a cell meet.
+% if in_warp:
+#define MEET() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+% elif spec.ptx:
+#define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
+% else:
+#define MEET() barrier(CLK_LOCAL_MEM_FENCE)
+% endif
+
+// All lanes of the group meet.
+% if spec.ptx:
+#define GATHER() __asm__ volatile("bar.sync 0;" ::: "memory")
+% else:
+#define GATHER() barrier(CLK_LOCAL_MEM_FENCE)
+% endif
+
+${part("common/reciprocal")}
+% if spec.registers:   # which NVIDIA's compiler takes only where the size of the group is left open
+__kernel
+% else:
+__kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
+% endif
+void advance(const int first_step, const int num_steps, const int num_units,
+             __global const int *restrict units, __global const int *restrict rows,
+             __global const int *restrict links, __global const int *restrict children,
+             __global const real *restrict all_d, __global const real *restrict all_tie,
+             __global const real *restrict all_up,
+% if factor:
+             __global real *restrict all_f1, __global real *restrict all_f2,
+             __global real *restrict all_inverse, __global real *restrict tree_factors,
+             __global real *restrict tree_inverses)
+% else:
+% if constant:
+             __global const real *restrict all_f1, __global const real *restrict all_f2,
+             __global const real *restrict all_inverse, __global const real *restrict tree_factors,
+             __global const real *restrict tree_inverses,
+% endif
+             __global const real *restrict all_c, __global const real *restrict all_k,
+             __global real *restrict all_v,
+% for kind in kinds:
+             __global const int *restrict ${kind.name}__start, __global const int *restrict ${kind.name}__list,
+             __global real *restrict ${kind.name}__states, const int ${kind.name}__count,
+% if kind.density and not kind.factor:
+             __global const real *restrict ${kind.name}__factor,
+% endif
+% for p, name in enumerate(kind.parameters):
+% if not kind.literals[p]:
+             __global const real *restrict ${kind.name}__p_${name},
+% endif
+% endfor
+% endfor
+% if kinds:
+             __global const int *restrict slots,
+% endif
+             __global long *restrict incoming, const int ring, const int num_targets, const real scale,
+             const real dt, const ulong seed,
+             __global const real *restrict threshold, __global int *restrict spike_source,
+             __global int *restrict spike_step, __global int *restrict spike_count,
+             const int spike_capacity, __global int *restrict failed,
+             __global const int *restrict record_start, __global const int *restrict record_list,
+             __global real *restrict record_v, const int record_row, const int num_records)
+% endif
+{
+    const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
+    const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
+    const bool present = unit < UNITS && number < num_units;
+    // start of the values, their number, first lane, lanes | inner lanes << 16, rows, rounds, cell, root slots
+    const int8 mine = present ? vload8(number, units) : (int8)(0);
+    const int lanes = mine.s3 & 0xffff, inner = mine.s3 >> 16;
+    const bool used = lane < lanes;
+    const int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(NONE << 10, NONE);
+    const bool is_inner = lane < inner, is_leaf = used && !is_inner;
+    const int family = is_inner ? children[mine.s2 + lane] : 0;
+    const int length = me.x & 31;
+    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
+    const int my_round = is_inner ? me.y & NONE : NONE - 1;
+    const int above = me.y >> 10 & NONE, below = is_inner ? me.y >> 20 & NONE : NONE;
+    const bool is_root = is_inner && my_round == NONE;
+
+    // what stays on chip
+    __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
+    __local int row_start[UNITS * ${2 * M}];
+    __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
+% if eliminates:
+    __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
+% endif
+    const int at = min(unit, UNITS - 1);
+    __local real *held = all_held + at * ${len(held) + (0 if factor or constant else 1)} * CAPACITY;
+    __local int *row = row_start + at * ${2 * M};
+    __local real *tree_b = all_tree + at * ${tree} * LANES;
+    __local real *above_b = tree_b + LANES;
+    __local real *lost_b = all_lost + at * LANES;
+% if dense:
+    // the last ones of the tree, ranked by lane: those of rounds from ${spec.before} on, and the root
+    const bool is_late = is_inner && my_round >= ${spec.before};
+    __local int all_late[UNITS * LANES], root_rank[UNITS];
+    if (unit < UNITS) all_late[lid] = is_late;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    int rank = 0;
+    for (int k = 0; is_late && k < lane; ++k) rank += all_late[unit * LANES + k];
+    if (is_root) root_rank[at] = rank;
+% endif
+% if dense and solves:
+    __local real all_inverse_tree[UNITS * ${I * I}], all_late_b[UNITS * ${I}], root_x[UNITS];
+    __local real *inverse_tree = all_inverse_tree + at * ${I * I}, *late_b = all_late_b + at * ${I};
+    for (int k = lane; present && k < ${I * I}; k += LANES)
+        inverse_tree[k] = tree_inverses[(long)number * ${I * I} + k];
+    for (int k = lane; present && k < ${I}; k += LANES) late_b[k] = 0;
+% endif
+% if eliminates:
+    __local real *tree_d = above_b + LANES, *above_d = tree_d + LANES;
+    __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
+% endif
+    for (int k = lane; present && k < ${2 * M}; k += LANES) row[k] = rows[mine.s4 + k];
+    for (int k = lane; present && k < ${"CAPACITY" if solves else "mine.s1"}; k += LANES) {
+% for name in held:
+        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves else ""}all_${name}[mine.s0 + k];
+% endfor
+% if solves and not constant:
+        V(k) = k >= mine.s1 ? 0 : all_v[mine.s0 + k];
+% endif
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    const int column = is_inner ? lane : lane - inner;
+    row += is_inner ? 0 : ${M};
+% for j in range(M):
+    real a${j} = 0${f", v{j} = 0" if solves and constant and half else ""}${f", e{j} = 0" if solves and constant else ""}${f", w{j} = 0, e{j} = 0" if solves and not constant else ""};
+% endfor
+% if kinds and not constant:
+    bool has_more = false;   // than one slot at a node
+% for j in range(M):
+    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : ${spec.slots};   // first slot | number << 16
+    has_more |= s${j} >> 16 > 1;
+% endfor
+% endif
+% if solves:
+    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
+% for j in range(M):
+    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
+% endfor
+% endif
+% if solves and not constant:
+    const int num_eliminated = is_leaf ? length : length - 1;
+% endif
+% if solves and constant:
+    real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
+    if (is_inner) {
+        tree_f1 = tree_factors[3 * (mine.s7 + lane)];
+        tree_f2 = tree_factors[3 * (mine.s7 + lane) + 1];
+        tree_inverse = tree_factors[3 * (mine.s7 + lane) + 2];
+    }
+% for j in range(M):
+    a${j} = length > ${j} ? all_v[mine.s0 + place${j}] : 0;
+    e${j} = length > ${j} ? all_f2[mine.s0 + place${j}] : -1;
+% endfor
+% else:
+    const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
+% endif
+% if solves:
+% if constant:
+    __local real root_v[UNITS];
+    if (is_root) root_v[unit] = a0;
+% endif
+    const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+    const int first_record = used ? record_start[mine.s6] : 0;
+    const int end_record = used ? record_start[mine.s6 + 1] : 0;
+    int fault = 0;
+% endif
+% if kinds:
+
+    // states of the group's instances
+    const int active = lid${f" - {K * U}" if apart else ""}, step_of_active = ${step_of_active};
+    // conductance; conductance * v - current; the last of all is 0
+    __local real slot_g[${spec.slots + 1}], slot_h[${spec.slots + 1}];
+    if (lid == 0) slot_g[${spec.slots}] = slot_h[${spec.slots}] = 0;
+% for kind in kinds:
+    const int ${kind.name}__first = ${kind.name}__start[get_group_id(0)];
+    const int ${kind.name}__here = ${kind.name}__start[get_group_id(0) + 1] - ${kind.name}__first;
+    __local uint ${kind.name}__site[${kind.most}];   // place in the cell | cell << 12 | slot << 16
+    for (int q = lid; q < ${kind.name}__here; q += WORK_GROUP)
+        ${kind.name}__site[q] = ${kind.name}__list[2 * (${kind.name}__first + q) + 1];
+% if ahead(kind):
+    long ${kind.name}__next = 0;
+    if (active >= 0 && active < ${kind.name}__here)
+        ${kind.name}__next = incoming[(long)(first_step % ring) * num_targets + ${kind.first_target}
+                                     + ${kind.name}__list[2 * (${kind.name}__first + active)]];
+% endif
+% if kind.states and kind.local:
+    __local real ${kind.name}__local[${len(kind.states) * kind.most}];
+    for (int q = active; q >= 0 && q < ${kind.name}__here; q += step_of_active) {   // as written back
+        const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
+% for s, _ in enumerate(kind.states):
+        ${kind.name}__local[${s * kind.most} + q] = ${kind.name}__states[${s} * ${kind.name}__count + instance];
+% endfor
+    }
+% endif
+% endfor
+% if constant:
+    const int my_slots = is_root ? slots[mine.s6 * 2] : 0;
+    const int end_slots = is_root ? slots[mine.s6 * 2 + 1] : 0;
+% endif
+    barrier(CLK_LOCAL_MEM_FENCE);
+% elif solves:
+    barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+% if solves:
+
+    int step = first_step;
+% if split:
+    if (active >= 0) {   // lanes for the mechanisms
+    do {
+% else:
+    do {
+% if kinds:
+        if (active >= 0) {
+% endif
+% endif
+% endif
+% for kind in kinds:
+            for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+                const uint site = ${kind.name}__site[q];
+% if needs_instance(kind):
+                const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
+% endif
+% if kind.takes_events:
+                __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
+% if ahead(kind):
+                const long weight = ${kind.name}__next;
+                if (step + 1 < first_step + num_steps)
+                    ${kind.name}__next = incoming[(long)((step + 1) % ring) * num_targets + ${kind.first_target} + instance];
+% else:
+                const long weight = *due;
+% endif
+% endif
+                const real v = ${voltage};
+% for s, name in enumerate(kind.states):
+                real s_${name} = ${state(kind, s)};
+% endfor
+<%
+    params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
+    by_value = "".join(f"s_{name}, " for name in kind.states)
+    by_address = ", ".join(f"&s_{name}" for name in kind.states)
+%>\
+% if kind.states:
+                if (step > first_step)
+                    ${kind.name}_advance(v, (real)(step - 1) * dt, dt, ${params}${by_address});
+% endif
+% if kind.takes_events:
+                if (weight) {
+                    *due = 0;
+                    ${kind.name}_event((real)weight * scale, ${params}${by_address});
+                }
+% endif
+% for s, name in enumerate(kind.states):
+                ${state(kind, s)} = s_${name};
+% endfor
+                real i, g;
+% if kind.uses_noise:
+                const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
+% endif
+                ${kind.name}_current(v, (step + (real)0.5) * dt, dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+% if kind.density:
+                const real factor = ${factor_of(kind)};
+                i *= factor;
+                g *= factor;
+% endif
+                slot_g[site >> 16] = g;
+                slot_h[site >> 16] = g * v - i;
+            }
+% endfor
+% if split:
+        GATHER();
+        GATHER();
+    } while (++step < first_step + num_steps);
+    } else {   // lanes of the cells
+    do {
+% elif kinds:
+        }
+% endif
+% if kinds and not constant:
+        barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+
+        // segments, towards their last nodes
+% if solves:
+        real sum_b = 0, my_b = 0;
+% endif
+% if eliminates:
+        real sum_d = 0, my_d = 1, my_up = is_leaf ? (real)0 : my_tie;
+        real less_d = 0;
+% endif
+% if solves:
+        real less_b = 0;
+% endif
+% if solves and not constant:
+        real old_root = 0;
+% endif
+% if solves and constant:
+% for j in range(M):
+% if half:
+        v${j} = a${j};
+% endif
+        a${j} = C(place${j}) * a${j} + ${rest.format(j)};
+        my_b = length > ${j} ? a${j} : my_b;
+        sum_b += F1(place${j}) * a${j};
+        less_b = e${j} * a${j};
+% endfor
+% elif solves:
+        // what the nodes have before the elimination
+% for j in range(M):
+        w${j} = D(place${j});
+        a${j} = C(place${j}) * V(place${j})${f" + K(place{j})" if spec.inflow else ""};
+% if kinds:
+        w${j} += slot_g[s${j} & 0xffff];
+        a${j} += slot_h[s${j} & 0xffff];
+% endif
+% endfor
+% if kinds:
+        if (has_more) {
+% for j in range(M):
+            for (int q = (s${j} & 0xffff) + 1, end = q - 1 + (s${j} >> 16); q < end; ++q) {
+                w${j} += slot_g[q];
+                a${j} += slot_h[q];
+            }
+% endfor
+        }
+% endif
+        old_root = V(place0);
+% for j in range(M):
+        {   // past the last that is eliminated nothing changes but x, which is handed on
+            const bool goes = ${j} < num_eliminated;
+            const real d = w${j} - less_d, b = a${j} - less_b, tie = TIE(place${j});
+            my_d = length > ${j} ? d : my_d;
+            my_b = length > ${j} ? b : my_b;
+            my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
+            const real up = goes ? my_up : (real)0, inverse = goes ? reciprocal(d) : (real)0;
+            const real f1 = up * inverse, f2 = tie * inverse;
+            sum_d += up * f1;
+            sum_b += f1 * b;
+            less_d = tie * f2;
+            less_b = f2 * b;
+            my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
+            a${j} = b * inverse;
+            w${j} = f1;
+            e${j} = goes ? f2 : (real)-1;
+        }
+% endfor
+% else:
+% for j in range(M):
+        if (length > ${j}) {
+            const int place = column + row[${j}];
+            my_d = D(place) - less_d;
+            if (is_leaf && length == ${j + 1}) my_up = my_tie;
+            if (is_leaf || length > ${j + 1}) {
+                const real tie = TIE(place), inverse = reciprocal(my_d);
+                const real f1 = my_up * inverse, f2 = tie * inverse;
+                sum_d += my_up * f1;
+                less_d = tie * f2;
+                my_up *= -f2;
+                all_f1[mine.s0 + place] = f1;
+                all_f2[mine.s0 + place] = f2;
+                all_inverse[mine.s0 + place] = inverse;
+            }
+        }
+% endfor
+% endif
+        if (used) {
+% if eliminates:
+            lost_d[mailbox] = sum_d;
+% endif
+% if solves:
+            lost_b[mailbox] = sum_b;
+% endif
+        }
+        MEET();
+
+        // the tree of last nodes, towards the root
+        if (is_inner) {
+            for (int k = family & 0xffff; k < (family & 0xffff) + (family >> 16); ++k) {
+% if eliminates:
+                my_d -= lost_d[k];
+% endif
+% if solves:
+                my_b -= lost_b[k];
+% endif
+            }
+% if eliminates:
+            tree_d[lane] = my_d;
+            above_d[lane] = 0;
+            tree_up[lane] = my_up;
+% endif
+% if solves:
+            tree_b[lane] = my_b;
+            above_b[lane] = 0;
+% endif
+        }
+        MEET();
+% if eliminates:
+        real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;
+% endif
+% if solves:
+        real g = 0;
+% endif
+% if rounds:
+        int r = 0;
+        do {
+            if (my_round == r) {
+% if eliminates:
+                const real up = tree_up[lane];
+                tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
+                tree_f1 = up * tree_inverse;
+                tree_d[above] -= up * tree_f1;
+                if (below != NONE) {
+                    const real next = tree_up[below];
+                    tree_f2 = next * tree_inverse;
+                    tree_up[below] = -up * tree_f2;
+                    above_d[below] += next * tree_f2;
+                }
+% endif
+% if solves:
+                g = tree_b[lane] - above_b[lane];
+                tree_b[above] -= tree_f1 * g;
+                if (below != NONE) above_b[below] += tree_f2 * g;
+% endif
+            }
+            MEET();
+        } while (++r < ${steps});
+% endif
+% if dense and solves:
+        // the late ones but the root by the inverse of their matrix; the root's b without what they leave
+        const real my_rest = is_late ? tree_b[lane] - above_b[lane] : (real)0;
+        if (is_late) late_b[rank] = is_root ? (real)0 : my_rest;
+        MEET();
+        if (is_late) {
+            real ${", ".join(f"part{k} = 0" for k in range(4))};
+% for j in range(I):
+            part${j % 4} += inverse_tree[${j * I} + rank] * late_b[${j}];
+% endfor
+            g = (part0 + part1) + (part2 + part3);
+            if (is_root) g += my_rest;
+        }
+% endif
+% if factor:
+        // the factors of the tree, and what makes its lanes the last step of their segments
+        if (is_inner) {
+            const int place = column + row[length - 1];
+            all_f1[mine.s0 + place] = 0;
+            all_f2[mine.s0 + place] = -1;
+            all_inverse[mine.s0 + place] = 0;
+            tree_factors[3 * (mine.s7 + lane)] = tree_f1;
+            tree_factors[3 * (mine.s7 + lane) + 1] = tree_f2;
+            tree_factors[3 * (mine.s7 + lane) + 2] = is_root ? tree_d[lane] - above_d[lane] : tree_inverse;
+        }
+% if dense:
+        // column by column, the inverse of the late ones without the root; of the root's column, the
+        // solution with 1 at the root; of its row, what the others leave of its b
+        for (int j = 0; j < ${I}; ++j) {
+            if (is_inner) {
+                tree_b[lane] = is_late && rank == j && !is_root ? 1 : 0;
+                above_b[lane] = 0;
+            }
+            real g = 0;
+            MEET();
+            r = 0;
+            do {
+                if (my_round == r) {
+                    g = tree_b[lane] - above_b[lane];
+                    tree_b[above] -= tree_f1 * g;
+                    if (below != NONE) above_b[below] += tree_f2 * g;
+                }
+                MEET();
+            } while (++r < ${steps});
+            real x = 0;
+            if (is_root) {
+                g = tree_b[lane] - above_b[lane];
+                tree_b[lane] = j == rank ? 1 : 0;
+            }
+            MEET();
+            do {
+                --r;
+                if (my_round == r) {
+                    x = g * tree_inverse - tree_f1 * tree_b[above];
+                    if (below != NONE) x -= tree_f2 * tree_b[below];
+                    tree_b[lane] = x;
+                }
+                MEET();
+            } while (r > 0);
+            if (is_late) tree_inverses[(long)number * ${I * I} + j * ${I} + rank] = is_root ? g : x;
+        }
+% endif
+}
+<% return STOP_RENDERING %>\
+% endif
+% if kinds and constant:
+        GATHER();   // conductances and currents are there
+% endif
+
+        // the root, and back
+        real my_x = 0;
+        if (is_root) {
+            real pivot = ${"tree_inverse" if constant else "tree_d[lane] - above_d[lane]"};
+% if not dense:
+            g = tree_b[lane] - above_b[lane];
+% endif
+% if kinds and constant:
+            for (int q = my_slots; q < end_slots; ++q) {
+                pivot += slot_g[q];
+                g += slot_h[q];
+            }
+% endif
+            my_x = g * reciprocal(pivot);
+            const real before = ${"root_v[unit]" if constant else "old_root"};
+            const real after = ${"2 * my_x - before" if half else "my_x"};
+            tree_b[lane] = my_x;
+% if dense:
+            root_x[unit] = my_x;
+% endif
+% if constant:
+            root_v[unit] = after;
+% endif
+            if (before < my_threshold && after >= my_threshold) {
+                const int k = atomic_inc(spike_count);
+                if (k < spike_capacity) {
+                    spike_source[k] = mine.s6;
+                    spike_step[k] = step;
+                }
+            }
+            if (!isfinite(after) && !fault) fault = step + 1;
+        }
+% if constant:
+        GATHER();
+% else:
+        MEET();
+% endif
+% if dense:
+        if (is_late && !is_root) {
+            my_x = g + inverse_tree[root_rank[at] * ${I} + rank] * root_x[at];
+            tree_b[lane] = my_x;
+        }
+        MEET();
+% endif
+% if rounds:
+        do {
+            --r;
+            if (my_round == r) {
+                my_x = g * tree_inverse - tree_f1 * tree_b[above];
+                if (below != NONE) my_x -= tree_f2 * tree_b[below];
+                tree_b[lane] = my_x;
+            }
+            MEET();
+        } while (r > 0);
+% endif
+
+        // segments, back to their first nodes
+        const real top = parent == NONE ? (real)0 : tree_b[parent];
+        real x = my_x;
+% for j in reversed(range(M)):
+% if constant:
+        x = a${j} * INVERSE(place${j}) - F1(place${j}) * top - e${j} * x;
+        a${j} = ${f"2 * x - v{j}" if half else "x"};
+% else:
+        x = a${j} - w${j} * top - e${j} * x;
+        if (length > ${j}) V(place${j}) = ${f"2 * x - V(place{j})" if half else "x"};
+% endif
+% endfor
+        for (int q = first_record; q < end_record; ++q) {   // lane | node << 16, column
+            const int2 it = vload2(q, record_list);
+            if ((it.x & 0xffff) != lane) continue;
+            real seen = ${"a0" if constant else "V(column + row[it.x >> 16])"};
+% if constant:
+% for j in range(1, M):
+            if (it.x >> 16 == ${j}) seen = a${j};
+% endfor
+% endif
+            record_v[(long)(record_row + step - first_step) * num_records + it.y] = seen;
+        }
+% if not constant:
+        barrier(CLK_LOCAL_MEM_FENCE);
+% endif
+    } while (++step < first_step + num_steps);
+% if split:
+    }
+% endif
+
+    // back to memory
+% if constant:
+% for j in range(M):
+    if (length > ${j}) all_v[mine.s0 + place${j}] = a${j};
+% endfor
+% else:
+    for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
+% endif
+    if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
+% for kind in kinds:
+% if kind.states:
+    if (active >= 0) {
+        for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+            const uint site = ${kind.name}__site[q];
+            const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
+            const real v = ${voltage};
+<%
+    params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
+%>\
+% for s, name in enumerate(kind.states):
+            real s_${name} = ${state(kind, s)};
+% endfor
+            ${kind.name}_advance(v, (real)(step - 1) * dt, dt, ${params}${", ".join("&s_" + name for name in kind.states)});
+% for s, name in enumerate(kind.states):
+            ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
+% endfor
+        }
+    }
+% endif
+% endfor
+}

@@ -1,0 +1,372 @@
+"""Seeded synthetic trees: valid, of the promised size and shape, the same for the same seed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clhines.cells.morphology import Morphology
+from clhines.cells.shapes import (
+    caterpillar,
+    chain,
+    complete_binary,
+    random_binary_tree,
+    random_tree,
+    star,
+)
+from clhines.cells.synthetic import ring_cell, sample_cells
+from clhines.errors import InputError
+
+
+def assert_is_ordered_tree(parent):
+    assert parent.ndim == 1
+    assert parent[0] == -1
+    assert (parent[1:] >= 0).all()
+    assert (parent[1:] < np.arange(1, parent.size)).all()
+
+
+def num_children(parent):
+    return np.bincount(parent[1:], minlength=parent.size)
+
+
+def branch_lengths(parent):
+    """Nodes of each maximal chain; the chains begin at the root and below forks."""
+    children = num_children(parent)
+    begins = np.ones(parent.size, dtype=bool)
+    begins[1:] = children[parent[1:]] > 1
+    branch = np.cumsum(begins) - 1
+    for k in np.flatnonzero(~begins):
+        branch[k] = branch[parent[k]]
+    return np.bincount(branch)
+
+
+def depths(parent):
+    depth = np.zeros(parent.size, dtype=int)
+    for k in range(1, parent.size):
+        depth[k] = depth[parent[k]] + 1
+    return depth
+
+
+# --------------------------------------------------------------------------- fixed shapes
+
+
+def test_small_shapes_by_hand():
+    assert chain(4).tolist() == [-1, 0, 1, 2]
+    assert star(4).tolist() == [-1, 0, 0, 0]
+    assert caterpillar(6).tolist() == [-1, 0, 0, 2, 2, 4]
+    assert caterpillar(7).tolist() == [-1, 0, 0, 2, 2, 4, 4]
+    assert complete_binary(3).tolist() == [-1, 0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("shape", [chain, star, caterpillar])
+@pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 1000])
+def test_shapes_have_n_nodes(shape, n):
+    parent = shape(n)
+    assert parent.shape == (n,)
+    assert parent.dtype == np.int32
+    assert_is_ordered_tree(parent)
+
+
+@pytest.mark.parametrize("n", [3, 10, 101])
+def test_degrees_of_shapes(n):
+    assert num_children(chain(n)).tolist() == [1] * (n - 1) + [0]
+    assert num_children(star(n)).tolist() == [n - 1] + [0] * (n - 1)
+    children = num_children(caterpillar(n))
+    assert not children[1::2].any()  # leaves
+    assert (children[0 : n - 2 : 2] == 2).all()  # spine
+    assert children[(n - 1) // 2 * 2] == 1 - n % 2  # its last node
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5, 12])
+def test_complete_binary_trees(levels):
+    parent = complete_binary(levels)
+    assert parent.dtype == np.int32
+    assert_is_ordered_tree(parent)
+    assert np.bincount(depths(parent)).tolist() == [2**k for k in range(levels)]
+    assert set(num_children(parent)[: 2 ** (levels - 1) - 1].tolist()) <= {2}
+
+
+@pytest.mark.parametrize("shape", [chain, star, caterpillar, complete_binary])
+@pytest.mark.parametrize("bad", [0, -1, 2.5, "3", None])
+def test_shapes_refuse_bad_sizes(shape, bad):
+    with pytest.raises(InputError, match="expected a whole number from 1"):
+        shape(bad)
+
+
+def test_complete_binary_refuses_too_many_levels():
+    with pytest.raises(InputError, match="levels is 32, expected at most 31"):
+        complete_binary(np.int32(32))
+
+
+# --------------------------------------------------------------------------- random trees
+
+LAWS = ["constant", "uniform", "geometric"]
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("seed", range(5))
+def test_random_trees_are_trees(law, seed):
+    parent = random_tree(seed, 7, 0.7, compartments=6, length_law=law)
+    assert parent.dtype == np.int32
+    assert_is_ordered_tree(parent)
+    assert set(np.unique(num_children(parent)).tolist()) <= {0, 1, 2}
+    assert np.array_equal(parent, random_tree(seed, 7, 0.7, compartments=6, length_law=law))
+
+
+def test_random_tree_with_certain_splits_is_known():
+    assert random_tree(0, 3, 0.0, compartments=4).tolist() == chain(4).tolist()
+    assert random_tree(0, 5, 1.0, compartments=1).tolist() == complete_binary(5).tolist()
+    assert branch_lengths(random_tree(0, 4, 1.0, compartments=3)).tolist() == [3] * 15
+    assert random_tree(0, 3, [1.0, 0.0], compartments=1).tolist() == [-1, 0, 0]
+    assert random_tree(0, 3, [1.0, 0.0, 0.5], compartments=1).tolist() == [-1, 0, 0]
+
+
+def test_seeds_give_different_trees_and_generators_count_as_seeds():
+    shapes = {random_tree(seed, 8, 0.6).tobytes() for seed in range(40)}
+    assert len(shapes) > 20
+    first = random_tree(np.random.default_rng(3), 8, 0.6)
+    assert np.array_equal(first, random_tree(3, 8, 0.6))
+
+
+def test_splits_happen_with_their_probability():
+    # The root branch splits or not: 3,000 draws, so the share is within 4 sigma = 0.036 of p.
+    sizes = np.array([random_tree(seed, 2, 0.3, compartments=1).size for seed in range(3000)])
+    assert set(sizes.tolist()) == {1, 3}
+    assert abs((sizes == 3).mean() - 0.3) < 0.036
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_lengths_follow_their_law(law):
+    # 2**12 - 1 branches; the largest standard deviation is that of the geometric law, about 7.5.
+    parent = random_tree(1, 12, 1.0, compartments=8, length_law=law)
+    lengths = branch_lengths(parent)
+    assert lengths.size == 4095
+    assert abs(lengths.mean() - 8) < 4 * 7.5 / np.sqrt(4095)
+    if law == "constant":
+        assert set(lengths.tolist()) == {8}
+    elif law == "uniform":
+        assert set(lengths.tolist()) == set(range(1, 16))
+        assert np.bincount(lengths)[1:].min() > 4095 / 15 * 0.7
+    else:
+        assert lengths.min() == 1
+        assert lengths.max() > 30
+        assert abs((lengths == 1).mean() - 1 / 8) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 0, 0.5), "levels is 0"),
+        ((0, 3, 1.5), "branching_probability is 1.5, expected 0 to 1"),
+        ((0, 3, float("nan")), "branching_probability is nan"),
+        ((0, 3, [0.5]), r"branching_probability has shape \(1,\), expected .* 3 or 2"),
+        ((0, 3, 0.5, 0), "compartments is 0"),
+        ((0, 3, 0.5, 4, "normal"), "length_law is 'normal', expected"),
+        ((-1, 3, 0.5), "seed is -1, expected"),
+        ((None, 3, 0.5), "seed is None, expected"),
+        ((0, 3, 1.0, 2**30), f"a tree of {7 * 2**30} nodes, expected at most {2**31 - 1}"),
+    ],
+)
+def test_random_tree_refuses(arguments, message):
+    with pytest.raises(InputError, match=message):
+        random_tree(*arguments)
+
+
+# -------------------------------------------------------------------- trees of a given size
+
+
+def test_the_standard_benchmark_trees():
+    shapes = set()
+    for seed in range(300):
+        parent = random_binary_tree(512, 50, seed)
+        assert parent.dtype == np.int32
+        assert parent.shape == (512,)
+        assert_is_ordered_tree(parent)
+        children = num_children(parent)
+        assert children[0] == 3
+        assert children[1:].max() == 2
+        lengths = branch_lengths(parent)
+        assert lengths.size == 50
+        assert lengths[0] == 1
+        assert lengths[1:].min() >= 2
+        shapes.add(parent.tobytes())
+        if seed < 3:
+            assert np.array_equal(parent, random_binary_tree(512, 50, seed))
+    assert len(shapes) == 300
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 120), st.integers(0, 2**32), st.integers(1, 6))
+def test_sizes_are_exact_and_branches_nearly(num_nodes, num_branches, seed, stems):
+    parent = random_binary_tree(num_nodes, num_branches, seed, stems)
+    assert parent.shape == (num_nodes,)
+    assert_is_ordered_tree(parent)
+    children = num_children(parent)
+    assert children[0] <= stems
+    assert num_nodes == 1 or children[1:].max() <= 2
+    lengths = branch_lengths(parent)
+    wanted = min(num_branches, num_nodes if stems > 1 else max(num_nodes - 1, 1))
+    feasible = wanted % 2 == 1 or (stems >= 3 and wanted >= 4)
+    assert lengths.size == (wanted if feasible else wanted - 1)
+    if children[0] > 1 and num_nodes - 1 >= 2 * (lengths.size - 1):
+        assert lengths[1:].min() >= 2
+
+
+def test_lengths_and_depths_vary():
+    lengths = np.concatenate(
+        [branch_lengths(random_binary_tree(512, 50, s))[1:] for s in range(50)]
+    )
+    assert abs(lengths.mean() - 511 / 49) < 1e-9
+    assert 4 < lengths.std() < 15  # of random cuts: close to the mean of what is above two
+    assert len({depths(random_binary_tree(512, 50, s)).max() for s in range(50)}) > 20
+
+
+@pytest.mark.parametrize("arguments", [(0, 1, 0), (5, 0, 0), (5, 3, 0, 0), (5.0, 3, 0)])
+def test_random_binary_tree_refuses(arguments):
+    with pytest.raises(InputError, match="expected a whole number from 1"):
+        random_binary_tree(*arguments)
+
+
+# ------------------------------------------------------------------------- ring-network cells
+
+
+def edges(cell):
+    return cell.xyz[1:] - cell.xyz[cell.parent[1:]]
+
+
+def assert_is_sound_cell(cell):
+    n = cell.parent.size
+    assert cell.xyz.shape == (n, 3)
+    assert cell.radius.shape == cell.type.shape == cell.id.shape == cell.line.shape == (n,)
+    assert cell.parent.dtype == cell.type.dtype == cell.id.dtype == cell.line.dtype == np.int64
+    assert cell.xyz.dtype == cell.radius.dtype == np.float64
+    assert_is_ordered_tree(cell.parent)
+    assert cell.id.tolist() == list(range(1, n + 1))
+    assert not cell.line.any()
+    assert cell.type.tolist() == [1] + [3] * (n - 1)
+    assert np.isfinite(cell.xyz).all()
+    assert (cell.radius > 0).all()
+    assert (np.linalg.norm(edges(cell), axis=1) > 0).all()
+
+
+def test_ring_cell_by_hand():
+    cell = ring_cell(2, 1.0, 2, seed=1, branch_lengths=(100.0, 40.0), radii=(2.0, 1.0))
+    assert_is_sound_cell(cell)
+    # soma, stem (three samples: the first on the soma), two children of two samples
+    assert cell.parent.tolist() == [-1, 0, 1, 2, 3, 4, 3, 6]
+    length = np.linalg.norm(edges(cell), axis=1)
+    assert length == pytest.approx([6.3, 50, 50, 20, 20, 20, 20], rel=1e-12)
+    assert cell.radius == pytest.approx([6.3, 2, 1.75, 1.5, 1.25, 1, 1.25, 1])
+    assert cell.xyz[0].tolist() == [0, 0, 0]
+    assert np.linalg.norm(cell.xyz[1]) == pytest.approx(6.3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lengths_and_radii_of_every_level(seed):
+    levels, c = 6, 3
+    cell = ring_cell(levels, 0.5, c, seed, stems=3)
+    assert_is_sound_cell(cell)
+    length = np.linalg.norm(edges(cell), axis=1)
+    depth = depths(cell.parent)[1:]  # 1 on the soma, then c a level
+    assert length[depth == 1] == pytest.approx(6.3, rel=1e-12)
+    for level, want in enumerate(np.linspace(200, 20, levels)):
+        here = (depth > 1 + level * c) & (depth <= 1 + (level + 1) * c)
+        assert here.any()
+        assert length[here] == pytest.approx(want / c, rel=1e-10)
+    assert depth.max() == 1 + levels * c
+    tips = num_children(cell.parent) == 0
+    assert set(depth[tips[1:]].tolist()) == {1 + levels * c}  # a branch goes on to the last level
+    assert cell.radius[tips] == pytest.approx(0.25)
+    assert (np.diff(cell.radius[1:][np.argsort(depth, kind="stable")]) < 1e-12).all()
+
+
+@pytest.mark.parametrize(("p", "branches"), [(0.0, [1] * 5), (1.0, [1, 2, 4, 8, 16])])
+def test_sure_branching(p, branches):
+    cell = ring_cell(5, p, 1, seed=0)
+    # one sample a branch, so level k is depth k + 2, after the soma and its surface
+    assert np.bincount(depths(cell.parent)).tolist() == [1, 1, *branches]
+
+
+def test_one_probability_a_level():
+    cell = ring_cell(4, [1.0, 0.0, 1.0], 1, seed=0)
+    assert np.bincount(depths(cell.parent)).tolist() == [1, 1, 1, 2, 2, 4]
+    same = ring_cell(4, [1.0, 0.0, 1.0, 0.3], 1, seed=0)
+    assert same.parent.tolist() == cell.parent.tolist()
+
+
+def test_branching_happens_with_its_probability():
+    # 2,000 cells, each 1 + 1.4 + 1.96 tips on average at the third level; sigma of one is 0.9
+    tips = [(num_children(ring_cell(3, 0.4, 1, s).parent) == 0).sum() for s in range(2000)]
+    assert abs(np.mean(tips) - 1.4**2) < 4 * 0.9 / np.sqrt(2000)
+    assert set(tips) == {1, 2, 3, 4}
+
+
+def test_the_tree_does_not_depend_on_the_number_of_samples_a_branch():
+    forks = [(num_children(ring_cell(6, 0.5, c, 11).parent) == 2).sum() for c in (1, 2, 7)]
+    assert forks[0] > 0
+    assert forks == [forks[0]] * 3
+
+
+def test_branches_spread_in_space():
+    cell = ring_cell(7, 0.6, 3, seed=2, stems=5)
+    assert (np.linalg.svd(cell.xyz - cell.xyz.mean(axis=0))[1] / np.sqrt(cell.id.size) > 50).all()
+    stems = cell.xyz[cell.parent == 0] / 6.3
+    cosines = (stems @ stems.T)[np.triu_indices(5, 1)]
+    assert cosines.max() < np.cos(np.radians(40))
+    direction = np.zeros_like(cell.xyz)
+    direction[1:] = edges(cell) / np.linalg.norm(edges(cell), axis=1, keepdims=True)
+    forks = np.flatnonzero(num_children(cell.parent) == 2)
+    assert forks.size > 10
+    for fork in forks:
+        one, two = np.flatnonzero(cell.parent == fork)
+        for child in (one, two):
+            angle = np.degrees(np.arccos(direction[child] @ direction[fork]))
+            assert 25 - 1e-6 < angle < 55 + 1e-6
+        assert np.degrees(np.arccos(direction[one] @ direction[two])) > 50 - 1e-6
+
+
+def test_ring_cells_are_seeded():
+    first, again, other = (ring_cell(6, 0.5, 4, s) for s in (7, 7, 8))
+    for field in dataclasses.fields(Morphology):
+        assert np.array_equal(getattr(first, field.name), getattr(again, field.name)), field.name
+    assert not np.array_equal(first.xyz, other.xyz)
+    assert len({ring_cell(6, 0.5, 1, s).parent.tobytes() for s in range(30)}) > 20
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"levels": 0}, "levels is 0"),
+        ({"levels": 2.5}, "levels is 2.5"),
+        ({"compartments": 0}, "compartments is 0"),
+        ({"stems": 0}, "stems is 0"),
+        ({"branching_probability": -0.1}, "branching_probability is -0.1"),
+        ({"branching_probability": [0.5] * 3}, "branching_probability has shape"),
+        ({"branch_lengths": (200.0, 0.0)}, "branch_lengths is .* expected 2 positive numbers"),
+        ({"branch_lengths": 200.0}, "branch_lengths is 200.0"),
+        ({"radii": (float("nan"), 1.0)}, "radii is"),
+        ({"soma_radius": 0.0}, "soma_radius is .* expected a positive number"),
+        ({"seed": "x"}, "seed is 'x'"),
+    ],
+)
+def test_ring_cell_refuses(change, message):
+    good = {"levels": 5, "branching_probability": 0.5, "compartments": 4, "seed": 0}
+    assert_is_sound_cell(ring_cell(**good))
+    with pytest.raises(InputError, match=message):
+        ring_cell(**{**good, **change})
+
+
+def test_sample_cells():
+    cells = sample_cells()
+    assert len(cells) == 6
+    for cell in cells:
+        assert_is_sound_cell(cell)
+        assert 200 <= cell.id.size <= 900
+        assert (num_children(cell.parent) > 1).sum() > 5
+    assert len({cell.parent.tobytes() for cell in cells}) == 6
+    assert len({cell.name for cell in cells}) == 6
+    for cell, again in zip(cells, sample_cells(), strict=True):
+        assert np.array_equal(cell.xyz, again.xyz)
+        assert np.array_equal(cell.parent, again.parent)

@@ -1,0 +1,283 @@
+"""Choosing devices, building kernels, and the processor's name for PoCL."""
+
+import ctypes
+import gc
+from types import SimpleNamespace
+
+import pyopencl as cl
+import pytest
+
+from clhines import BuildError, DeviceError, Forest, InputError, Solver, make_plan
+from clhines.cells.shapes import chain, star
+from clhines.device import devices, pocl, program
+from clhines.device.templates import render
+from clhines.device.timing import FloorSpec
+
+GPU, CPU = cl.device_type.GPU, cl.device_type.CPU
+
+
+def fake(name, kind, double=True, platform="Some Platform"):
+    return SimpleNamespace(
+        name=name,
+        type=kind,
+        platform=SimpleNamespace(name=platform),
+        extensions="cl_khr_fp64 cl_khr_icd" if double else "cl_khr_icd",
+        double_fp_config=0,
+    )
+
+
+SIMULATOR = fake("Simulator", GPU | CPU, platform="Oclgrind")
+SMALL_GPU = fake("Small GPU", GPU, double=False)
+BIG_GPU = fake("Big GPU", GPU)
+OTHER_CPU = fake("A CPU", CPU, platform="Portable Computing Language")
+
+
+@pytest.fixture
+def choose(monkeypatch):
+    """`devices.choose` among given devices, without environment variables."""
+    monkeypatch.delenv("CLHINES_DEVICE", raising=False)
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+
+    def among(found, *arguments):
+        listed = [(f"{k}:0", d) for k, d in enumerate(found)]
+        monkeypatch.setattr(devices, "all_devices", lambda: listed)
+        return devices.choose(*arguments)
+
+    return among
+
+
+@pytest.mark.parametrize(
+    ("found", "dtype", "expected"),
+    [
+        ([SIMULATOR, OTHER_CPU, SMALL_GPU, BIG_GPU], "float64", BIG_GPU),
+        ([SIMULATOR, OTHER_CPU, SMALL_GPU, BIG_GPU], "float32", SMALL_GPU),
+        ([SIMULATOR, OTHER_CPU, SMALL_GPU], "float64", OTHER_CPU),
+        ([SIMULATOR, OTHER_CPU], "float32", OTHER_CPU),
+    ],
+)
+def test_default_is_the_first_gpu_with_the_precision_then_a_cpu(choose, found, dtype, expected):
+    assert choose(found, None, dtype) is expected
+
+
+@pytest.mark.parametrize("found", [[SIMULATOR], [SIMULATOR, SMALL_GPU]])
+def test_no_default_says_what_was_found_and_what_to_install(choose, found):
+    with pytest.raises(DeviceError, match=r"no device for float64 .* Simulator.*pip install"):
+        choose(found, None, "float64")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("0:0", SIMULATOR),
+        ("1:0", OTHER_CPU),
+        ("2", BIG_GPU),
+        ("big", BIG_GPU),
+        ("portable", OTHER_CPU),
+        ("oclgrind", SIMULATOR),
+    ],
+)
+def test_device_by_index_or_name(choose, monkeypatch, spec, expected):
+    found = [SIMULATOR, OTHER_CPU, BIG_GPU]
+    assert choose(found, spec) is expected
+    monkeypatch.setenv("PYOPENCL_CTX", spec)
+    assert choose(found) is expected
+    monkeypatch.setenv("CLHINES_DEVICE", "1:0")
+    assert choose(found) is OTHER_CPU
+    assert choose(found, spec) is expected
+
+
+@pytest.mark.parametrize("spec", ["7:0", "9", "Voodoo"])
+def test_no_match_lists_the_devices(choose, monkeypatch, spec):
+    words = f"device='{spec}' matches no device; found: 0:0 Simulator; 1:0 A CPU"
+    with pytest.raises(DeviceError, match=words):
+        choose([SIMULATOR, OTHER_CPU], spec)
+    monkeypatch.setenv("CLHINES_DEVICE", spec)
+    with pytest.raises(DeviceError, match=f"CLHINES_DEVICE='{spec}' matches no device"):
+        choose([SIMULATOR, OTHER_CPU])
+
+
+def test_a_named_device_without_float64(choose):
+    with pytest.raises(DeviceError, match="'Small GPU' has no float64; use dtype float32"):
+        choose([SMALL_GPU], "small", "float64")
+    assert choose([SMALL_GPU], "small", "float32") is SMALL_GPU
+
+
+def test_other_kinds_of_device(choose):
+    with pytest.raises(DeviceError, match=r"device=1\.5 is not valid; expected a pyopencl device"):
+        choose([BIG_GPU], 1.5)
+
+
+def test_no_platform_says_what_to_install(monkeypatch):
+    def none():
+        raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
+
+    monkeypatch.setattr(cl, "get_platforms", none)
+    with pytest.raises(DeviceError, match=r"no OpenCL platform .*pip install clhines\[pocl\]"):
+        devices.all_devices()
+    monkeypatch.setattr(cl, "get_platforms", list)
+    with pytest.raises(DeviceError, match=r"no OpenCL device .*pip install clhines\[pocl\]"):
+        devices.all_devices()
+
+
+def test_real_devices(queue):
+    device = queue.device
+    assert devices.choose(device, "float32") == device
+    limits = devices.limits(device)
+    assert limits.max_work_group == device.max_work_group_size >= 1
+    assert limits.compute_units == device.max_compute_units >= 1
+    assert device.name.strip() in devices.label(device)
+    assert "\n" not in devices.label(device)
+
+
+# ------------------------------------------------------------------------------------ building
+
+
+def test_build_error_shows_the_numbered_source(queue):
+    source = "__kernel void k(__global int *a)\n{\n    a[0] = undeclared_name;\n}"
+    spec = FloorSpec("float", 1)
+    with pytest.raises(BuildError) as caught:
+        program.build(queue.context, spec, source=source)
+    message = str(caught.value)
+    assert message.startswith(f"kernel of {spec} did not build on {queue.device.name.strip()}\n")
+    assert message.endswith(
+        "   1  __kernel void k(__global int *a)\n   2  {\n"
+        "   3      a[0] = undeclared_name;\n   4  }"
+    )
+
+
+def test_programs_are_built_once_per_context_and_spec(queue):
+    spec = FloorSpec("float", 2)
+    built = program.build(queue.context, spec)
+    count = len(program.build_seconds)
+    assert program.build(queue.context, FloorSpec("float", 2)) is built
+    assert len(program.build_seconds) == count
+    assert program.build(queue.context, spec, source=render(spec)) is not built
+    assert len(program.build_seconds) == count + 1
+
+
+def test_dump_writes_what_is_built(queue, tmp_path, monkeypatch):
+    fresh = devices.make_queue(queue.device)
+    monkeypatch.setenv("CLHINES_DUMP", str(tmp_path / "dump"))
+    solver = Solver(Forest(star(5)), "fine", "float32", queue=fresh)
+    written = {f.name.split("-")[0]: f.read_text("utf-8") for f in (tmp_path / "dump").iterdir()}
+    template = solver.plan.parts[0].spec.template.rpartition("/")[2]
+    assert set(written) == {template, "permute"}
+    assert written[template] == solver.source
+
+
+@pytest.mark.parametrize(("width", "expected"), [(1, 16), (4, 16), (8, 32), (16, 64), (32, 64)])
+def test_explicit_vectors_are_as_wide_as_the_registers_of_a_cpu(width, expected):
+    device = SimpleNamespace(
+        type=cl.device_type.CPU,
+        native_vector_width_float=width,
+        max_compute_units=2,
+        max_work_group_size=64,
+        local_mem_size=1 << 15,
+        extensions="cl_khr_fp64",
+        platform=SimpleNamespace(name="Some Platform"),
+    )
+    assert devices.limits(device).vector_bytes == expected
+    device.type = cl.device_type.GPU
+    assert devices.limits(device).vector_bytes == 16
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [
+        ("Portable Computing Language", True),
+        ("Intel(R) OpenCL", True),
+        ("rusticl", False),
+        ("Intel(R) OpenCL Graphics", False),
+        ("NVIDIA CUDA", False),
+    ],
+)
+def test_whose_compiler_takes_what_is_clangs(platform, expected):
+    device = fake("A CPU", CPU, platform=platform)
+    device.native_vector_width_float, device.local_mem_size = 8, 1 << 15
+    device.max_compute_units, device.max_work_group_size = 2, 64
+    limits = devices.limits(device)
+    assert limits.clang == expected
+    plan = make_plan(Forest.repeated([chain(9)], 8), "fine", limits=limits)
+    (part,) = plan.parts
+    source = render(part.solve_spec(True, 1))
+    assert ("__builtin_prefetch(" in source) == expected
+    assert (" prefetch(" in source) != expected  # that of OpenCL C, which all know
+
+
+def test_a_queue_that_has_lost_its_context_is_refused(fast_queue):
+    """Intel's CPU runtime frees a context that only a queue refers to."""
+
+    class Lost(cl.CommandQueue):
+        lost = False
+
+        @property
+        def context(self):
+            if self.lost:
+                raise cl.LogicError("clRetainContext failed: INVALID_CONTEXT")
+            return super().context
+
+    queue = Lost(fast_queue.context)
+    queue.lost = True
+    with pytest.raises(InputError, match="queue has lost its context.*hold a reference to the py"):
+        Solver(Forest(chain(3)), dtype="float32", queue=queue)
+
+
+def test_a_queue_keeps_its_context(queue):
+    fresh = devices.make_queue(queue.device)
+    gc.collect()
+    assert fresh.context.devices == [queue.device]
+
+
+# ---------------------------------------------------------------------------------------- PoCL
+
+
+class Record(ctypes.Structure):
+    """A device record as PoCL lays it out: the target triple, then the processor's name."""
+
+    _fields_ = (
+        ("head", ctypes.c_char * 256),
+        ("triple", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("tail", ctypes.c_char * 2048),
+    )
+
+
+TRIPLE = b"x86_64-pc-linux-gnu"
+
+
+def pocl_device(record, processor="generic", platform="Portable Computing Language"):
+    return SimpleNamespace(
+        version=f"OpenCL 3.0 PoCL HSTR: pthread-{TRIPLE.decode()}-{processor}",
+        platform=SimpleNamespace(name=platform),
+        int_ptr=ctypes.addressof(record),
+    )
+
+
+def test_generic_processor_gets_a_name():
+    record = Record(triple=TRIPLE, name=b"generic")
+    given = pocl.name_processor(pocl_device(record))
+    assert given in ("x86-64-v4", "x86-64-v3", "x86-64")
+    assert record.name == given.encode()
+    assert pocl.name_processor(pocl_device(record)) is None  # there is nothing left to do
+    assert record.name == given.encode()
+
+
+@pytest.mark.parametrize(
+    ("record", "options"),
+    [
+        (Record(triple=TRIPLE, name=b"skylake"), {}),
+        (Record(triple=b"aarch64-linux", name=b"generic"), {}),
+        (Record(triple=TRIPLE, name=b"generic"), {"processor": "znver4"}),
+        (Record(triple=TRIPLE, name=b"generic"), {"platform": "Another"}),
+        (Record(), {}),
+    ],
+)
+def test_records_that_look_otherwise_are_left_alone(record, options):
+    before = bytes(record)
+    assert pocl.name_processor(pocl_device(record, **options)) is None
+    assert bytes(record) == before
+
+
+def test_real_devices_build_after_naming(queue):
+    program.build(queue.context, FloorSpec("float", 1))
+    assert pocl.name_processor(queue.device) is None

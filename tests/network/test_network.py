@@ -1,0 +1,296 @@
+"""What a network becomes: trees rooted at somas, folded constants, kinds, connections, refusals."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from clhines import InputError, Network, reference
+from clhines.cells.cable import discretise
+from clhines.cells.morphology import Morphology
+from clhines.cells.synthetic import ring_cell, sample_cells
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.plasticity import STDP
+
+CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
+RING = ring_cell(3, 0.7, 3, seed=1, stems=2)
+LONG_SOMA = discretise(RING, max_length=4.0)  # several segments: its node is not the first
+Y_SOMA = discretise(
+    Morphology(
+        parent=np.array([-1, 0, 0, 0, 3]),
+        xyz=np.array([[0, 0, 0], [0, 5, 0], [0, -3, 0], [5, 0, 0], [13, 0, 0.0]]),
+        radius=np.array([5, 5, 5, 1, 1.0]),
+        type=np.array([1, 1, 1, 3, 3]),
+        id=np.arange(5),
+        line=np.arange(1, 6),
+    ),
+    max_length=2.0,
+)
+
+
+def full_network(num_cells=4):
+    net = Network(CABLES, num_cells)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=2e-4, e=-70.0)
+    return net, net.add("expsyn", at=net.soma[[2, 0, 2]], tau=[1.0, 2.0, 3.0], e=0.0)
+
+
+def test_a_tree_is_rooted_at_its_soma_and_stays_the_same_matrix():
+    assert LONG_SOMA.parent[LONG_SOMA.soma] >= 0
+    net = Network([LONG_SOMA, CABLES[0]], 3)
+    net.insert("pas", g=1e-4, e=-65.0)
+    model = net.compile(dt=0.025)
+    np.testing.assert_array_equal(np.flatnonzero(model.forest.parent < 0), net.soma)
+    offsets = model.forest.cell_offsets
+    for cell, cable in enumerate([LONG_SOMA, CABLES[0], LONG_SOMA]):
+        assert net.soma[cell] == offsets[cell] + cable.soma
+        system = cable.system(0.025)
+        old = Network([cable]).forest.__class__(cable.parent)
+        expected = reference.dense(old, system.d, system.u)
+        d = model.capacitance_over_dt + model.constant_d
+        ours = reference.dense(model.forest, d, model.u, cell=cell)
+        np.testing.assert_allclose(ours, expected, rtol=1e-14)
+        mine = slice(offsets[cell], offsets[cell + 1])
+        np.testing.assert_allclose(model.constant_b[mine], system.constant, rtol=1e-14)
+    assert model.kinds == ()
+
+
+def test_the_second_order_has_half_a_step():
+    net = Network(CABLES)
+    for order, factor in ((False, 1), (True, 2)):
+        model = net.compile(0.1, secondorder=order)
+        np.testing.assert_allclose(model.capacitance_over_dt, factor * model.capacitance / 0.1)
+
+
+def test_words_for_places():
+    net = Network([LONG_SOMA])
+    assert (net.area == 0).any()
+    everywhere = net.insert("hh").nodes
+    np.testing.assert_array_equal(everywhere, np.flatnonzero(net.area > 0))
+    net = Network([LONG_SOMA])
+    soma = np.flatnonzero((LONG_SOMA.section == 0) & (LONG_SOMA.area > 0))
+    assert len(soma) == LONG_SOMA.nseg[0] > 1
+    assert net.insert("hh", "soma").nodes.tolist() == soma.tolist()
+    dendrites = net.insert("pas", "dendrites").nodes
+    np.testing.assert_array_equal(dendrites, np.setdiff1d(everywhere, soma))
+    net = Network([LONG_SOMA, CABLES[0]])
+    assert net.insert("hh", "soma.middle").nodes.tolist() == net.soma.tolist()
+    assert net.insert("pas", "soma").nodes.tolist() == [*soma, net.soma[1]]
+    mask = np.zeros(LONG_SOMA.num_nodes, bool)
+    mask[everywhere[3:5]] = True
+    net = Network([LONG_SOMA])
+    assert net.insert("hh", mask).nodes.tolist() == everywhere[3:5].tolist()
+
+
+def test_a_soma_that_branches_is_all_of_its_sections():
+    """A star of three: two sections of the soma, which begin at a junction, and a dendrite."""
+    one, two, three = (Y_SOMA.first_node[s] for s in range(3))
+    assert Y_SOMA.nseg.tolist() == [3, 2, 4]
+    net = Network([Y_SOMA])
+    nodes = net.insert("hh", "soma").nodes.tolist()
+    assert nodes == [one, one + 1, one + 2, two, two + 1]
+    assert net.insert("pas", "dendrites").nodes.tolist() == list(range(three, three + 4))
+    assert net.soma.tolist() == [one + 1]
+
+
+def test_a_cell_without_a_soma_has_no_nodes_there():
+    bare = discretise(ring_cell(2, 0.5, 3, 0))
+    bare = discretise(replace(bare.sections, soma=np.zeros(len(bare.nseg), bool), name="bare.swc"))
+    net = Network([LONG_SOMA, bare])
+    for where in ("soma", "soma.middle"):
+        said = "no soma, no sample of type 1; expected all, nodes or a mask"
+        with refused(f"where={where!r}: cell 1 .bare.swc. has {said}"):
+            net.insert("hh", where)
+    assert Network([LONG_SOMA, bare], 1).insert("hh", "soma").nodes.size == LONG_SOMA.nseg[0]
+    assert Network([bare]).insert("pas", "dendrites").nodes.size == np.count_nonzero(bare.area)
+
+
+def test_groups_of_one_mechanism_become_one_kind():
+    net, first = full_network()
+    second = net.add("expsyn", at=[0, int(net.soma[1]), 0], tau=2.0, e=[1.0, 2.0, 3.0])
+    net.connect(source=[3, 0], target=second, index=[2, 1], weight=[0.5, 0.25], delay=1.0)
+    net.event(first, index=[0, 1], time=[0.6, 0.3], weight=[7.0, 8.0])
+    model = net.compile(0.1)
+    hh, syn = model.kinds
+    assert (hh.mechanism.name, syn.mechanism.name) == ("hh", "expsyn")
+    np.testing.assert_allclose(hh.factor, 1e-2 * net.area[net.soma])
+    np.testing.assert_array_equal(syn.factor, 1.0)
+    assert hh.parameters["gnabar"] == 0.12
+    assert (hh.first_target, syn.first_target, model.num_targets) == (-1, 0, 6)
+    assert (hh.first_instance, syn.first_instance) == (0, 4)
+    assert (np.diff(syn.node) >= 0).all()
+    for group, tau, e in ((first, [1, 2, 3], [0, 0, 0]), (second, [2, 2, 2], [1, 2, 3])):
+        kind, place = model.instances[group.number]
+        assert kind == 1
+        np.testing.assert_array_equal(syn.node[place], group.nodes)
+        np.testing.assert_array_equal(syn.arrays()["tau"][place], tau)
+        np.testing.assert_array_equal(syn.arrays()["e"][place], e)
+    place = model.instances[second.number][1]
+    assert model.connections.target.tolist() == place[[2, 1]].tolist()
+    assert model.connections.source.tolist() == [3, 0]
+    assert model.connections.weight.tolist() == [0.5, 0.25]
+    assert model.connections.delay.tolist() == [10, 10]
+    place = model.instances[first.number][1]
+    assert model.events.step.tolist() == [3, 6]
+    assert model.events.target.tolist() == place[[1, 0]].tolist()
+    assert model.events.weight.tolist() == [8.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("delay", "steps"), [(0.1, 1), (0.149, 1), (0.151, 2), (0.3, 3), (5.0, 50), (0.7, 7)]
+)
+def test_delays_in_steps(delay, steps):
+    net, syn = full_network()
+    net.connect(0, syn, 0, 0.1, delay)
+    assert net.compile(0.1).connections.delay.tolist() == [steps]
+
+
+def test_many_cells_without_a_loop():
+    net, _ = full_network(20_000)
+    model = net.compile()
+    assert model.forest.num_cells == 20_000
+    sizes = np.resize([c.num_nodes for c in CABLES], 20_000)
+    np.testing.assert_array_equal(model.forest.sizes, sizes)
+    a, b = model.forest.cell_offsets[[3, 19_998]]
+    n = CABLES[0].num_nodes
+    np.testing.assert_array_equal(model.u[a : a + n], model.u[b : b + n])
+
+
+def refused(text):
+    return pytest.raises(InputError, match=text)
+
+
+def test_refused_networks():
+    with refused("no cables"):
+        Network([])
+    with refused(r"cables\[0\] is int; expected a Cable"):
+        Network([3])
+    with refused(r"cables\[0\] is Morphology; expected a Cable, of discretise"):
+        Network(RING)
+    with refused("morphology is str; expected a Morphology, of read_swc"):
+        discretise("cell.swc")
+    with refused("at is 'soma'; expected whole numbers of nodes"):
+        Network(CABLES).add("expsyn", at="soma")
+    with refused("cables is NoneType"):
+        Network(None)
+    with refused("num_cells is 0"):
+        Network(CABLES, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parameters", "text"),
+    [
+        (("nothing",), {}, "unknown mechanism 'nothing'"),
+        (("expsyn",), {}, "expsyn is a point process; use add"),
+        (("hh", "axon"), {}, "where='axon'; expected soma, soma.middle, dendrites, all"),
+        (("hh", [0.5]), {}, "where has dtype float64; expected whole numbers of nodes"),
+        (("hh", [10**6]), {}, r"where\[0\]: there is no node 1000000"),
+        (("hh", [-1]), {}, r"where\[0\]: there is no node -1"),
+        (("hh", [0, 0]), {}, "hh is in node 0 of cell 0 twice"),
+        (("hh", np.ones(3, bool)), {}, r"mask of shape \(3,\)"),
+        (("hh",), {"gbar": 1}, "hh has no parameter 'gbar'; expected one of gnabar"),
+        (("hh",), {"gnabar": np.nan}, r"hh: gnabar\[0\] is nan"),
+        (("hh", "soma"), {"gnabar": [1.0, 2.0]}, r"gnabar has shape \(2,\).*\(4,\)"),
+        (("hh", "soma"), {"gnabar": "much"}, "hh: gnabar has dtype"),
+    ],
+)
+def test_refused_mechanisms(arguments, parameters, text):
+    with refused(text):
+        Network(CABLES, 4).insert(*arguments, **parameters)
+
+
+def test_a_mechanism_in_a_junction_is_refused():
+    net = Network([LONG_SOMA])
+    junction = int(np.flatnonzero(net.area == 0)[0])
+    with refused(f"hh: node {junction} of cell 0 is a junction"):
+        net.insert("hh", [junction])
+
+
+def test_two_mechanisms_of_one_name_are_refused():
+    net = Network(CABLES)
+    net.insert("pas", [0])
+    other = Mechanism("density pas\nparameter g = 1 S/cm2\ncurrent i = g*v*v [mA/cm2]")
+    with refused("another mechanism called pas"):
+        net.insert(other, [1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"source": [4]}, r"source\[0\]: there is no cell 4; expected 0 to 3"),
+        ({"source": [0.5]}, "source has dtype float64"),
+        ({"index": [0, 3]}, r"index\[1\]: there is no expsyn 3; expected 0 to 2"),
+        ({"weight": np.nan}, r"weight\[0\] is nan"),
+        ({"delay": [1.0, np.inf]}, r"delay\[1\] is inf"),
+        ({"delay": 0.0}, "delay of connection 0 is 0 ms; expected above 0"),
+        ({"source": [0, 1, 2]}, r"source \(3,\), index \(2,\).*do not go together"),
+        ({"target": "expsyn"}, "target is str; expected a Group"),
+    ],
+)
+def test_refused_connections(changes, text):
+    net, syn = full_network()
+    given = {"source": 0, "target": syn, "index": [0, 1], "weight": 0.1, "delay": 1.0}
+    with refused(text):
+        net.connect(**{**given, **changes})
+
+
+def test_refused_targets_and_events():
+    net, syn = full_network()
+    with refused("target hh takes no events"):
+        net.event(net.groups[0])
+    with refused("belongs to another network"):
+        full_network()[0].event(syn)
+    with refused("time of an event is -1 ms"):
+        net.event(syn, time=-1.0)
+
+
+def test_refused_by_compile():
+    net, syn = full_network()
+    with refused("dt is 0 ms; expected above 0"):
+        net.compile(0)
+    with refused(r"seed is 18446744073709551616; expected less than 2\*\*64"):
+        net.compile(seed=2**64)
+    with refused("dt is 'fast'"):
+        net.compile("fast")
+    with refused(r"v_init\[0\] is nan"):
+        net.compile(v_init=np.nan)
+    with refused(r"v_init has shape \(2,\)"):
+        net.compile(v_init=[1.0, 2.0])
+    net.connect([1, 3], syn, 0, 0.1, [1.0, 0.02])
+    with refused("delay of connection 1, from cell 3, is 0.02 ms; expected at least one step"):
+        net.compile(0.025)
+    far, target = full_network()
+    far.connect(2, target, 0, 0.1, 1e9)
+    with refused("delay of connection 0, from cell 2, is 1e.09 ms; expected less than 1073741824 "):
+        far.compile(0.025)
+    net.threshold = [0.0, 1.0]
+    with refused(r"threshold has shape \(2,\); expected a number or \(4,\)"):
+        net.compile(0.01)
+    net.connect(0, syn, 0, 0.1, 1e18)
+    with refused("delay of connection 2, from cell 0, is 1e[+]18 ms; expected less than"):
+        net.compile(0.01)
+
+
+def test_events_that_no_run_comes_to():
+    """Their step fits no integer."""
+    net, syn = full_network()
+    net.event(syn, [0, 1, 2], [1e18, 0.5, 1e300], 0.1)
+    events = net.compile(0.025).events
+    assert (events.step.tolist(), events.target.tolist()) == ([20], [0])
+
+
+def test_refused_rules():
+    net, syn = full_network()
+    rule = STDP(0.01, 0.01, w_max=0.5)
+    with refused("rule is str; expected an STDP"):
+        net.connect(0, syn, 0, 0.1, rule="stdp")
+    net.connect(0, syn, 0, 0.1, rule=rule)
+    with refused("expected that of earlier connections"):
+        net.connect(0, syn, 0, 0.1, rule=STDP(0.02, 0.01))
+    net.connect(2, syn, 0, 0.1)
+    model = net.compile()
+    assert model.connections.plastic.tolist() == [True, False]
+    assert model.cell_of_target().tolist() == [0, 2, 2]
+    net.connect(1, syn, 0, 0.6, rule=rule)
+    with refused("weight of connection 2, from cell 1, is 0.6; expected 0 to 0.5"):
+        net.compile()

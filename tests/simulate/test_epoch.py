@@ -1,0 +1,232 @@
+"""Epochs of blocks of cells, as GPUs run them, on every device: against the reference."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyopencl as cl
+import pytest
+from test_simulation import DT, mixed_network, simple_network, truth
+
+from clhines import InputError, Network, Simulation, SimulationError
+from clhines.cells.cable import discretise
+from clhines.cells.synthetic import ring_cell
+from clhines.device import program
+from clhines.device.devices import limits
+from clhines.device.templates import render
+from clhines.network.ring import ring_cables, ring_network
+from clhines.simulate.epoch import BlockEpochs
+from clhines.simulate.runs import DeviceRun
+
+
+def simulation(
+    build, queue, dtype="float64", secondorder=False, chunk=150, compute_units=None, **options
+):
+    """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
+    net, syn = build()
+    sim = Simulation(
+        net, DT, dtype, queue=queue, path="steps", seed=7, chunk=chunk, secondorder=secondorder
+    )
+    state = sim._run.state
+    room = limits(queue.device)
+    if compute_units:
+        room = replace(room, compute_units=compute_units)
+    sim._run = DeviceRun(state, BlockEpochs(state.model, state, room, **options))
+    sim.record("v", net.soma)
+    sim.record("g", syn, [0, 3])
+    return sim
+
+
+def dendrites_network():
+    """Three clamps on dendrites: nothing changes a pivot but at the somas."""
+    net, syn = simple_network()
+    net.add("iclamp", at=net.soma[:3] + 1, dur=5.0, amp=0.05)
+    return net, syn
+
+
+def noisy_network():
+    """Noise and varying parameters at somas alone: factors stay constant."""
+    net, syn = simple_network()
+    net.add("inoise", at=net.soma, mean=0.01, std=np.linspace(0.01, 0.05, net.num_cells))
+    return net, syn
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("build", [mixed_network, simple_network, dendrites_network])
+def test_blocks_follow_the_reference(fast_queue, needs, build, dtype):
+    """Bounds as in `test_executors_follow_the_reference`."""
+    needs(fast_queue, dtype)
+    expected, v = truth(build)
+    sim = simulation(build, fast_queue, dtype)
+    assert sim.model.constant_factors == (build is simple_network)
+    result = sim.run(10.0)
+    bound = 1e-7 if dtype == "float64" else 0.5
+    assert np.abs(result[0] - expected[0]).max() < bound
+    assert np.abs(sim.voltages() - v).max() < bound
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+    assert len(expected.spike_cell) >= 5
+    late = np.abs(result.spike_time - expected.spike_time).max()
+    assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
+
+
+@pytest.mark.parametrize("build", [mixed_network, noisy_network])
+def test_second_order_and_states(fast_queue, needs, build):
+    needs(fast_queue, "float64")
+    expected, v = truth(build, True, 3.0)
+    sim = simulation(build, fast_queue, secondorder=True)
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    assert expected[1].any()
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+@pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
+def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
+    """Other segments change the order of elimination, and so the last bits only."""
+    needs(fast_queue, "float64")
+    _, v = truth(build, duration=3.0)
+    found = []
+    for units in (1, 3):
+        sim = simulation(build, fast_queue, segment=segment, units=units)
+        assert sim._run.executor.launches[0].spec.units == units
+        sim.run(3.0)
+        found.append(sim.voltages())
+    assert np.array_equal(*found)
+    np.testing.assert_allclose(found[0], v, atol=1e-7)
+
+
+@pytest.mark.parametrize("hh", ["soma", "all"])
+def test_cells_by_size(fast_queue, needs, hh):
+    """Cells of few and of many lanes in launches of their own, where the device is small."""
+    needs(fast_queue, "float64")
+
+    def build():
+        cables = [*ring_cables(6, levels=5), *ring_cables(6, levels=3)]
+        net = ring_network(cables, 16, hh, delay=0.5)
+        return net, net.groups[-1]
+
+    expected, v = truth(build, duration=3.0)
+    assert len(expected.spike_cell) >= 1
+    sim = simulation(build, fast_queue, compute_units=1)
+    launches = sim._run.executor.launches
+    assert len(launches) > 1
+    assert sorted(np.concatenate([each.plan.cells for each in launches])) == list(range(16))
+    assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+
+
+@pytest.mark.parametrize("build", [mixed_network, noisy_network])
+def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tmp_path):
+    needs(fast_queue, "float64")
+    whole = simulation(build, fast_queue, chunk=50)
+    result = whole.run(4.0)
+    parts = simulation(build, fast_queue, chunk=50)
+    first = parts.run(1.5)
+    parts.save(tmp_path / "state.npz")
+    resumed = simulation(build, fast_queue, chunk=50)
+    resumed.restore(tmp_path / "state.npz")
+    second = resumed.run(2.5)
+    assert np.array_equal(resumed.voltages(), whole.voltages())
+    assert np.array_equal(np.concatenate((first[0], second[0])), result[0])
+    spikes = np.concatenate((first.spike_cell, second.spike_cell))
+    assert np.array_equal(spikes, result.spike_cell)
+
+
+def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
+    needs(fast_queue, "float64")
+    sim = simulation(simple_network, fast_queue)
+    state = sim._run.state
+    values = state.states[0].get()
+    values[2] = np.nan
+    state.states[0].set(values)
+    with pytest.raises(SimulationError, match=r"cell 2.*not finite|not finite.*cell 2"):
+        sim.run(1.0)
+
+
+def test_cells_above_local_memory_are_refused(fast_queue):
+    net, _ = simple_network()
+    sim = Simulation(net, DT, "float32", queue=fast_queue, path="steps")
+    small = replace(limits(fast_queue.device), local_bytes=1000)
+    with pytest.raises(InputError, match=r"too large to stay in 1000 bytes of local memory"):
+        BlockEpochs(sim.model, sim._run.state, small)
+
+
+CLASHES = """
+    point {0}
+    parameter {1} = 1 ms
+    parameter {2} = 0
+    state {3} = 0
+    d{3}/dt = -{3}/{1}
+    current i = {3}*(v + {2})*0.001
+    on event: {3} += weight
+"""
+
+
+@pytest.mark.parametrize("path", ["steps", "epochs", "blocks"])
+def test_any_name_may_stand_in_a_text(fast_queue, needs, path):
+    """Names that kernels use themselves, for mechanisms, parameters and states."""
+    needs(fast_queue, "float64")
+
+    def build():
+        net, _ = simple_network(3)
+        for names in (
+            ("x1", "NONE", "CAPACITY", "list"),
+            ("record", "start", "list", "s0"),
+            ("spike", "count", "first", "count_0"),
+            ("kernel", "factor", "states", "half"),
+        ):
+            three = {names[1]: [1.0, 2.0, 3.0], names[2]: [0.0, 1.0, 2.0]}
+            group = net.add(CLASHES.format(*names), at=net.soma, **three)
+            net.event(group, 0, 0.1, 0.01)
+        return net, net.groups[2]
+
+    reference = Simulation(build()[0], DT, path="reference")
+    reference.run(0.5)
+    if path == "blocks":
+        net, _ = build()
+        sim = Simulation(net, DT, queue=fast_queue, path="steps")
+        state = sim._run.state
+        sim._run = DeviceRun(state, BlockEpochs(state.model, state, limits(fast_queue.device)))
+    else:
+        sim = Simulation(build()[0], DT, queue=fast_queue, path=path)
+    sim.run(0.5)
+    np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("build", [mixed_network, simple_network])
+def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
+    needs(fast_queue, dtype)
+    spec = simulation(build, fast_queue, dtype)._run.executor.launches[0].spec
+    for each in (spec, spec.of_factors) if spec.constant else (spec,):
+        kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
+        what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        assert kernel.get_work_group_info(what, fast_queue.device) <= each.local_bytes
+
+
+def test_float32_takes_no_float64(fast_queue):
+    spec = simulation(noisy_network, fast_queue, "float32")._run.executor.launches[0].spec
+    assert "double" not in render(spec)
+    assert "double" not in render(spec.of_factors)
+
+
+def test_numbers_have_bits_enough(fast_queue):
+    spec = simulation(simple_network, fast_queue, "float32")._run.executor.launches[0].spec
+    wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
+    assert spec.fits(wide)
+    assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)
+    for name, value in (("units", 17), ("capacity", (1 << 12) + 1), ("slots", 1 << 15)):
+        assert not replace(spec, **{name: value}).fits(wide)
+
+
+def test_cells_of_too_many_lanes_are_refused(fast_queue):
+    net = Network(discretise(ring_cell(5, 1.0, 3, seed=1), max_length=1.0))
+    assert net.forest.num_nodes > 1 << 10
+    sim = Simulation(net, DT, "float32", queue=fast_queue, path="steps", method="interleaved")
+    wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
+    with pytest.raises(InputError, match=r"lanes: too large.*use path='steps'"):
+        BlockEpochs(sim.model, sim._run.state, wide, segment=1)

@@ -1,0 +1,318 @@
+"""A network on the ranks of MPI: the bits of one process, whatever the split; failures end all."""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rank_program import busy_network, not_finite, run_cases
+from test_epoch import dendrites_network, noisy_network
+from test_simulation import CABLES, DT, mixed_network, simple_network
+
+from clhines import InputError, Network, Simulation
+from clhines.cli import main
+from clhines.device.devices import limits
+from clhines.network.model import Model
+from clhines.network.ring import ring_cables, ring_network
+from clhines.simulate import partition
+from clhines.simulate.epoch import BlockEpochs
+from clhines.simulate.epoch_vector import CellEpochs
+from clhines.simulate.state import State
+
+PROGRAM = Path(__file__).parents[1] / "support" / "rank_program.py"
+MPIEXEC = os.environ.get("MPIEXEC") or shutil.which(
+    "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+)
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or MPIEXEC is None,
+    reason="needs mpi4py and mpiexec: pip install '.[mpi]'",
+)
+
+
+# ------------------------------------------------------------------------- without MPI
+
+
+def test_split_by_hand():
+    np.testing.assert_array_equal(partition.split(np.ones(8), 4), [0, 2, 4, 6, 8])
+    np.testing.assert_array_equal(partition.split(np.array([6.0, 1, 1, 1, 1, 2]), 2), [0, 1, 6])
+    np.testing.assert_array_equal(partition.split(np.array([1.0, 1, 9, 1]), 4), [0, 1, 2, 3, 4])
+    np.testing.assert_array_equal(partition.split(np.array([100.0, 1, 1]), 2), [0, 1, 3])
+    np.testing.assert_array_equal(partition.split(np.ones(5), 1), [0, 5])
+
+
+@pytest.mark.parametrize("size", [2, 3, 7, 50])
+def test_split_is_even(size):
+    costs = np.random.default_rng(size).uniform(1, 9, 200)
+    bounds = partition.split(costs, size)
+    assert bounds[0] == 0
+    assert bounds[-1] == 200
+    assert (np.diff(bounds) >= 1).all()
+    sums = np.add.reduceat(costs, bounds[:-1])
+    assert sums.max() <= costs.sum() / size + costs.max()
+
+
+def test_too_many_ranks():
+    with pytest.raises(InputError, match="3 cells on 4 ranks; expected a cell for each"):
+        partition.split(np.ones(3), 4)
+
+
+def test_costs_count_states():
+    net = Network(CABLES[:1], 2)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites")
+    costs = partition.cell_costs(net.compile())
+    np.testing.assert_array_equal(costs, CABLES[0].num_nodes + 1 + 3 * 5)
+
+
+def test_parts_make_up_the_whole():
+    """Each number of a part stands for one of the network."""
+    whole = mixed_network()[0].compile(DT, seed=7)
+    bounds = partition.split(partition.cell_costs(whole), 3)
+    share = partition.Share(whole, bounds)
+    parts = [whole.part(*bounds[[r, r + 1]]) for r in range(3)]
+    for name in ("u", "capacitance", "constant_d", "threshold", "v_init"):
+        joined = np.concatenate([getattr(p, name) for p in parts])
+        np.testing.assert_array_equal(joined, getattr(whole, name))
+    for rank, part in enumerate(parts):
+        targets = share.targets(rank)
+        assert part.num_targets == len(targets)
+        np.testing.assert_array_equal(part.cell_of_target(), whole.cell_of_target()[targets])
+        mine = share.rank_of_connection == rank
+        np.testing.assert_array_equal(
+            targets[part.connections.target], whole.connections.target[mine]
+        )
+        np.testing.assert_array_equal(part.connections.source, whole.connections.source[mine])
+        for own, k in enumerate(share.kinds(rank)):
+            kind, of = part.kinds[own], whole.kinds[k]
+            low, high = share.instances[k][[rank, rank + 1]]
+            assert kind.mechanism == of.mechanism
+            assert kind.first_instance == of.first_instance + low
+            np.testing.assert_array_equal(kind.node + share.nodes[rank], of.node[low:high])
+            for p in of.mechanism.parameters:
+                np.testing.assert_array_equal(kind.arrays()[p], of.arrays()[p][low:high])
+    assert sum(len(p.events.step) for p in parts) == len(whole.events.step)
+
+
+def test_a_state_cut_and_joined_is_the_same():
+    for build in (mixed_network, busy_network):
+        sim = Simulation(build()[0], DT, path="reference", seed=7)
+        sim.run(2.0)
+        saved = sim._run.save()
+        for size in (1, 2, 5):
+            share = partition.Share(
+                sim.model, partition.split(partition.cell_costs(sim.model), size)
+            )
+            joined = share.join([share.cut(r, saved) for r in range(size)])
+            assert set(joined) == set(saved)
+            for name, values in saved.items():
+                np.testing.assert_array_equal(joined[name], values, err_msg=name)
+
+
+def uneven_network():
+    """Only the last cells have what makes a difference: active dendrites, noise, larger trees."""
+    net = Network([CABLES[0]] * 4 + [CABLES[2], CABLES[1]])
+    last = net.forest.cell_offsets[4]
+    nodes = np.flatnonzero(net.area > 0)
+    net.insert("hh", np.union1d(net.soma, nodes[nodes >= last]))
+    net.insert("pas", np.setdiff1d(nodes[nodes < last], net.soma))
+    net.add("inoise", at=net.soma[[4, 5, 5]], mean=0.05, std=0.05)
+    net.add("iclamp", at=net.soma[1::2], dur=5.0, amp=0.4)
+    return net, None
+
+
+def sized_network():
+    """Small and large cells, which `BlockEpochs` plans apart on a small device."""
+    cables = [*ring_cables(3, levels=5), *ring_cables(3, levels=3)]
+    return ring_network([cables[k] for k in (0, 3, 1, 4, 2, 5)], 12, delay=0.5), None
+
+
+@pytest.mark.parametrize(
+    ("executor", "build", "dtype"),
+    [
+        ("sizes", sized_network, "float64"),
+        ("cells", uneven_network, "float64"),
+        ("cells", uneven_network, "float32"),
+        ("cells", noisy_network, "float64"),
+        ("blocks", uneven_network, "float64"),
+        ("blocks", noisy_network, "float32"),
+        ("blocks", dendrites_network, "float64"),
+        ("steps", uneven_network, "float32"),
+        ("steps", dendrites_network, "float64"),
+    ],
+)
+def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor, dtype):
+    """Voltages after some steps without a spike from elsewhere, on each executor."""
+    needs(fast_queue, dtype)
+    whole = build()[0].compile(DT, seed=7)
+    cells = whole.forest.num_cells
+    expected = voltages(whole, fast_queue, dtype, executor)
+    assert np.ptp(expected[whole.soma]) > 1e-3
+    for bounds in ((0, 1), (1, cells)) if build is uneven_network else ((2, cells),):
+        part = whole.part(*bounds)
+        low, high = whole.forest.cell_offsets[list(bounds)]
+        found = voltages(part, fast_queue, dtype, executor)
+        np.testing.assert_array_equal(found, expected[low:high])
+
+
+def voltages(model: Model, queue, dtype, executor):
+    from clhines.simulate.steps import Steps
+
+    state = State(model, queue, np.dtype(dtype), 60)
+    if executor in ("blocks", "sizes"):
+        room = limits(queue.device)
+        apart = executor == "sizes"
+        run = BlockEpochs(model, state, replace(room, compute_units=1) if apart else room)
+        assert not apart or len(run.launches) > 1
+    else:
+        run = {"cells": CellEpochs, "steps": Steps}[executor](state)
+    for first in range(0, 60, 20):
+        state.add_events(first, 20)
+        run.advance(first, 20, first)
+    return run.voltages()
+
+
+def test_refusals(fast_queue):
+    with pytest.raises(InputError, match="comm is int; expected one of mpi4py"):
+        Simulation(simple_network()[0], DT, comm=3, queue=fast_queue)
+
+
+@pytest.mark.parametrize("asked", ["--mpi", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_without_mpi4py(monkeypatch, capsys, asked):
+    """Under a launcher too: four processes that each simulate the whole would help nobody."""
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    more = [asked] if asked == "--mpi" else []
+    if not more:
+        monkeypatch.setenv(asked, "4")
+    assert main.main(["simulate", "ring", "--cells", "2", *more]) == 2
+    assert re.search(r"MPI needs mpi4py.*pip install clhines\[mpi\]", capsys.readouterr().err)
+
+
+# ---------------------------------------------------------------------------- with MPI
+
+
+def mpiexec(count, *words, seconds=90):
+    """Run a program on so many ranks; it must end in time."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [MPIEXEC, "-n", str(count), sys.executable, *map(str, words)]
+    begin = time.perf_counter()
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=seconds, env=environment, check=False
+    )
+    return done, time.perf_counter() - begin
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """What one process without MPI finds, and the folder with the states that it saved."""
+    folder = tmp_path_factory.mktemp("ranks")
+    return folder, run_cases(folder, 0)
+
+
+def check_differing(texts):
+    """Of two ranks: what differs is named by both, an error of one alone by its number."""
+    first, second = texts
+    expected = ["digest of the network", "dtype", "duration", None, "digest of what is recorded"]
+    assert len(first) == len(second) == len(expected)
+    for name, one, other in zip(expected, first, second):
+        if name is None:
+            assert one.startswith("RankError: rank 1: duration is 'x' ms")
+            assert other.startswith("InputError: duration is 'x' ms")
+        else:
+            assert one == other
+            assert one.startswith(f"InputError: {name} is ")
+            assert one.endswith("on rank 0; expected the same on all ranks")
+
+
+@needs_mpi
+@pytest.mark.parametrize(("count", "before"), [(2, 1), (3, 2), (4, 3)])
+def test_the_same_bits_on_any_number_of_ranks(one_process, count, before):
+    """Spikes, records, voltages, weights; going on from the state of another number of ranks."""
+    folder, expected = one_process
+    done, _ = mpiexec(count, PROGRAM, "cases", folder, before)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((folder / f"found{count}.json").read_text())
+    assert expected["busy auto"]["count"] > 40
+    assert expected["busy auto, later"]["count"] > 40
+    assert expected["busy auto"]["weights"] != expected["busy auto, later"]["weights"]
+    names = [name for name in expected if name in found]
+    assert len(names) >= 4
+    for name in names:
+        assert found[name] == expected[name], name
+    if count == 2:
+        assert found["not finite"] == not_finite(None)
+        check_overflow(found["overflow"])
+        check_differing(found["differing"])
+    assert not list(folder.glob("*.part"))
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("scenario", "expected"),
+    [
+        ("fails", "ValueError: the third epoch\nhas failed"),
+        ("outside", "ValueError: somewhere else"),
+        ("killed", "signal 9"),
+    ],
+)
+def test_a_failing_rank_ends_all(tmp_path, scenario, expected):
+    done, seconds = mpiexec(2, PROGRAM, scenario, tmp_path)
+    assert done.returncode != 0
+    assert seconds < 30
+    assert done.stderr.count(expected) + done.stdout.count(expected) == 1, done.stderr
+
+
+def check_overflow(found):
+    """One rank has too many spikes, the others say which one, or have too many as well."""
+    assert "SpikeOverflowError" in [kind for kind, _ in found]
+    for kind, message in found:
+        assert "room for 4;" in message
+        assert kind == "SpikeOverflowError" or re.match(r"rank \d: ", message)
+
+
+def ring(*more):
+    return "-m", "clhines.cli", "simulate", "ring", "--cells", "6", "--duration", "10", *more
+
+
+@needs_mpi
+def test_the_command_line(tmp_path):
+    """Rank 0 writes and prints, once; the file is that of one process."""
+    done, _ = mpiexec(2, *ring("--json", "--out", tmp_path / "two.npz"))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["ranks"] == 2
+    assert 0 < report["exchange"] < 1
+    words = [str(w) for w in ring("--json", "--out", tmp_path / "one.npz")[2:]]
+    assert main.main(words) == 0
+    one, two = (np.load(tmp_path / f"{name}.npz") for name in ("one", "two"))
+    assert len(one["spike_time"])
+    assert sorted(one) == sorted(two)
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name])
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (
+            ["--out", "/nowhere/ring.npz"],
+            "rank 0: --out /nowhere/ring.npz: cannot be written",
+        ),
+        (["--cells", "1"], "clhines: 1 cell on 2 ranks"),
+        (["--bogus"], "unrecognized arguments: --bogus"),
+    ],
+)
+def test_errors_are_told_once(more, expected):
+    done, _ = mpiexec(2, *ring(*more))
+    assert done.returncode == 2
+    assert done.stderr.count(expected) == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not done.stdout

@@ -1,0 +1,188 @@
+"""State files of simulations: what is no state of this network is refused, by one line."""
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from clhines import InputError, Network, Simulation
+from clhines.cells.cable import discretise
+from clhines.cells.synthetic import ring_cell
+from clhines.network.plasticity import STDP
+from clhines.simulate.saved import members
+
+DT = 0.025
+RULE = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
+CABLE = discretise(ring_cell(2, 0.6, 3, seed=3, stems=1), max_length=90.0)
+
+
+def simulation(**options):
+    cells = np.arange(3)
+    net = Network(CABLE, 3)
+    net.insert("hh", "soma")
+    net.insert("pas", net.forest.num_nodes - 1, g=1e-4, e=-65.0)
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
+    net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5)
+    net.event(syn, [0, 1], [0.2, 6.0], 0.08)
+    return Simulation(net, DT, **({"path": "reference"} | options))
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    """A simulation, its file after 2.5 ms, and what the file holds."""
+    sim = simulation()
+    assert len(sim.run(2.5).spike_time) == 3
+    path = tmp_path_factory.mktemp("saved") / "state.npz"
+    sim.save(path)
+    with np.load(path) as found:
+        return sim, path, dict(found)
+
+
+def assert_refused(sim, path, *said):
+    """Refuse in one line, with the simulation as it was."""
+    before, step = sim.voltages(), sim.step
+    with pytest.raises(InputError) as error:
+        sim.restore(path)
+    text = str(error.value)
+    assert len(text.splitlines()) == 1
+    assert len(text) < 300
+    assert all(word in text for word in (str(path), *said)), text
+    np.testing.assert_array_equal(sim.voltages(), before)
+    assert sim.step == step
+
+
+def test_the_file_holds_what_is_checked(state):
+    sim, path, arrays = state
+    expected = members(sim.model, np.dtype(np.float64), sim.step)
+    assert set(arrays) == set(expected) | {"network", "step"}
+    assert np.any(arrays["incoming"])
+    later = simulation()
+    later.restore(path)
+    again = sim.run(5.0), later.run(5.0)
+    np.testing.assert_array_equal(again[0].spike_time, again[1].spike_time)
+    sim.restore(path)
+
+
+@pytest.mark.parametrize("bad", [-1, -(2**62), 2**31, 2**62])
+def test_a_step_that_no_run_has(state, bad, tmp_path):
+    """A negative one was an index into the ring of events: memory was written."""
+    sim, _, arrays = state
+    np.savez(tmp_path / "bad.npz", **{**arrays, "step": np.int64(bad)})
+    assert_refused(sim, tmp_path / "bad.npz", "step is", "expected 0 to")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("step", lambda a: a.astype(np.int32)),
+        ("step", lambda a: a.astype(float)),
+        ("step", lambda a: a[None]),
+        ("v", lambda a: a[:-1]),
+        ("v", lambda a: a.astype(np.int64)),
+        ("v", lambda a: np.where(np.arange(len(a)) == 2, np.nan, a)),
+        ("v", lambda a: a.astype(complex)),
+        ("v", lambda a: a.astype(object)),
+        ("failed", lambda a: a + 1),
+        ("failed", lambda a: a - 1),
+        ("incoming", lambda a: a.T),
+        ("incoming", lambda a: a + 2**62),
+        ("incoming", lambda a: np.full_like(a, -(2**63))),
+        ("state0_m", lambda a: a * np.inf),
+        ("state0_m", lambda a: a.astype(np.float32)),
+        ("plastic_weight", lambda a: a + 1),
+        ("plastic_weight", lambda a: a[::-1]),
+        ("plastic_step_pre", lambda a: a - 1000),
+        ("plastic_step_post", lambda a: a + 1000),
+        ("plastic_trace_pre", lambda a: a - 1e3),
+        ("plastic_trace_post", lambda a: a + 1e9),
+        ("network", lambda a: np.str_("x" * 64)),
+        ("network", lambda a: np.str_("short")),
+        ("network", lambda a: np.zeros(3)),
+    ],
+)
+def test_every_array_is_checked(state, name, change, tmp_path):
+    sim, _, arrays = state
+    with np.errstate(invalid="ignore"):
+        wrong = change(arrays[name])
+    np.savez(tmp_path / "bad.npz", **{**arrays, name: wrong})
+    assert_refused(sim, tmp_path / "bad.npz")
+
+
+def test_members_that_are_missing_or_unknown(state, tmp_path):
+    sim, _, arrays = state
+    for name in arrays:
+        path = tmp_path / "bad.npz"
+        np.savez(path, **{k: v for k, v in arrays.items() if k != name})
+        assert_refused(sim, path, repr(name), "missing")
+    np.savez(path, **arrays, other=np.zeros(3))
+    assert_refused(sim, path, "'other' is unknown")
+
+
+def test_the_precision_is_that_of_the_file(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    both = [simulation(path="steps", queue=fast_queue, dtype=t) for t in ("float64", "float32")]
+    for sim, other in (both, both[::-1]):
+        sim.run(1.0)
+        sim.save(tmp_path / "state.npz")
+        names = [np.dtype(s._dtype).name for s in (sim, other)]
+        assert_refused(other, tmp_path / "state.npz", f"in {names[0]}; expected {names[1]}")
+    host = simulation(dtype="float32")  # the reference computes in float64
+    both[0].save(tmp_path / "state.npz")
+    host.restore(tmp_path / "state.npz")
+
+
+def test_devices_take_what_was_checked(fast_queue, needs, state, tmp_path):
+    needs(fast_queue, "float64")
+    _, path, arrays = state
+    for way in ("steps", "epochs"):
+        sim = simulation(path=way, queue=fast_queue)
+        sim.restore(path)
+        np.savez(tmp_path / "bad.npz", **{**arrays, "step": np.int64(-5)})
+        assert_refused(sim, tmp_path / "bad.npz", "step is -5")
+
+
+def test_networks_that_differ_in_what_is_plastic(state, tmp_path):
+    _, path, _ = state
+    net = Network(CABLE, 3)
+    net.insert("hh", "soma")
+    net.insert("pas", net.forest.num_nodes - 1, g=1e-4, e=-65.0)
+    syn, cells = net.add("expsyn", at=net.soma, tau=2.0, e=0.0), np.arange(3)
+    net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
+    net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5, rule=RULE)
+    net.event(syn, [0, 1], [0.2, 6.0], 0.08)
+    assert_refused(Simulation(net, DT, path="reference"), path, "of another network")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fuzz(state, seed, tmp_path):
+    """Bytes that change, files that end early, members swapped: refused, or the same numbers."""
+    sim, path, arrays = state
+    rng = np.random.default_rng(seed)
+    bad = tmp_path / "bad.npz"
+    if seed % 2:
+        data = bytearray(path.read_bytes())
+        for _ in range(rng.integers(1, 6)):
+            data[rng.integers(len(data))] = rng.integers(256)
+        if seed % 4 == 3:
+            del data[rng.integers(len(data)) :]
+        bad.write_bytes(data)
+    else:
+        names = rng.permutation(sorted(arrays))
+        with zipfile.ZipFile(path) as old, zipfile.ZipFile(bad, "w") as new:
+            for name, other in zip(sorted(arrays), names, strict=True):
+                taken = other if rng.random() < 0.2 else name
+                new.writestr(f"{name}.npy", old.read(f"{taken}.npy"))
+    try:
+        sim.restore(bad)
+    except InputError as error:
+        assert len(str(error).splitlines()) == 1
+    else:
+        sim.save(bad)
+        with np.load(bad) as found:
+            for name in found:
+                if found[name].dtype != np.float64 or found[name].shape != arrays[name].shape:
+                    np.testing.assert_array_equal(found[name], arrays[name])
+    sim.restore(path)
+    sim.run(DT)
+    sim.restore(path)

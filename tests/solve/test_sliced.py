@@ -1,0 +1,208 @@
+"""Batches larger than memory: cuts, the pipeline, pinned copies, and what is said of memory."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+from systems import dissimilar, make_system
+
+from clhines import Forest, Solver, make_plan
+from clhines.cells.shapes import chain, random_binary_tree
+from clhines.device import copies as device_copies
+from clhines.solve import memory
+from clhines.solve.memory import plan_slices
+from clhines.solve.sliced import _Run
+
+MIX = [random_binary_tree(40, 6, k) for k in range(5)]
+
+
+def planned(forest, most_nodes, count=1):
+    calls = []
+
+    def plan(part):
+        calls.append(part.num_cells)
+        return make_plan(part, "flat")
+
+    def fits(_, made):
+        return made.forest.num_nodes <= most_nodes or made.forest.num_cells == 1
+
+    plans, bounds = plan_slices(forest, count, plan, fits)
+    assert bounds[0] == 0
+    assert bounds[-1] == forest.num_cells
+    assert (np.diff(bounds) > 0).all()
+    for plan, lo, hi in zip(plans, bounds[:-1], bounds[1:], strict=True):
+        part = forest.take(np.arange(lo, hi))
+        assert np.array_equal(part.parent, plan.forest.parent)
+        assert fits(lo, plan)
+    return plans, bounds, calls
+
+
+def test_slices_of_repeated_cells_have_one_plan():
+    forest = Forest.repeated(MIX, 103)
+    plans, bounds, calls = planned(forest, 40 * 22, 5)
+    assert bounds.tolist() == [0, 20, 40, 60, 80, 100, 103]
+    assert len({id(plan) for plan in plans}) == 2
+    assert calls == [20, 3]
+
+
+def test_slices_of_repeated_cells_that_are_too_large_become_smaller_together():
+    plans, bounds, calls = planned(Forest.repeated(MIX, 100), 40 * 22, 2)
+    assert np.diff(bounds).max() == 20
+    assert len({id(plan) for plan in plans}) == 1
+    assert len(calls) <= 6
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_slices_of_cells_that_differ(count):
+    planned(Forest.from_cells(dissimilar(50)), 300, count)
+
+
+def test_period_by_hand():
+    for shapes, period in (
+        ([0], 1),
+        ([0, 0, 0], 1),
+        ([0, 1, 0, 1, 0], 2),
+        ([0, 1, 2], 3),
+        ([0, 0, 1, 0, 0, 1, 0], 3),
+        ([0, 1, 0, 2, 0, 1], 4),
+        ([0, 1, 0, 2, 0, 3], 6),
+    ):
+        assert memory._period(np.array(shapes)) == period, shapes
+
+
+# ------------------------------------------------------------------------------------- pipeline
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+@pytest.mark.parametrize("method", ["fine", "contraction"])
+def test_pipeline_gives_the_bits_of_the_whole_batch(fast_queue, monkeypatch, method, pinned):
+    monkeypatch.setattr(device_copies, "PIECE_BYTES", 256)  # many pieces an array
+    monkeypatch.setattr(device_copies, "helps", lambda _: pinned)
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    for rows, symmetric in ((None, True), (7, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        whole = Solver(forest, method, np.float32, queue=fast_queue)
+        sliced = Solver(forest, method, np.float32, queue=fast_queue, max_memory=70_000)
+        assert sliced.num_slices >= 4
+        x = sliced.solve(**system.arrays)
+        system.assert_solved(x)
+        if rows is None:  # several rows are grouped as memory allows, in other kernels
+            assert np.array_equal(x, whole.solve(**system.arrays))
+        out = np.full((rows or 1, 2 * forest.num_nodes), np.nan, np.float32)[..., ::2]
+        out = out[0] if rows is None else out
+        sliced.solve(**system.arrays, out=out)  # strided, and once more on the same solver
+        assert np.array_equal(out, x)
+
+
+def test_a_stage_that_fails_ends_the_others(fast_queue, monkeypatch):
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    system = make_system(forest, np.float32)
+    truth = None
+    for stage in ("_bring", "_launch", "_take"):
+        solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=40_000)
+        truth = solver.solve(**system.arrays)
+        real, calls = getattr(_Run, stage), []
+
+        def broken(*arguments, _calls=calls, _real=real):
+            _calls.append(arguments)
+            if len(_calls) == (3 if _real.__name__ == "_launch" else 1):
+                raise cl.RuntimeError("enqueue failed")
+            return _real(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_Run, stage, broken)
+            with pytest.raises(cl.RuntimeError, match="enqueue failed"):
+                solver.solve(**system.arrays)
+        assert np.array_equal(solver.solve(**system.arrays), truth)  # as if nothing had been
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_an_error_does_not_keep_the_memory_of_the_run(fast_queue, monkeypatch, pinned):
+    monkeypatch.setattr(device_copies, "PIECE_BYTES", 256)
+    monkeypatch.setattr(device_copies, "helps", lambda _: pinned)
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=40_000)
+    runs = []
+    begin = _Run.all_stages
+
+    def noted(self):
+        runs.append(weakref.ref(self))
+        return begin(self)
+
+    def broken(*_):
+        raise cl.RuntimeError("enqueue failed")
+
+    monkeypatch.setattr(_Run, "all_stages", noted)
+    gc.disable()
+    try:
+        for place, name in ((_Run, "_launch"), (_Run, "_take"), (device_copies, "_empty")):
+            with monkeypatch.context() as patch:
+                patch.setattr(place, name, broken)
+                try:
+                    solver.solve(**system.arrays)
+                except cl.RuntimeError as error:
+                    assert str(error) == "enqueue failed"
+            if name != "_empty" or pinned:  # which only pinned copies use
+                assert runs.pop()() is None
+    finally:
+        gc.enable()
+
+
+def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
+    """None is copied back before the third is solved, and all is well."""
+    forest = Forest.repeated([chain(50)], 400)
+    system = make_system(forest, np.float32)
+    solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=400_000)
+    assert solver.num_slices > 3
+    third, launch, fetch = threading.Event(), _Run._launch, device_copies.Direct.fetch
+    solved = []
+
+    def launched(self, job):
+        solved.append(job.number)
+        event = launch(self, job)
+        if job.number == 2:
+            third.set()
+        return event
+
+    def fetched(self, *arguments):
+        assert third.wait(10)
+        return fetch(self, *arguments)
+
+    monkeypatch.setattr(device_copies, "helps", lambda _: False)
+    monkeypatch.setattr(_Run, "_launch", launched)
+    monkeypatch.setattr(device_copies.Direct, "fetch", fetched)
+    system.assert_solved(solver.solve(**system.arrays))
+    assert solved == list(range(solver.num_slices))
+
+
+# -------------------------------------------------------------------------------------- staging
+
+
+@pytest.mark.parametrize("kind", [device_copies.Direct, device_copies.Pinned])
+@pytest.mark.parametrize("sizes", [(1,), (64, 64), (65, 1, 1000)])
+def test_copies_there_and_back(fast_queue, monkeypatch, kind, sizes):
+    monkeypatch.setattr(device_copies, "PIECE_BYTES", 512)
+    monkeypatch.setattr(device_copies, "threads", lambda: 3)
+    rng = np.random.default_rng(1)
+    rows = [rng.random(2 * n)[::2] for n in sizes]
+    copies = kind(fast_queue)
+    buffer = cla.empty(fast_queue, sum(sizes), np.float64)
+    first = cla.empty(fast_queue, sizes[0], np.float64)
+    for _ in range(2):
+        rows[0][:] += 1
+        sent = [
+            copies.start([(rows[:1], first.base_data)]),
+            copies.start([(rows, buffer.base_data)]),
+        ]
+        cl.wait_for_events([event for done in sent for event in done()])
+        copies.drain()
+        assert np.array_equal(buffer.get(), np.concatenate(rows))
+        assert np.array_equal(first.get(), rows[0])
+        back = [np.zeros(2 * n)[::2] for n in sizes]
+        copies.fetch(buffer.base_data, back)
+        assert all(np.array_equal(a, b) for a, b in zip(rows, back, strict=True))

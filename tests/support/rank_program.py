@@ -1,0 +1,189 @@
+"""What `test_ranks.py` starts under mpiexec: ``python rank_program.py SCENARIO FOLDER``."""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
+
+import numpy as np
+from test_simulation import CABLES, DT, mixed_network
+
+from clhines import Network, Simulation, SimulationError
+from clhines.errors import InputError, RankError, SpikeOverflowError
+from clhines.network.plasticity import STDP
+from clhines.simulate import mpi, ranks
+from clhines.simulate import simulation as simulation_module
+
+
+def busy_network(cells=40):
+    """All cells spike again and again, many in one epoch; delays from 1 ms, plastic weights."""
+    rng = np.random.default_rng(11)
+    net = Network(CABLES, cells)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    syn = net.add("expsyn", at=net.soma, tau=rng.uniform(1, 3, cells), e=0.0)
+    pulses = np.repeat(net.soma, 3)
+    times = np.resize([0.2, 11.0, 20.0], len(pulses)) + rng.uniform(0, 1, len(pulses))
+    net.add("iclamp", at=pulses, delay=times, dur=0.5, amp=rng.uniform(0.8, 1.5, len(pulses)))
+    ends = rng.integers(0, cells, (2, 400))
+    delays = rng.uniform(1, 4, 400)
+    rule = STDP(2e-4, 1e-4, w_max=2e-3)
+    net.connect(ends[0, :300], syn, ends[1, :300], 5e-4, delays[:300], rule)
+    net.connect(ends[0, 300:], syn, ends[1, 300:], 2e-4, delays[300:])
+    net.event(syn, np.arange(cells), rng.uniform(0, 8, cells), 2e-4)
+    net.threshold = -20.0
+    return net, syn
+
+
+CASES = [
+    ("mixed steps", mixed_network, 5.0, {"path": "steps"}),
+    ("mixed reference", mixed_network, 2.0, {"path": "reference"}),
+    ("busy auto", busy_network, 12.0, {}),
+    ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
+]
+
+
+def digest(*arrays):
+    found = hashlib.sha256()
+    for a in arrays:
+        found.update(np.ascontiguousarray(a).tobytes())
+    return found.hexdigest()[:16]
+
+
+def simulation(build, comm=None, **options):
+    net, syn = build()
+    sim = Simulation(net, DT, seed=7, chunk=150, comm=comm, **options)
+    sim.record("v", net.soma[[5, 0, 2]])
+    sim.record("g", syn, [3, 0])
+    return sim
+
+
+def digests(result, sim):
+    """What must be the same bits however the network is split."""
+    return {
+        "count": len(result.spike_time),
+        "spikes": digest(result.spike_time, result.spike_cell),
+        "records": digest(result.t, *result.values),
+        "v": digest(sim.voltages()),
+        "weights": digest(sim.weights()),
+    }
+
+
+def run_cases(folder, before, comm=None):
+    """Run, save; go on from what `before` ranks have saved."""
+    size, found = 1 if comm is None else comm.size, {}
+    for name, build, duration, options in CASES[:: 1 if size < 3 else 2]:  # in less time
+        sim = simulation(build, comm, **options)
+        found[name] = digests(sim.run(duration), sim)
+        sim.save(folder / f"{name} {size}.npz")
+        later = simulation(build, comm, **options)
+        later.restore(folder / f"{name} {before or size}.npz")
+        found[name + ", later"] = digests(later.run(duration), later)
+    return found
+
+
+def not_finite(comm):
+    """A voltage that is not finite on one rank is an error of all."""
+    net, _ = mixed_network()
+    net.add("iclamp", at=net.soma[5], delay=0.5, dur=1.0, amp=1e308)
+    sim = Simulation(net, DT, comm=comm, path="steps")
+    try:
+        sim.run(3.0)
+    except SimulationError as error:
+        return [str(error), error.cell, len(error.result.t)]
+    return None
+
+
+def overflow(comm):
+    """A rank whose list of spikes is too short tells the others."""
+    sim = simulation(busy_network, comm, max_spikes=4)
+    try:
+        sim.run(20.0)
+    except (SpikeOverflowError, RankError) as error:
+        return type(error).__name__, str(error)
+    return None
+
+
+def differing(comm):
+    """What is not the same on all ranks is refused by all, and so is what one is given wrong."""
+
+    def network():
+        net, syn = mixed_network()
+        net.event(syn, 0, 1.0, 0.01 * (comm.rank + 1))
+        Simulation(net, DT, comm=comm, path="reference")
+
+    sim = simulation(mixed_network, comm, path="reference")
+
+    def recorded():
+        other = simulation(mixed_network, comm, path="reference")
+        other.record("v", [comm.rank])
+        other.run(0.5)
+
+    texts = []
+    for do in (
+        network,
+        lambda: simulation(mixed_network, comm, dtype=("float64", "float32")[comm.rank]),
+        lambda: sim.run(0.5 + comm.rank),
+        lambda: sim.run("x" if comm.rank else 1.0),
+        recorded,
+    ):
+        try:
+            do()
+            texts.append("nothing")
+        except (InputError, RankError) as error:
+            texts.append(f"{type(error).__name__}: {error}")
+    return texts
+
+
+def break_rank(sim, rank, do):
+    """Do something in the third epoch of a rank."""
+    advance, calls = sim._run.run.advance, []
+
+    def broken(*arguments):
+        calls.append(0)
+        if len(calls) == 3 and sim.ranks.rank == rank:
+            do()
+        return advance(*arguments)
+
+    sim._run.run.advance = broken
+
+
+def fail():
+    raise ValueError("the third epoch\nhas failed")
+
+
+def main():
+    scenario, folder = sys.argv[1], Path(sys.argv[2])
+    comm = mpi.world()
+    if scenario == "cases":
+        if comm.size == 3:  # both ways of exchange, lists that grow
+            simulation_module.OVERLAP, ranks._READ, ranks._LIST = True, 2, 2
+        found = run_cases(folder, int(sys.argv[3]), comm)
+        if comm.size == 2:
+            found["not finite"] = not_finite(comm)
+        every = comm.allgather(found)
+        assert all(other == found for other in every)
+        if comm.size == 2:
+            found["overflow"] = comm.allgather(overflow(comm))
+            found["differing"] = comm.allgather(differing(comm))
+        if comm.rank == 0:
+            (folder / f"found{comm.size}.json").write_text(json.dumps(found))
+        return
+    sim = simulation(busy_network, comm)
+    if scenario == "outside":  # an error that the simulation cannot know of
+        sim.run(1.0)
+        if comm.rank == 1:
+            raise ValueError("somewhere else")
+    elif scenario == "killed":
+        break_rank(sim, 1, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    else:
+        break_rank(sim, 1, fail)
+    sim.run(100.0)
+
+
+if __name__ == "__main__":
+    main()

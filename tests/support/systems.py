@@ -1,0 +1,152 @@
+"""Forests and well-scaled systems that the tests share; everything is seeded."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tolerances import REDUCTION_UPDATES, assert_close, residual_bound
+
+from clhines import METHODS, Forest, reference
+from clhines.cells.shapes import (
+    caterpillar,
+    chain,
+    complete_binary,
+    random_binary_tree,
+    random_tree,
+    star,
+)
+
+SIZES = (1, 2, 31, 32, 33, 63, 64, 65)  # around the sizes of work-groups and vectors
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """One batch of systems; `l` is None where it is symmetric."""
+
+    forest: Forest
+    d: np.ndarray
+    u: np.ndarray
+    b: np.ndarray
+    l: np.ndarray | None = None  # noqa: E741
+
+    @property
+    def arrays(self):
+        """Arguments of `Solver.solve` and of the reference."""
+        return {"d": self.d, "u": self.u, "b": self.b, "l": self.l}
+
+    def truth(self):
+        return reference.solve_serial(self.forest, **self.arrays)
+
+    def copy(self):
+        values = {k: None if a is None else a.copy() for k, a in self.arrays.items()}
+        return replace(self, **values)
+
+    def assert_solved(self, x, updates=1):
+        """Assert type, shape, forward error against the reference, and the residual."""
+        assert isinstance(x, np.ndarray)
+        assert x.dtype == self.b.dtype
+        assert x.shape == self.b.shape
+        assert_close(self.forest, x, self.truth(), x.dtype)
+        arrays = self.arrays
+        lower = arrays.pop("l")
+        worst = reference.residual(self.forest, **arrays, x=x, l=lower)
+        assert worst <= residual_bound(x.dtype, updates)
+
+
+def make_system(forest, dtype=np.float64, symmetric=True, rows=None, seed=1):
+    """Return a system whose rows and columns are dominated by the diagonal by at least 0.5.
+
+    Couplings are -1 to -0.1, those of unsymmetric systems of either sign. ``u`` and ``l`` at
+    the roots, which no solver may look at, are large.
+    """
+    rng = np.random.default_rng(seed)
+    n = forest.num_nodes
+    inner = np.flatnonzero(forest.parent >= 0)
+    above = forest.parent[inner]
+    u = -rng.uniform(0.1, 1, n)
+    low = u
+    if not symmetric:
+        u = u * rng.choice([-1, 1], n)
+        low = rng.uniform(0.1, 1, n) * rng.choice([-1, 1], n)
+    rows_sum, columns_sum = np.zeros(n), np.zeros(n)
+    rows_sum[inner] += np.abs(low[inner])
+    columns_sum[inner] += np.abs(u[inner])
+    rows_sum += np.bincount(above, np.abs(u[inner]), n)
+    columns_sum += np.bincount(above, np.abs(low[inner]), n)
+    d = np.maximum(rows_sum, columns_sum) + rng.uniform(0.5, 1.5, n)
+    shape = n if rows is None else (rows, n)
+    b = rng.uniform(-1, 1, shape)
+    roots = forest.parent < 0
+    u[roots] = 1e9
+    if not symmetric:
+        low[roots] = -1e9
+    d, u, b, low = (a.astype(dtype) for a in (d, u, b, low))
+    return System(forest, d, u, b, None if symmetric else low)
+
+
+def renumbered(parent, rng):
+    """Return the same tree with its nodes in random order."""
+    new = rng.permutation(len(parent))
+    out = np.empty(len(parent), np.int64)
+    out[new] = np.where(parent < 0, -1, new[parent])
+    return out
+
+
+def children_first(parent):
+    """Return the same tree with its nodes in reverse order: the root is last."""
+    n = len(parent)
+    return np.where(parent < 0, -1, n - 1 - parent)[::-1].copy()
+
+
+def straightened(parent):
+    """Return a chain of as many nodes, numbered in the same way: in the order of elimination."""
+    order = Forest(parent).trees.order
+    out = np.full(len(order), -1)
+    out[order[1:]] = order[:-1]
+    return out
+
+
+def cells_for(method, cells):
+    """`cells`, or, for a method that takes chains only, chains of the same sizes."""
+    return [straightened(p) for p in cells] if METHODS[method].chains_only else list(cells)
+
+
+def forest_for(method, cells):
+    """Forest of `cells_for`."""
+    return Forest.from_cells(cells_for(method, cells))
+
+
+def updates_for(method):
+    """Updates of a row that the bound of the residual counts with, see `tolerances`."""
+    return REDUCTION_UPDATES if METHODS[method].chains_only else 1
+
+
+def dissimilar(count, seed=5, least=1, most=70):
+    """`count` random trees of random sizes, hardly ever two of one shape."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(least, most, count)
+    return [
+        renumbered(random_binary_tree(int(n), int(rng.integers(1, 20)), rng), rng) for n in sizes
+    ]
+
+
+def families(half=None):
+    """Name -> list of cells: every shape at sizes that straddle boundaries, mixed in a batch.
+
+    With `half` 0 or 1 every second one, for tests of two kinds of system, each on its half: to
+    build their kernels takes most of the time.
+    """
+    rng = np.random.default_rng(7)
+    some = [random_binary_tree(n, max(1, n // 4), rng) for n in SIZES]
+    found = {
+        "chain": [chain(n) for n in SIZES],
+        "star": [star(n) for n in SIZES],
+        "caterpillar": [caterpillar(n) for n in SIZES],
+        "binary": [complete_binary(k) for k in (1, 2, 5, 6)],
+        "random": some,
+        "children_first": [children_first(p) for p in some],
+        "shuffled": [renumbered(p, rng) for p in some],
+        "equal": [random_tree(4, 6, 0.7, 3)] * 9,
+        "few_shapes": [some[k] for k in (3, 4, 3, 3, 2, 4, 3, 3, 4, 2, 4, 4, 3, 4, 1, 0, 1)],
+        "all_different": dissimilar(13),
+    }
+    return found if half is None else dict(list(found.items())[half::2])

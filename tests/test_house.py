@@ -1,0 +1,189 @@
+"""The structure of the package: who imports whom, pairs of templates and specs, private names."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE, KERNELS = ROOT / "clhines", ROOT / "kernels"
+GROUND = (
+    "errors",
+    "arrays",
+    "hostmemory",
+    "checks",
+    "files",
+    "forest",
+    "reference",
+)  # each knows those before
+ALLOWED = {  # imports for types count
+    "plan": {*GROUND},
+    "device": {*GROUND, "plan.plan"},
+    "solve": {*GROUND, "plan", "device"},
+    "cells": {*GROUND},
+    "mechanisms": {"errors", "arrays", "checks"},
+    "network": {*GROUND, "cells", "mechanisms"},
+    "simulate": {*GROUND, "plan", "device", "solve", "cells", "network", "mechanisms"},
+    "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},
+    "draw": {"errors", "files", "plan.plan"},
+}
+ALLOWED["cli"] = {*GROUND, *ALLOWED, "cli"}
+PICTURES = {"plan.plan", "cli"}  # these may import `draw`, when called
+OUTSIDE = {  # package -> who may import it
+    "pyopencl": {"device", "solve", "simulate"},
+    "mako": {"device"},
+    "argparse": {"cli"},
+    "pint": {"mechanisms"},
+    "matplotlib": {"draw"},
+    "mpi4py": {"simulate"},
+    "neuron": {"neuron"},
+}
+# What the move alone has left; each line goes when its cure lands.
+CIRCLES = [{"solve.factors", "solve.mixed", "solve.rates", "solve.several", "solve.solver"}]
+UPWARD: set[tuple[str, str]] = set()
+PRIVATE = 43  # uses of another object's `_name` at most
+PAIRS = {  # templates whose spec is not in the module of the same name
+    "simulate/epoch": "simulate.epoch_spec",
+    "simulate/events": "simulate.state",
+    "simulate/record": "simulate.state",
+    "around/permute": "solve.loaded",
+    "around/residual": "solve.mixed",
+    "around/floor": "device.timing",
+    "around/passive": "simulate.passive",
+}
+
+
+def modules():
+    """Dotted name without the package's -> tree, of every module."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts[0] != "kernels":
+            found[".".join(parts).removesuffix("__init__").rstrip(".")] = ast.parse(
+                path.read_text("utf-8")
+            )
+    return found
+
+
+MODULES = modules()
+
+
+def imports(tree):
+    """Dotted names that a module imports: inside the package, and outside."""
+    inside, outside = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            if node.module == "clhines" or node.module.startswith("clhines."):
+                base = node.module[len("clhines.") :]
+                for alias in node.names:
+                    name = f"{base}.{alias.name}".lstrip(".")
+                    inside.add(name if name in MODULES else base)
+            else:
+                outside.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                assert not alias.name.startswith("clhines."), alias.name
+                outside.add(alias.name.split(".")[0])
+    return inside - {""}, outside - {"clhines"}
+
+
+IMPORTS = {name: imports(tree) for name, tree in MODULES.items()}
+
+
+def package_of(name):
+    return name.split(".")[0]
+
+
+def may_import(name, other):
+    package = package_of(name)
+    if package_of(other) == "draw":
+        return name in PICTURES or package in PICTURES
+    if package in GROUND:
+        return other in GROUND[: GROUND.index(package)]
+    allowed = ALLOWED[package]
+    return package == package_of(other) or package_of(other) in allowed or other in allowed
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {""}))
+def test_imports_are_those_of_the_table(name):
+    inside, outside = IMPORTS[name]
+    assert package_of(name) in {*GROUND, *ALLOWED}, f"{name} has no place in the house"
+    upward = {(name, other) for other in inside if not may_import(name, other)}
+    assert upward <= UPWARD
+    for library, packages in OUTSIDE.items():
+        assert library not in outside or package_of(name) in packages, library
+
+
+def circles():
+    """Groups of modules that import each other, directly or round about."""
+    graph = {name: found[0] for name, found in IMPORTS.items() if name}
+    reach = {}
+    for name in graph:
+        seen, todo = set(), [name]
+        while todo:
+            for other in graph.get(todo.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        reach[name] = seen
+    return {
+        frozenset(m for m in reach[name] if name in reach[m])
+        for name in graph
+        if name in reach[name]
+    }
+
+
+def test_there_is_no_circle():
+    known = [frozenset(c) for c in CIRCLES]
+    new = [sorted(c) for c in circles() if not any(c <= k for k in known)]
+    assert new == []
+
+
+def private_uses():
+    """Places where a module uses `other._name`, or imports a `_name`."""
+    found = []
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+                own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if not own and not node.attr.startswith("__"):
+                    found.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
+            elif isinstance(node, ast.ImportFrom) and node.module.startswith("clhines"):
+                private = [
+                    a.name for a in node.names if a.name.startswith("_") and a.name[1] != "_"
+                ]
+                found += [f"{name}:{node.lineno}: import {p}" for p in private]
+    return found
+
+
+def test_private_names_are_left_alone():
+    found = private_uses()
+    assert len(found) <= PRIVATE, "\n".join(found)
+
+
+def specs():
+    """Template -> modules with a class that names it."""
+    found = {}
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            for line in node.body:
+                target = line.target if isinstance(line, ast.AnnAssign) else None
+                if isinstance(line, ast.Assign):
+                    target = line.targets[0]
+                if isinstance(target, ast.Name) and target.id == "template":
+                    if isinstance(line.value, ast.Constant) and line.value.value:
+                        found.setdefault(line.value.value, []).append(name)
+    return found
+
+
+def test_every_template_has_one_spec_and_one_module():
+    templates = {p.relative_to(KERNELS).with_suffix("").as_posix() for p in KERNELS.rglob("*.mako")}
+    named = specs()
+    assert set(named) == {t for t in templates if not t.startswith("common/")}
+    for template, where in named.items():
+        module = template.replace("/", ".")
+        expected = PAIRS.get(template, f"plan.{module}" if module.startswith("by_") else module)
+        assert where == [expected], template
