@@ -58,12 +58,12 @@ def solve_with_pivots(
     Parameters
     ----------
     steps : list of (m,) int64, optional
-        What `elimination_steps` gives, for who solves often.
+        Result of `elimination_steps(forest)`, to avoid recomputing it in every call.
 
     Returns
     -------
     x : (n,) or (k, n) float64
-        Worth nothing in cells with a bad pivot.
+        Meaningless in cells with a bad pivot.
     pivots : (n,) float64
     """
     lower = u if l is None else l

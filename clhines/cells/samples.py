@@ -12,9 +12,9 @@ What a section is
 
 The soma
     The cell is rooted at the soma: the connected group of samples of type 1 that holds the root,
-    or else the first such group in the file. A sample of type 1 whose first child is of type 1
-    does not end its section, whatever else leaves it, unless it has a second child of type 1 and
-    is not the root. So stacked samples are one section, and a soma that branches is several.
+    or otherwise the first such group in the file. A sample of type 1 whose first child is of type 1
+    does not end its section, whatever other sections leave it, unless it has a second child of type
+    1 and is not the root. So stacked samples are one section, and a soma that branches is several.
 
     A section at the root that has a single sample, of whatever type, is a sphere: a cylinder in
     the direction of x with length = diameter = 2 radius, whose area is the sphere's. So is a soma
@@ -37,7 +37,7 @@ SOMA = 1  # type code of SWC
 
 
 def check_tree(parent: np.ndarray, name: str) -> None:
-    """Refuse what no reader makes; the rest here relies on a tree."""
+    """Reject samples that are not a tree; no reader makes them, and all below relies on it."""
     n = len(parent)
     if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
         top, _ = climb_to_top(np.where(parent < 0, np.arange(n), parent))

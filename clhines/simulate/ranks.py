@@ -109,14 +109,14 @@ class Received:
         return self._lists[0], self._lists[1], self._count
 
     def _keep(self, event: cl.Event) -> None:
-        """Keep what the event of a copy keeps alive: dropped too early, it waits for the device."""
+        """Hold the events of pending copies; destroying one early would block."""
         while self._sent and self._sent[0].command_execution_status == _COMPLETE:
             self._sent.popleft()
         self._sent.append(event)
 
 
 class SplitRun:
-    """What advances a rank's cells, with the exchange of spikes; it looks like that of one process.
+    """Advances this rank's cells and exchanges spikes; same interface as a single-process run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Row `levels`: a launch a branch level of the whole batch, one work-item a branch."""
+"""Row `levels`: a launch per branch level of the whole batch, one work-item per branch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch w
 
 @dataclass(frozen=True)
 class LevelSpec:
-    """Numbers and switches of ``levels.mako``: a launch a level, one work-item a branch.
+    """Numbers and switches of ``levels.mako``: a launch per level, one work-item per branch.
 
     Attributes
     ----------
