@@ -208,7 +208,7 @@ def residual(
     x: np.ndarray,
     l: np.ndarray | None = None,  # noqa: E741
 ) -> float:
-    """Largest row-wise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` (Oettli-Prager).
+    """Largest componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` (Oettli-Prager).
 
     Rows in which everything is zero count as exact; NaN anywhere gives NaN.
     """

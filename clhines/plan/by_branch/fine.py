@@ -1,4 +1,4 @@
-"""Row `fine`: a block of cells at a time, one work-item or lane of a vector per branch."""
+"""Method `fine`: a block of cells at a time, one work-item or lane of a vector per branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row `levels`: a launch per branch level of the whole batch, one work-item per branch."""
+"""Method `levels`: a launch per branch level of the whole batch, one work-item per branch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LevelSpec:
 def plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `levels`: every branch level of the batch is a batch of tridiagonal systems.
+    """Plan `levels`: every branch level of the batch is a batch of tridiagonal systems.
 
     The multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4 and
     4.1.3). There a level is padded to its longest branch; so it is here, unless that would take

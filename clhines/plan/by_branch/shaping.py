@@ -30,7 +30,7 @@ FINE_OPTIONS: dict[str, Any] = {
 def plan_fine(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
+    """Plan `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
 
     On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
     or an option that shapes levels (split, level_shift) is requested. Options:

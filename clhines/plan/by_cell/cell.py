@@ -1,4 +1,4 @@
-"""Rows with one work-item per cell: `flat`, `interleaved`, `block_interleaved`, `block_local`."""
+"""One work-item per cell: `flat`, `interleaved`, `block_interleaved` and `block_local`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CellSpec:
 def plan_cells(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Rows with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
+    """Plan methods with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
     return _plan_columns(forest, method, real, vector, block, work_group)
@@ -68,7 +68,7 @@ def plan_cells(
 def plan_block_local(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
+    """Plan `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
 
     Cells that are too large for local memory even alone are left to `block_interleaved`.
     """

@@ -1,4 +1,4 @@
-"""Row `dhs`: a few lanes per cell, the deepest nodes that are ready first."""
+"""Method `dhs`: a few lanes per cell, the deepest nodes that are ready first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DhsSpec:
 def plan_dhs(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `dhs`: dendritic hierarchical scheduling (Zhang et al. 2023).
+    """Plan `dhs`: dendritic hierarchical scheduling (Zhang et al. 2023).
 
     The published CUDA gives a cell threads of one warp and relies on their lockstep, and lets
     two threads update one parent; here a barrier ends each step, and a node collects from its

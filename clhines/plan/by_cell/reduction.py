@@ -1,4 +1,4 @@
-"""Rows `cr`, `pcr` and `cr_pcr`: chains by cyclic reduction, one work-group per chain."""
+"""Methods `cr`, `pcr` and `cr_pcr`: chains by cyclic reduction, one work-group per chain."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReductionSpec:
 def plan_reduction(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Rows `cr`, `pcr`, `cr_pcr`: cyclic reduction, parallel cyclic reduction, and both.
+    """Plan `cr`, `pcr`, `cr_pcr`: cyclic reduction, parallel cyclic reduction, and both.
 
     One kernel for all: CR (Hockney 1965) until `switch` unknowns are left, PCR (Hockney and
     Jesshope 1981) from there on, as Zhang, Cohen and Owens (2010) combine them; Valero-Lara et
@@ -63,8 +63,8 @@ def plan_reduction(
     what is left fits: there PCR would move all of the chain in every step.
 
     The pivots that are checked are those of this order of elimination. Of a symmetric matrix one of
-    them is bad exactly where one of any other order is; the node named is then the one that elimination
-    from the tip names. An unsymmetric matrix may have good pivots in one order only.
+    them is bad exactly where one of any other order is; the node named is then the one that
+    elimination from the tip names. An unsymmetric matrix may have good pivots in one order only.
 
     The error has no bound, unlike that of elimination from the tips: on chains whose values
     differ by many orders of magnitude, or whose rows are barely dominant, backward errors of 10^10

@@ -1,4 +1,4 @@
-"""Row `contraction`: a block of cells at a time, one work-item per segment of a branch."""
+"""Method `contraction`: a block of cells at a time, one work-item per segment of a branch."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ContractionSpec:
 def plan_contraction(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `contraction`; cells above local memory in pieces, stars among them by `fine`."""
+    """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`."""
     return _contraction(forest, method, real, limits, options, None)
 
 
