@@ -158,7 +158,7 @@ def count_masked(a: object) -> int:
 
 
 def integers(values: np.ndarray, name: str) -> np.ndarray:
-    """Return a 1-D signed integer array, or say what is wrong with `values`."""
+    """Return a 1-D signed integer array; `ForestError` for other values."""
     masked = count_masked(values)
     if masked:
         raise ForestError(f"{name} has {masked} masked values; expected none")
@@ -180,7 +180,7 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def real_numbers(name: str, a: Any) -> np.ndarray:
-    """Return an array; `InputError` for what is none of real numbers, or has masked ones."""
+    """Return an array; `InputError` if it is not of real numbers, or has masked ones."""
     masked = count_masked(a)
     if masked:
         raise InputError(

@@ -59,7 +59,7 @@ _DAMAGED = (  # what zipfile, zlib and NumPy raise for bytes that nobody has wri
 
 @dataclass(frozen=True)
 class _Target:
-    """Where a file goes: a path, or a descriptor that is open; `older` is what is there."""
+    """Where a file goes: a path, or an open descriptor; `older` is the file that exists there."""
 
     path: str
     older: os.stat_result | None = None
@@ -148,7 +148,7 @@ def path_text(path: PathLike) -> str:
 
 
 def _target(path: PathLike) -> _Target:
-    """Find out what is at a path, and refuse what cannot be written to."""
+    """Determine the kind of file at a path; reject those that cannot be written to."""
     try:
         name = os.fsdecode(path)
         descriptor = _descriptor(name)
@@ -254,7 +254,7 @@ def _open_regular(path: PathLike) -> BinaryIO:
 
 @dataclass(frozen=True)
 class Member:
-    """What an array of a file must be.
+    """Shape, dtype and range that an array of a file must have.
 
     Attributes
     ----------
@@ -328,7 +328,7 @@ class Npz:
             return shape, dtype
 
     def read(self, name: str, expected: Member) -> np.ndarray:
-        """Return an array that is what is expected of it."""
+        """Return an array after comparing it with what is expected."""
         with self._opened(name) as (file, (shape, fortran, dtype)):
             if (shape, dtype) != (expected.shape, expected.dtype):
                 self._refuse(

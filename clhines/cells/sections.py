@@ -226,7 +226,7 @@ class Sections:
 
 
 def check_positive(name: str, value: float) -> None:
-    """Refuse what is not a finite number above 0."""
+    """Reject values that are not finite numbers above 0."""
     try:
         good = as_number(name, value) > 0
     except InputError:

@@ -17,7 +17,7 @@ MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line; takes -1e-1 for a number."""
+    """Reports wrong arguments in one line; reads -1e-1 as a number."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -65,7 +65,7 @@ def _streams_open() -> bool:
 def _run(arguments: argparse.Namespace) -> tuple[int, str]:
     """Run the command; returns the exit code, and the message of an error."""
     try:
-        # What is not finite is found by the checks.
+        # The checks find values that are not finite.
         with np.errstate(all="ignore"), _warnings_in_one_line():
             code = int(arguments.run(arguments))
         sys.stdout.flush()
@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> tuple[int, str]:
 
 
 def _drop_output() -> None:
-    """Let what was printed and cannot be written go, so that nothing tries again."""
+    """Drop printed text that cannot be written, so that nothing tries again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

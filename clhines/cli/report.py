@@ -85,7 +85,7 @@ def check_writable(name: str, option: str = "--out", endings: tuple[str, ...] = 
 
 @contextmanager
 def named_option(option: str) -> Iterator[None]:
-    """Begin what is said of a file with the option that named it."""
+    """Begin messages about a file with the option that named it."""
     try:
         yield
     except InputError as error:

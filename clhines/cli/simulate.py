@@ -87,7 +87,7 @@ def add_ring(networks: Any) -> None:
 
 
 def run_ring(arguments: argparse.Namespace) -> int:
-    """Simulate a ring network, print what was done, write and draw what was asked for."""
+    """Simulate a ring network, print the report, and write and draw the requested files."""
     from clhines import draw
     from clhines.device import program
     from clhines.network.ring import ring_network
@@ -174,7 +174,7 @@ def _queue_of(arguments: argparse.Namespace) -> tuple[Any, str]:
 def _ring_report(
     network: Network, runs: list[Result], steps: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """Say what was simulated and how fast; the first run has one step, the other the rest."""
+    """Report the simulation and its speed; the first run has one step, the other the rest."""
     compartments = int(np.count_nonzero(network.area))
     step_s = runs[-1].cost["all"] / max(steps - 1, 1)
     when = np.concatenate([r.spike_time for r in runs])

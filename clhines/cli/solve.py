@@ -131,7 +131,7 @@ def _seconds_of_all(cells: PassiveCells) -> float:
 
 
 def _check(cells: PassiveCells, report: dict[str, Any]) -> str:
-    """Check the last step and add to the report; returns what is wrong, or nothing."""
+    """Check the last step and add to the report; returns the failure, or nothing."""
     backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
     report["residual_limit"] = backward
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run_tune(arguments: argparse.Namespace) -> int:
-    """Time the candidates, or list or clear what is stored."""
+    """Time the candidates, or list or clear the stored winners."""
     from clhines.solve.solver import Solver
 
     if arguments.list or arguments.clear:
@@ -34,7 +34,7 @@ def run_tune(arguments: argparse.Namespace) -> int:
 
 
 def _tuning_report(solver: Solver) -> dict[str, Any]:
-    """Return what was measured, next to the memory floor of the same size."""
+    """Return the measurements, and the memory floor of the same size."""
     from clhines.device import timing
     from clhines.device.devices import label
 

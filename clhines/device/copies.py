@@ -67,7 +67,7 @@ def lent(queue: cl.CommandQueue, a: np.ndarray, writes: bool = False) -> cla.Arr
 
 
 def returned(queue: cl.CommandQueue, a: cla.Array) -> None:
-    """Wait until the host's array has what was written into a `lent` one."""
+    """Wait until the host's array holds the values written into a `lent` one."""
     place = 0, a.shape, a.dtype
     mapped, _ = cl.enqueue_map_buffer(
         queue, a.base_data, cl.map_flags.READ, *place, wait_for=a.events, is_blocking=True

@@ -70,7 +70,7 @@ def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Progr
 
 
 def typed_kernel(built: cl.Program, name: str, types: str) -> cl.Kernel:
-    """Return a kernel that knows the types of its arguments, for what is launched often.
+    """Return a kernel with typed scalar arguments, for kernels that are launched often.
 
     pyopencl sets a number of unknown type only after trying it as an array: ten times slower.
 

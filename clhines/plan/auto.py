@@ -76,7 +76,7 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the cost model looks at in a forest.
+    """Properties of a forest that the cost model uses.
 
     Attributes
     ----------

@@ -99,7 +99,7 @@ class Part:
 
     @property
     def phase(self) -> str:
-        """What is done: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
+        """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
         return getattr(self.spec, "phase", "solve")
 
     @property
