@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class Kind:
 
     mechanism: Mechanism
     node: np.ndarray
-    parameters: dict[str, Any]
+    parameters: dict[str, float | np.ndarray]
     factor: np.ndarray
     first_target: int
     first_instance: int
@@ -202,7 +201,9 @@ _OF_NODES = ("u", "capacitance", "area", "constant_d", "constant_b", "v_init")
 
 def _taken(kind: Kind, place: slice, first_node: int, first_target: int) -> Kind:
     """Return the kind of some of the instances, of a part of the network."""
-    parameters = {k: v[place] if np.ndim(v) else v for k, v in kind.parameters.items()}
+    parameters = {
+        k: v[place] if isinstance(v, np.ndarray) else v for k, v in kind.parameters.items()
+    }
     return Kind(
         mechanism=kind.mechanism,
         node=kind.node[place] - first_node,
@@ -301,7 +302,7 @@ def targets_of(
     return first[group] + place[start[group] + index]
 
 
-def as_parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
+def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:
     """Return a parameter as a float or (count,) float64."""
     array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):
