@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.network.model import Model
 from clhines.simulate.mpi import Ranks
-from clhines.simulate.state import Record
+from clhines.simulate.state import MAX_EPOCH, Record
 
 # what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
@@ -81,6 +82,50 @@ def ranks_of(comm: Any) -> Ranks | None:
             f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
         ) from error
     return Ranks(comm) if size > 1 else None
+
+
+def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
+    """Refuse ranks of which one simulates something else than the others.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    model : Model
+        Of the whole network.
+    signature : str
+        Of `clhines.simulate.saved.signature`.
+    given : dict of name -> value
+        Arguments of the `Simulation`.
+    """
+    v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
+    told = {name: str(value) for name, value in given.items()}
+    sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
+    digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
+    ranks.same(sizes | digests | told)
+
+
+def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
+    """Whether ranks exchange the spikes of an epoch during the next one.
+
+    Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
+    where the cores that advance cells also do the exchange, they would only cost.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    model : Model
+        Of the whole network.
+    on_host : bool
+        Whether the cores of this rank's host advance its cells.
+    asked : bool or None
+        The answer, where it is given.
+    """
+    if on_host:
+        ranks.spin = 0.0  # a rank that waits leaves the core to others
+    if asked is not None:
+        return asked
+    half = (model.connections.min_delay + 1) // 2
+    return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
 
 
 class Share:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from clhines import reference
 from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
+from clhines.simulate.runs import values_now
 from clhines.simulate.state import (
     Chunk,
     Record,
@@ -20,7 +21,6 @@ from clhines.simulate.state import (
     largest_weights,
     ring_slots,
     spike_connections,
-    values_now,
 )
 
 
@@ -150,12 +150,11 @@ class ReferenceRun:
         if model.whole is None:
             self._send(step, cells)
 
-    def note_spikes(self) -> int:
-        """Return what `noted_spikes` takes as this moment."""
-        return len(self._spikes)
+    def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Note the spikes found so far; see `PartRun`."""
+        return partial(self._noted_before, len(self._spikes))
 
-    def noted_spikes(self, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Cells and steps of the spikes found before `end` that no such call has returned."""
+    def _noted_before(self, end: int) -> tuple[np.ndarray, np.ndarray]:
         found, self._told = self._spikes[self._told : end], end
         none = [np.zeros(0, np.int64)]
         cells = np.concatenate(none + [cells for _, cells in found])
@@ -203,9 +202,9 @@ class ReferenceRun:
         """Return what `seconds` takes as this moment."""
         return time.perf_counter()
 
-    def seconds(self, marks: list[float]) -> list[float]:
+    def seconds(self, marks: Sequence[float]) -> list[float]:
         """Return the moments, s."""
-        return marks
+        return list(marks)
 
     def deliver(self, first: int, count: int) -> None:
         """Do nothing: spikes were sent in their step."""
@@ -222,7 +221,7 @@ class ReferenceRun:
         """Values of records as they are, (1, r) each."""
         return values_now(self, records)
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> dict[str, np.ndarray]:
         """Arrays that `load` takes."""
         saved = {"v": self.v, "incoming": self.incoming, "failed": self.failed}
         if self._plastic:
@@ -236,7 +235,7 @@ class ReferenceRun:
             saved |= {f"state{k}_{name}": values for name, values in states.items()}
         return {name: values.copy() for name, values in saved.items()}
 
-    def load(self, saved: dict[str, Any]) -> None:
+    def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""
         self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
         self.incoming = saved["incoming"].copy()

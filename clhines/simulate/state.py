@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -140,16 +140,6 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
     np.add.at(weight, where.reshape(-1), np.rint(given.weight / scale).astype(np.int64))
     step, target = np.divmod(key, targets)
     return step, target, weight
-
-
-def values_now(run: Any, records: Sequence[Record]) -> list[np.ndarray]:
-    """Values of records as they are, (1, r) each; `run` is what advances the model."""
-    kinds = {r.kind < 0 for r in records}
-    v = run.voltages() if True in kinds else np.zeros(0)
-    states = run.save() if False in kinds else {}
-    return [
-        (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None] for r in records
-    ]
 
 
 def by_time(step: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -374,7 +364,7 @@ class State:
                 saved |= {f"state{k}_{n}": row for n, row in zip(names, rows, strict=True)}
         return saved
 
-    def load(self, saved: dict[str, Any]) -> None:
+    def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""
         if self.model.num_targets:
             self.incoming.set(saved["incoming"].reshape(-1), self.queue)
