@@ -102,7 +102,7 @@ class Network:
         self._capacitance, self._g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
         for array in (self.soma, self.area):
             array.setflags(write=False)
-        self._wiring = Wiring(count)
+        self._wiring = Wiring(self, count)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
@@ -253,7 +253,7 @@ class Network:
             in_soma = repeat([cable.in_soma for cable in self.cables], self.num_cells)
             if where == "dendrites":
                 return np.flatnonzero((self.area > 0) & ~in_soma)
-            self._check_somas(where)
+            _check_somas(self.cables[: self.num_cells], where)
             return self.soma if where == "soma.middle" else np.flatnonzero(in_soma)
         nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
@@ -263,14 +263,6 @@ class Network:
                 f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
             )
         return np.flatnonzero(nodes)
-
-    def _check_somas(self, where: str) -> None:
-        for k, cable in enumerate(self.cables[: self.num_cells]):
-            if not cable.sections.has_soma:
-                raise InputError(
-                    f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
-                    "type 1; expected all, nodes or a mask"
-                )
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")
@@ -322,7 +314,7 @@ class Network:
             plastic connections of a network have one rule.
         """
         self.check_not_frozen("connect()")
-        self._check_target(target)
+        self._wiring.check_target(target)
         index = np.arange(len(target)) if index is None else index
         self._wiring.connect(source, target, index, weight, delay, rule)
 
@@ -343,16 +335,8 @@ class Network:
         weight : float array
         """
         self.check_not_frozen("event()")
-        self._check_target(target)
+        self._wiring.check_target(target)
         self._wiring.event(target, index, time, weight)
-
-    def _check_target(self, target: object) -> None:
-        if not isinstance(target, Group):
-            raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
-        if target.network is not self:
-            raise InputError(f"target {target.mechanism.name} belongs to another network")
-        if not target.mechanism.takes_events:
-            raise InputError(f"target {target.mechanism.name} takes no events")
 
     # -- arrays --------------------------------------------------------------------------------
 
@@ -404,6 +388,15 @@ class Network:
     def _axial_sums(self) -> np.ndarray:
         """(n,) float64, µS: sum of the axial conductances at each node."""
         return repeat(self._g_total, self.num_cells)
+
+
+def _check_somas(cables: Sequence[Cable], where: str) -> None:
+    for k, cable in enumerate(cables):
+        if not cable.sections.has_soma:
+            raise InputError(
+                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
+                "type 1; expected all, nodes or a mask"
+            )
 
 
 def _second_order(value: object) -> bool:

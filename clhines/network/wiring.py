@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import as_finite, as_indices, broadcast
 from clhines.errors import InputError
-from clhines.network.groups import Group
+from clhines.network.groups import Group, Owner
 from clhines.network.model import Connections, Events, joined_columns, targets_of
 from clhines.network.plasticity import STDP
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
@@ -20,14 +20,25 @@ class Wiring:
 
     Parameters
     ----------
+    network : Network
+        Whose connections and events these are.
     num_cells : int
     """
 
-    def __init__(self, num_cells: int) -> None:
-        self._num_cells = num_cells
+    def __init__(self, network: Owner, num_cells: int) -> None:
+        self._network, self._num_cells = network, num_cells
         self._rule: STDP | None = None
         self._connections: list[tuple[np.ndarray, ...]] = []
         self._events: list[tuple[np.ndarray, ...]] = []
+
+    def check_target(self, target: object) -> None:
+        """Raise InputError unless `target` is a group of the network that takes events."""
+        if not isinstance(target, Group):
+            raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
+        if target.network is not self._network:
+            raise InputError(f"target {target.mechanism.name} belongs to another network")
+        if not target.mechanism.takes_events:
+            raise InputError(f"target {target.mechanism.name} takes no events")
 
     def connect(
         self,

@@ -47,7 +47,7 @@ class BlockEpochs:
         units: int | None = None,
     ) -> None:
         self.model, self.queue, self.max_steps = model, state.queue, state.epoch
-        plans = plan_epochs(model, state.dtype, limits, segment, units)
+        plans = plan_epochs(model, state.dtype, limits, segment, units, state.decisions)
         shared = _Shared(model, state, plans[0])
         self._shared = shared
         context, device = self.queue.context, self.queue.device

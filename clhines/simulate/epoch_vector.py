@@ -139,14 +139,9 @@ def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
 def variable_nodes(model: Model) -> np.ndarray:
     """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
 
-    Roots always. In a part of a network: nodes of its shapes where that is so in the whole.
+    Roots always.
     """
     forest = model.forest
-    if model.whole is not None:
-        whole, shapes = model.whole.forest, forest.shape_of_cell
-        first = np.unique(shapes, return_index=True)[1] + model.first_cell
-        start = whole.trees.offsets[whole.shape_of_cell[first]]
-        return variable_nodes(model.whole)[ranges(start, forest.trees.sizes)]
     trees = forest.trees
     variable = trees.parent < 0
     nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
@@ -157,6 +152,14 @@ def variable_nodes(model: Model) -> np.ndarray:
     for deep in reversed(np.split(by_depth, cuts)[1:]):
         variable[trees.parent[deep[variable[deep]]]] = True
     return variable
+
+
+def variable_in_part(model: Model, network: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) bool: as `variable_nodes` of the network, for a part's shapes."""
+    whole, shapes = network.forest, model.forest.shape_of_cell
+    first = np.unique(shapes, return_index=True)[1] + model.first_cell
+    start = whole.trees.offsets[whole.shape_of_cell[first]]
+    return variable_nodes(network)[ranges(start, model.forest.trees.sizes)]
 
 
 def eliminate_constant(
@@ -302,13 +305,14 @@ class CellEpochs:
         model, real = self.model, real_name(state.dtype)
         device, chosen = self.queue.device, lanes
         lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
-        variable = variable_nodes(model)
+        split, network = state.decisions.split, state.decisions.network
+        variable = variable_in_part(model, network) if split else variable_nodes(model)
         self.blocks = make_blocks(model.forest, variable, lanes)
         most = devices.limits(device).vector_bytes // state.dtype.itemsize
-        if model.whole is not None:
+        if split:
             units = devices.whole_device(device).max_compute_units
-            lanes_of_all = chosen or choose_lanes(model.whole.forest, _LANES[real], units)
-            several = in_groups(model.whole, lanes_of_all, most)
+            lanes_of_all = chosen or choose_lanes(network.forest, _LANES[real], units)
+            several = in_groups(network, lanes_of_all, most)
         else:
             several = {}
         self.groups = [

@@ -26,12 +26,14 @@ class SplitRun:
     share : Share
     run : PartRun
         Of the rank's part of the model.
+    overlap : bool
+        Of `Decisions`.
     """
 
-    def __init__(self, ranks: Ranks, share: Share, run: PartRun) -> None:
+    def __init__(self, ranks: Ranks, share: Share, run: PartRun, overlap: bool) -> None:
         self.ranks, self.share, self.run = ranks, share, run
         self.max_steps = run.max_steps
-        self.first_cell, self._overlap = int(share.bounds[ranks.rank]), run.model.overlap
+        self.first_cell, self._overlap = int(share.bounds[ranks.rank]), overlap
         self._records: list[tuple[Record, Record, np.ndarray]] = []
         self._spikes: list[tuple[np.ndarray, np.ndarray]] = []
         self._waiting: tuple[Callable[[], Spikes] | None, int, int] | None = None

@@ -12,16 +12,9 @@ from clhines import reference
 from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
+from clhines.simulate.decisions import Decisions, largest_weights, spike_connections
 from clhines.simulate.runs import values_now
-from clhines.simulate.state import (
-    Chunk,
-    Record,
-    epoch_steps,
-    incoming_scale,
-    largest_weights,
-    ring_slots,
-    spike_connections,
-)
+from clhines.simulate.state import Chunk, Record
 
 
 class ReferenceRun:
@@ -30,21 +23,23 @@ class ReferenceRun:
     Parameters
     ----------
     model : Model
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a part of it; default: of `model`.
     """
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, decisions: Decisions | None = None) -> None:
+        decisions = decisions or Decisions.of(model)
+        self.model, self._split = model, decisions.split
         self.dtype = np.dtype(np.float64)
-        self.max_steps = 1 if model.whole is None else epoch_steps(model)
+        self.max_steps = decisions.epoch if decisions.split else 1
         self.records: list[Record] = []
-        self.slots = ring_slots(model)
-        self.connections = spike_connections(model)
-        self.scale = incoming_scale(model, self.connections)
+        self.slots, self.scale = decisions.slots, decisions.scale
+        self.connections = spike_connections(model, decisions.num_cells)
         self.weight = self.connections.weight.copy()
         changing = largest_weights(model, self.connections).any()
         self._plastic = model.connections.rule is not None and bool(changing)
         self._post = model.cell_of_target()[model.connections.target]
-        cells = model.all.forest.num_cells
+        cells = decisions.num_cells
         self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("pre", "post")}
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
         self.v = model.v_init.copy()
@@ -147,7 +142,7 @@ class ReferenceRun:
         if not len(cells):
             return
         self._spikes.append((step, cells))
-        if model.whole is None:
+        if not self._split:
             self._send(step, cells)
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:

@@ -13,13 +13,13 @@ import pyopencl as cl
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.errors import DeviceMemoryError, InputError
-from clhines.network.model import Model
+from clhines.simulate.decisions import external_sums, largest_weights
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.received import Received, Spikes
-from clhines.simulate.state import Chunk, Record, State, external_sums, largest_weights
+from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
 
 _NO_MEMORY = (
@@ -132,15 +132,7 @@ class Run(Protocol):
 
 
 class PartRun(Run, Protocol):
-    """A run of a part of a network, whose spikes are exchanged with the other parts.
-
-    Attributes
-    ----------
-    model : Model
-        Of the part.
-    """
-
-    model: Model
+    """A run of a part of a network, whose spikes are exchanged with the other parts."""
 
     def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
         """Note which spikes have been found once all that was enqueued is done.
@@ -239,8 +231,7 @@ class DeviceRun:
         self._told = False
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
-        part = state.model.whole is not None
-        self._received = Received(state) if part else None
+        self._received = Received(state) if state.decisions.split else None
         largest = largest_weights(state.model, state.connections)
         if not largest.any():
             return

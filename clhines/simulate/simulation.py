@@ -26,12 +26,14 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
+from clhines.simulate.decisions import Decisions
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
     Share,
     cell_costs,
     check_same,
     exchanged_during,
+    part_of,
     ranks_of,
     split,
 )
@@ -47,7 +49,7 @@ from clhines.simulate.runs import (
     memory_told,
     take_chunk,
 )
-from clhines.simulate.state import Chunk, Record, State, epoch_steps
+from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
 
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
@@ -173,19 +175,19 @@ class Simulation:
         """Make what advances the cells of this rank, and exchanges their spikes."""
         ranks, share = self.ranks, None
         with self._agreed():
-            own = self.model
+            own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
             if ranks is not None:
                 share = Share(self.model, split(cell_costs(self.model), ranks.size))
                 first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
-                own = self.model.part(first, end, overlap)
-            epoch = epoch_steps(own)
+                own = part_of(self.model, first, end)
+            epoch = decisions.epoch
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
             self.path = path
             if path == "reference":
-                part: PartRun = ReferenceRun(own)
+                part: PartRun = ReferenceRun(own, decisions)
             else:
                 with memory_told(self.network, self.chunk):
-                    state = State(own, queue, self._dtype, self.chunk, max_spikes)
+                    state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
                     self.path, executor = choose_executor(state, path, method, options)
                     part = DeviceRun(state, executor)
             self._run: Run = part
@@ -196,7 +198,7 @@ class Simulation:
             # on other ranks a cell may be too large for epochs
             if steps.any() and self.path == "epochs":
                 self.path, part = "steps", DeviceRun(state, Steps(state, method))
-            self._run = SplitRun(ranks, share, part)
+            self._run = SplitRun(ranks, share, part, overlap)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -275,7 +277,7 @@ class Simulation:
         """
         with self._agreed():
             progress = as_switch("progress", progress)
-            steps = self._whole_steps(duration)
+            steps = _whole_steps(duration, self.model.dt, LAST_STEP - self.step)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
             width = sum(len(r.index) for r in self._records)
@@ -309,16 +311,6 @@ class Simulation:
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
-
-    def _whole_steps(self, duration: float) -> int:
-        most = LAST_STEP - self.step
-        steps = whole_steps(duration, self.model.dt)
-        if steps is None or steps > most:
-            raise InputError(
-                f"duration is {shown(duration)} ms; expected a whole number of steps of "
-                f"{self.model.dt:g} ms, at most {most}"
-            )
-        return steps
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
@@ -412,6 +404,16 @@ class Simulation:
     def _signature(self) -> str:
         """A digest of what the arrays of a saved state depend on."""
         return saved_states.signature(self.model)
+
+
+def _whole_steps(duration: object, dt: float, most: int) -> int:
+    steps = whole_steps(duration, dt)
+    if steps is None or steps > most:
+        raise InputError(
+            f"duration is {shown(duration)} ms; expected a whole number of steps of {dt:g} ms, "
+            f"at most {most}"
+        )
+    return steps
 
 
 def _queue(
