@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).parent / "simulate"))
 sys.path.insert(0, str(Path(__file__).parent / "solve"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # others import from these
