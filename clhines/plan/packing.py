@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 
 PACKINGS = ("next_fit", "sorted", "best_fit")
@@ -208,7 +208,7 @@ def best_fit(
     most = len(shape_of_cell) if max_cells is None else max_cells
     by_shape = np.argsort(shape_of_cell, kind="stable")
     left = np.bincount(shape_of_cell, minlength=len(widths))
-    taken = np.cumsum(left) - left  # cells of each shape before this place are in blocks
+    taken = starts(left)  # cells of each shape before this place are in blocks
     order = np.argsort(-widths.max(axis=1), kind="stable")
     slots: list[np.ndarray] = []
     cells: list[np.ndarray] = []
@@ -255,7 +255,7 @@ def _fill(
 def level_widths(forest: Forest) -> list[np.ndarray]:
     """Branches on each level of each distinct tree."""
     trees = forest.trees
-    start = np.cumsum(trees.num_levels) - trees.num_levels
+    start = starts(trees.num_levels)
     flat = np.bincount(start[trees.branch_tree] + trees.branch_level)
     return np.split(flat, start[1:])
 
@@ -276,9 +276,9 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(
         cells=np.concatenate(cells),
-        cell_start=np.concatenate(([0], np.cumsum(per_template[template]))),
+        cell_start=offsets(per_template[template]),
         template=template,
-        slot_start=np.concatenate(([0], np.cumsum(per_template))),
+        slot_start=offsets(per_template),
         slot_tree=np.concatenate(slots),
     )
 
@@ -292,7 +292,7 @@ def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
         Templates with at least two slots.
     """
     repeats = np.bincount(blocks.template)
-    first_block = np.cumsum(repeats) - repeats
+    first_block = starts(repeats)
     slots, times, cells = [], [], []
     for t, many in enumerate(repeats.tolist()):
         trees = blocks.slot_tree[blocks.slot_start[t] : blocks.slot_start[t + 1]]

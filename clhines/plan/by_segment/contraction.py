@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan import layout, packing
@@ -253,18 +253,18 @@ class _Contraction:
         scatter[inner.gather[real]] = np.flatnonzero(real)
         counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
         kept_of_piece = counts[pieces.forest.shape_of_cell]
-        begin = np.cumsum(kept_of_piece) - kept_of_piece
+        begin = starts(kept_of_piece)
         # the kept lanes of every block, in the order of their numbers
         is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
         per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))
-        first = np.cumsum(per_template) - per_template
+        first = starts(per_template)
         kind = blocks.template
         lane = is_kept[ranges(first[kind], per_template[kind])]
         block = np.repeat(np.arange(blocks.num_blocks), per_template[kind])
         slot = lanes.slot[lane] - blocks.slot_start[kind[block]]
         piece = blocks.cells[blocks.cell_start[block] + slot]
         tables = {
-            "kept_start": np.cumsum(per_template[kind]) - per_template[kind],
+            "kept_start": starts(per_template[kind]),
             "kept": scatter[begin[piece] + cut.kept[lanes.segment[lane]]],
         }
         whole = replace(blocks, cells=pieces.cell[blocks.cells])
@@ -304,11 +304,11 @@ class _Contraction:
         number = np.full(len(trees.parent), -1)
         number[last] = cut.kept[kept]
         counts = np.bincount(tree, minlength=trees.num_trees)
-        first = np.cumsum(counts) - counts
+        first = starts(counts)
         shape = pieces.forest.shape_of_cell
         which = ranges(first[shape], counts[shape])
         piece = np.repeat(np.arange(len(shape)), counts[shape])
-        begin = np.cumsum(counts[shape]) - counts[shape]
+        begin = starts(counts[shape])
         above = cut.contraction.parent[kept[which]]
         parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
         outside = pieces.above[piece]
@@ -317,7 +317,7 @@ class _Contraction:
         hung = (above < 0) & (outside >= 0)
         parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
         sizes = np.bincount(pieces.cell[piece], minlength=num_cells)
-        rest = Forest(parent, np.concatenate(([0], np.cumsum(sizes))))
+        rest = Forest(parent, offsets(sizes))
         place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
         return rest, place
 
