@@ -17,6 +17,11 @@ def starts(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts) - counts
 
 
+def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return parents with ``by[k]`` added in the k-th stretch of ``counts[k]``; roots stay -1."""
+    return np.where(parent < 0, -1, parent + np.repeat(by, counts))
+
+
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Concatenate ``arange(starts[k], starts[k] + counts[k])`` over k.
 

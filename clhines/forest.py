@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from clhines import hostmemory
-from clhines.arrays import climb, offsets, ranges, repeat, repeated_nodes, starts
+from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts
 from clhines.checks import integers, shown
 from clhines.errors import ForestError
 from clhines.hostmemory import check_room
@@ -66,8 +66,7 @@ class Trees:
         number[found] = np.arange(len(found))
         bounds = offsets(self.sizes[found])
         nodes = ranges(self.offsets[found], self.sizes[found])
-        shift = np.repeat(bounds[:-1] - self.offsets[found], self.sizes[found])
-        parent = np.where(self.parent[nodes] < 0, -1, self.parent[nodes] + shift)
+        parent = moved(self.parent[nodes], bounds[:-1] - self.offsets[found], self.sizes[found])
         cuts = None if self.cuts is None else self.cuts[nodes]
         return number[shape_of_cell], Trees(bounds, parent, cuts)
 
@@ -271,7 +270,6 @@ class Forest:
         sizes = np.array([len(p) for p in cells], np.int64)
         bounds = offsets(sizes)
         flat = np.concatenate([*cells, np.empty(0, np.int64)]).astype(np.int64)
-        shift = np.repeat(bounds[:-1], sizes)
         bad = np.flatnonzero((flat < -1) | (flat >= np.repeat(sizes, sizes)))
         if len(bad):
             i = int(bad[0])
@@ -280,7 +278,7 @@ class Forest:
                 f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        return cls._of_own(integers(np.where(flat < 0, -1, flat + shift), "parent"), bounds)
+        return cls._of_own(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -303,14 +301,11 @@ class Forest:
             f"{shown(num_cells)} cells",
         )
         once = cls.from_cells(parents[:num_cells])
-        local = np.where(
-            once.parent < 0, -1, once.parent - np.repeat(once.cell_offsets[:-1], once.sizes)
-        )
+        local = moved(once.parent, -once.cell_offsets[:-1], once.sizes)
         sizes = once.sizes[np.arange(num_cells) % len(once.sizes)]
         bounds = offsets(sizes)
         local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
-        parent = np.where(local < 0, -1, local + np.repeat(bounds[:-1], sizes))
-        return cls._of_own(parent, bounds)
+        return cls._of_own(moved(local, bounds[:-1], sizes), bounds)
 
     @classmethod
     def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
@@ -324,8 +319,9 @@ class Forest:
         sizes = trees.sizes[shape_of_cell]
         forest.cell_offsets = offsets(sizes)
         parent = trees.parent[ranges(trees.offsets[shape_of_cell], sizes)]
-        shift = np.repeat(forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes)
-        forest.parent = np.where(parent < 0, -1, parent + shift)
+        forest.parent = moved(
+            parent, forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes
+        )
         forest.shape_of_cell, forest.trees = np.array(shape_of_cell), trees
         forest._freeze()
         return forest
@@ -378,8 +374,7 @@ class Forest:
             part.parent = np.where(parent < 0, -1, parent - first)
         else:
             parent = self.parent[ranges(starts, sizes)].astype(np.int64)
-            shift = np.repeat(part.cell_offsets[:-1] - starts, sizes)
-            part.parent = np.where(parent < 0, -1, parent + shift)
+            part.parent = moved(parent, part.cell_offsets[:-1] - starts, sizes)
         part._check_offsets()
         part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
         part._freeze()
@@ -479,8 +474,7 @@ class Forest:
         sizes = self.sizes[first_cell]
         bounds = offsets(sizes)
         parent = self.parent[ranges(self.cell_offsets[first_cell], sizes)].astype(np.int64)
-        shift = np.repeat(bounds[:-1] - self.cell_offsets[first_cell], sizes)
-        return Trees(bounds, np.where(parent < 0, -1, parent + shift))
+        return Trees(bounds, moved(parent, bounds[:-1] - self.cell_offsets[first_cell], sizes))
 
     def _check_trees(self, first_cell: np.ndarray) -> None:
         trees = self.trees

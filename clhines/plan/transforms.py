@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clhines.arrays import climb, offsets, ranges, starts
+from clhines.arrays import climb, moved, offsets, ranges, starts
 from clhines.forest import Forest, Trees
 
 if TYPE_CHECKING:
@@ -174,8 +174,7 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
         sizes = trees.sizes[which]
         bounds = offsets(sizes)
         parent = trees.parent[ranges(trees.offsets[which], sizes)]
-        shift = np.repeat(bounds[:-1] - trees.offsets[which], sizes)
-        trees = Trees(bounds, np.where(parent < 0, -1, parent + shift))
+        trees = Trees(bounds, moved(parent, bounds[:-1] - trees.offsets[which], sizes))
     cut = Trees(trees.offsets, trees.parent, _cuts(trees, weight, group))
     return Split(Forest.of_trees(cut, shape), which, forest)
 

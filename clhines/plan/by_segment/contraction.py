@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
-from clhines.forest import Forest
+from clhines.forest import Forest, Trees
 from clhines.plan import layout, packing
 from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
 from clhines.plan.by_segment import codes, schedule
@@ -377,30 +377,11 @@ class _Contraction:
         more: dict[str, np.ndarray] | None = None,
     ) -> Part:
         """One launch: a work-group a block, a work-item a segment."""
-        trees, kind = forest.trees, blocks.template
-        longest, counts = int(places.rows.shape[-1]), np.diff(lanes.template_start)
-        leaves = places.rows[:, 1, 0]
-        record = (
-            places.block_start,
-            places.template_size[kind],
-            lanes.template_start[kind],
-            (counts | lanes.inner << 16)[kind],
-            kind * longest * 2,
-            lanes.rounds[kind],
-            blocks.cell_start[:-1],
-            blocks.cell_start[1:],
-        )
-        tables = {
-            "blocks": np.stack(record, axis=1).reshape(-1),
-            "cell_number": blocks.cells,
-            "rows": places.rows.reshape(-1),
-            "links": lanes.links.reshape(-1),
-            "children": lanes.children,
-            "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
-            "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
-            **({} if node_rank is None else {"node_rank": node_rank}),
-            **(more or {}),
-        }
+        kind, counts = blocks.template, np.diff(lanes.template_start)
+        longest, leaves = int(places.rows.shape[-1]), places.rows[:, 1, 0]
+        tables = _tables(forest.trees, blocks, lanes, places)
+        if node_rank is not None:
+            tables["node_rank"] = node_rank
         spec = ContractionSpec(
             real=self.real,
             symmetric=True,
@@ -420,7 +401,7 @@ class _Contraction:
         used = int((np.bincount(kind) * counts).sum())
         return Part(
             spec=spec,
-            tables=as_int32(tables, places.size),
+            tables=as_int32(tables | (more or {}), places.size),
             num_units=blocks.num_blocks,
             num_groups=blocks.num_blocks,
             max_rhs=1,
@@ -433,6 +414,35 @@ class _Contraction:
                 "cells_per_block": len(blocks.cells) / blocks.num_blocks,
             },
         )
+
+
+def _tables(
+    trees: Trees,
+    blocks: packing.Blocks,
+    lanes: codes.SegmentLanes,
+    places: segment_layout.SegmentRows,
+) -> dict[str, np.ndarray]:
+    """Tables that every form of the kernel takes."""
+    kind, counts = blocks.template, np.diff(lanes.template_start)
+    record = (
+        places.block_start,
+        places.template_size[kind],
+        lanes.template_start[kind],
+        (counts | lanes.inner << 16)[kind],
+        kind * int(places.rows.shape[-1]) * 2,
+        lanes.rounds[kind],
+        blocks.cell_start[:-1],
+        blocks.cell_start[1:],
+    )
+    return {
+        "blocks": np.stack(record, axis=1).reshape(-1),
+        "cell_number": blocks.cells,
+        "rows": places.rows.reshape(-1),
+        "links": lanes.links.reshape(-1),
+        "children": lanes.children,
+        "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+        "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+    }
 
 
 def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:
