@@ -14,8 +14,8 @@ import numpy as np
 
 from clhines import hostmemory
 from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts
-from clhines.checks import integers, shown
-from clhines.errors import ForestError
+from clhines.checks import integers
+from clhines.errors import ForestError, shown
 from clhines.hostmemory import check_room
 
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
@@ -412,11 +412,8 @@ class Forest:
         else:
             rows = self.parent[starts[:, None] + np.arange(size)]
         local = rows - starts[:, None].astype(rows.dtype)
-        if (
-            rows.min() < -1
-            or (local.max(axis=1) >= size).any()
-            or ((rows >= 0) & (local < 0)).any()
-        ):
+        outside = (local.max(axis=1) >= size).any() or ((rows >= 0) & (local < 0)).any()
+        if rows.min() < -1 or outside:
             self._raise_range(cells, rows, local, size)
         np.copyto(local, -1, where=rows < 0)
         return local
