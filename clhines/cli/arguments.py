@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import clhines
 from clhines.cells.repair import REPAIRS
-from clhines.checks import shown
+from clhines.errors import shown
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 

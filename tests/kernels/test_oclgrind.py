@@ -45,6 +45,8 @@ from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.runs import DeviceRun
 from clhines.solve import mixed
 
+pytestmark = [pytest.mark.oclgrind, pytest.mark.slow]
+
 CONFIGS = {
     "flat": ("flat", {"work_group": 2}),
     "interleaved": ("interleaved", {"work_group": 4}),

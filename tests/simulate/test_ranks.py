@@ -232,6 +232,7 @@ def check_differing(texts):
             assert one.endswith("on rank 0; expected the same on all ranks")
 
 
+@pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize(("count", "before"), [(2, 1), (3, 2), (4, 3)])
 def test_the_same_bits_on_any_number_of_ranks(one_process, count, before):
@@ -254,6 +255,7 @@ def test_the_same_bits_on_any_number_of_ranks(one_process, count, before):
     assert not list(folder.glob("*.part"))
 
 
+@pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize(
     ("scenario", "expected"),
@@ -282,6 +284,7 @@ def ring(*more):
     return "-m", "clhines.cli", "simulate", "ring", "--cells", "6", "--duration", "10", *more
 
 
+@pytest.mark.mpi
 @needs_mpi
 def test_the_command_line(tmp_path):
     """Rank 0 writes and prints, once; the file is that of one process."""
@@ -299,6 +302,7 @@ def test_the_command_line(tmp_path):
         np.testing.assert_array_equal(one[name], two[name])
 
 
+@pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize(
     ("more", "expected"),
