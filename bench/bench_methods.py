@@ -6,8 +6,8 @@
 The mix is all SWC files of a folder (else the sample cells of the package), a node a sample,
 repeated and shuffled. Methods that take chains only get chains of the same sizes, which the
 column `systems` says. `error` is the largest difference from the reference in float64 over the
-largest value of the solution, `residual` the largest row-wise backward error, `extra` the device
-memory beyond d, u, b and x in natural order, index tables and padding included.
+largest value of the solution, `residual` the largest componentwise backward error, `extra` the
+device memory beyond d, u, b and x in natural order, index tables and padding included.
 
 With ``--options`` instead, what the options of `fine` and the `k` of `dhs` do to the plans of that
 mix, and to the time: levels (of `dhs` steps), steps of a lane that follow one another, lanes that

@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "results"
 SEED = 2018
 METHODS = [name for name in clhines.METHODS if name != "serial"]  # the host, not the device
 TREE_METHODS = [name for name in METHODS if not clhines.METHODS[name].chains_only]
-TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the row-wise backward error
+TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the componentwise backward error
 
 
 def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -> clhines.Forest:

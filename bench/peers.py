@@ -33,7 +33,7 @@ from clhines import reference
 from clhines.device import devices, timing
 from clhines.errors import ClhinesError, DeviceMemoryError
 
-BOUND = 32  # largest row-wise backward error, in units of the dtype's eps
+BOUND = 32  # largest componentwise backward error, in units of the dtype's eps
 CACHED = 1 << 26  # bytes of d, u, b and x up to which caches are warmed before each timed run
 CHECKED = 2_000_000  # nodes above which only the first solution of a case gets its residual
 SLOW = 1.0  # s; what takes longer is run three times, not seven or more

@@ -1,7 +1,49 @@
-"""clhines: batches of Hines matrices solved on any OpenCL device.
+"""Batches of Hines matrices solved on any OpenCL device, and networks of cells simulated with them.
 
-The names below are the public interface. `Solver`, `Factors` and `solve_tridiagonal` are imported
-when first used, so that forests, morphologies and plans work without pyopencl.
+The map, two wings and a roof::
+
+    forest > plan > device > solve        numbers in, numbers out
+    cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
+    simulate                              stands on both
+    cli                                   on all
+    ground: errors arrays hostmemory checks files forest reference
+
+======================  ==========================================================================
+`forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
+`reference`             the slow truth in NumPy: serial Hines, dense, residuals, pivot errors
+`clhines.plan`          forest -> `Plan`: methods, layouts and schedules, without a device
+`clhines.device`        OpenCL: devices, queues, programs, copies, times
+`clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `solve_tridiagonal`
+`clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
+`clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
+`clhines.network`       what users describe: `Network`, `STDP`, the ring network
+`clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
+`clhines.cli`           the command line
+======================  ==========================================================================
+
+Each package's docstring is its chapter: words, owners, an example, how to add one more.
+
+The data contract. Arrays are flat over all cells, cell after cell ("natural order"):
+
+================  ==========================  ====================================================
+``parent``        (n,) integer                index of the parent node in the same array, -1 at
+                                              roots; any order within a cell
+``cell_offsets``  (num_cells + 1,) integer    nodes of cell c: ``cell_offsets[c]:cell_offsets[c+1]``
+``d``             (n,) real                   diagonal
+``u``             (n,) real                   ``A[i, parent[i]] = A[parent[i], i] = u[i]``; ignored
+                                              at roots
+``l``             (n,) real, optional         unsymmetric: ``A[i, parent[i]] = l[i]`` and
+                                              ``A[parent[i], i] = u[i]``
+``b``             (n,) or (k, n) real         right-hand sides
+``x``             like ``b``                  solution
+================  ==========================  ====================================================
+
+Inputs are not destroyed unless the caller allows it. NumPy in gives NumPy out; pyopencl arrays in
+give pyopencl arrays out, asynchronously, on the caller's queue. Cells have 1 to about 10^6 nodes
+with any number of children. The same input gives the same bits in every run. A pivot that is zero,
+negative or not finite is reported with its cell and node.
+
+Names are imported when first used: forests, cells, networks and plans work without pyopencl.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def first_block(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
     template = spec.template.rpartition("/")[2]
     if template not in kinds:
         raise InputError(
-            f"plot() draws plans with one work-item a cell or a branch; got {template!r}"
+            f"plot() draws plans with one work-item per cell or branch; got {template!r}"
         )
     return kinds[template](spec, tables)
 

@@ -1,6 +1,6 @@
 """Every exception a user of clhines can meet; all derive from :class:`ClhinesError`.
 
-Each message is one line that says what was got, what was expected, and where.
+Each message is one line: what was given, what was expected, and where.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ class ShareError(DeviceError):
     Attributes
     ----------
     errors : dict of int to Exception
-        What each of them met, by its place in ``devices``.
+        Exception of each failed device, keyed by its index in ``devices``.
     result : object
-        What the others did: of NumPy arrays the solution, NaN in cells that were not solved; else
-        a list, one item a device, None for those that failed, and, once the error has been
-        pickled, for arrays on a device.
+        Results of the other devices. For NumPy arrays the solution, NaN in cells that were not
+        solved; otherwise a list with one item per device, None for those that failed and, once
+        the error has been pickled, for arrays on a device.
     solved : (num_cells,) bool
-        All False where nothing was to be solved.
+        All False if there was nothing to solve.
     """
 
     def __init__(

@@ -58,12 +58,12 @@ def solve_with_pivots(
     Parameters
     ----------
     steps : list of (m,) int64, optional
-        What `elimination_steps` gives, for who solves often.
+        Result of `elimination_steps(forest)`, to avoid recomputing it in every call.
 
     Returns
     -------
     x : (n,) or (k, n) float64
-        Worth nothing in cells with a bad pivot.
+        Meaningless in cells with a bad pivot.
     pivots : (n,) float64
     """
     lower = u if l is None else l
@@ -208,7 +208,7 @@ def residual(
     x: np.ndarray,
     l: np.ndarray | None = None,  # noqa: E741
 ) -> float:
-    """Largest row-wise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` (Oettli-Prager).
+    """Largest componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` (Oettli-Prager).
 
     Rows in which everything is zero count as exact; NaN anywhere gives NaN.
     """

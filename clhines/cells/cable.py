@@ -5,7 +5,7 @@ chains of 3-D points joined by frusta; a section into `nseg` segments of equal l
 with the area of its piece of the surface; and two nodes are joined by the resistance along the
 axis between their centres. As in NEURON, 3-D points are in single precision, and everything
 that is computed from them in double precision. How the sections are cut, what becomes of the soma
-and where all this differs from NEURON's SWC importer is told in `clhines.cells.sections`.
+and where this differs from NEURON's SWC importer: see `clhines.cells.sections`.
 
 Units are NEURON's: lengths, diameters and positions in µm, areas in µm², `Ra` in Ω·cm, `cm` in
 µF/cm², `g_pas` in S/cm², voltages in mV, times in ms, point currents in nA; so capacitances of

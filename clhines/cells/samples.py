@@ -1,4 +1,27 @@
-"""Samples of a morphology as a tree rooted at the soma, and which of them share a section."""
+"""Samples of a morphology as a tree rooted at the soma, and which of them share a section.
+
+The rules are those of NEURON's importer; the rest of them, and the differences, stand in
+`clhines.cells.sections`. The *first child* of a sample is the child with the smallest id.
+
+What a section is
+    A section is a chain of samples of one type, from a branching sample or a change of type to the
+    next. Its first 3-D point is a copy of the sample it leaves, with the diameter of that sample,
+    or with the diameter of its own first sample where a section of another type leaves a section
+    of type 1. The section at the root has no such point. Samples at one place are all kept; a step
+    of the diameter there is a ring of membrane.
+
+The soma
+    The cell is rooted at the soma: the connected group of samples of type 1 that holds the root,
+    or otherwise the first such group in the file. A sample of type 1 whose first child is of type 1
+    does not end its section, whatever other sections leave it, unless it has a second child of type
+    1 and is not the root. So stacked samples are one section, and a soma that branches is several.
+
+    A section at the root that has a single sample, of whatever type, is a sphere: a cylinder in
+    the direction of x with length = diameter = 2 radius, whose area is the sphere's. So is a soma
+    of three samples (NeuroMorpho.Org) if they are all samples of type 1, the first two children
+    of the root have no children, their diameters are the root's, and their distances from it add
+    up to its diameter (1 % off is allowed).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +37,7 @@ SOMA = 1  # type code of SWC
 
 
 def check_tree(parent: np.ndarray, name: str) -> None:
-    """Refuse what no reader makes; the rest here relies on a tree."""
+    """Reject samples that are not a tree; no reader makes them, and all below relies on it."""
     n = len(parent)
     if n and parent.min() >= -1 and parent.max() < n and np.count_nonzero(parent < 0) == 1:
         top, _ = climb_to_top(np.where(parent < 0, np.arange(n), parent))

@@ -303,7 +303,7 @@ def _probability_of_levels(probability: float | Sequence[float], levels: int) ->
     p = np.asarray(probability, dtype=np.float64)
     if p.ndim > 1 or (p.ndim == 1 and p.size not in (levels, levels - 1)):
         raise InputError(
-            f"branching_probability has shape {p.shape}, expected one number or one a level, "
+            f"branching_probability has shape {p.shape}, expected one number or one per level, "
             f"{levels} or {levels - 1}"
         )
     if not ((p >= 0) & (p <= 1)).all():  # false for NaN too

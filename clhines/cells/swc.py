@@ -62,7 +62,7 @@ def read_swc(
         What to do with several roots (parent -1): refuse the file, or read one cell a root.
     repair : {"zero-radius"}, optional
         Interpolate radii of 0 inside neurites (`clhines.cells.repair.zero_radii`), which would be
-        refused where a matrix is built. Each one is told by a `RepairWarning`, with file, line,
+        rejected when a matrix is built. Each one is reported by a `RepairWarning`, with file, line,
         sample and new radius, and listed in `Morphology.repaired`.
 
     Returns
@@ -91,7 +91,7 @@ def read_swc(
     Notes
     -----
     Every sample is kept as it is written. Radii of zero and below and samples at their parent's
-    place are read, and judged where a matrix is built. The soma too is kept as samples: that
+    place are read, and checked when a matrix is built. The soma too is kept as samples: that
     the two outer samples of a 3-point soma (NeuroMorpho.Org) stand for a cylinder and not for two
     branches is known to `clhines.cells.cable` only.
     """

@@ -26,7 +26,7 @@ def ring_cell(
     """Make a cell of the ring-network benchmark (Huber 2018): random branches, shorter outwards.
 
     The stems at the soma are level 0. A branch splits at its end into two branches of the next
-    level with the branching probability of its level, or else goes on as one; so every path from
+    level with the branching probability of its level, or else continues as one; so every path from
     the soma to a tip has `levels` branches. Branches are straight; two siblings leave on opposite
     sides, 25 to 55 degrees off their parent, and one that goes on turns by at most 10 degrees.
 

@@ -1,1 +1,17 @@
-"""The command line: one module per command."""
+"""The command line: one module per command; arguments in, tables out.
+
+Words: a *command* is a word after ``clhines``; its module has the function that runs it and, where
+it has options of its own, the one that adds them to the parser.
+
+Who owns what
+    `main`: the parser, exit codes (0 success, 1 failed check, 2 bad input) and one line per error.
+    `arguments`: options that several commands share. `cells`: cells from files. `report`: tables,
+    and the files that are written. `devices`, `plan`, `solve`, `tune`, `simulate`: the commands.
+
+>>> from clhines.cli.main import main
+>>> main(["plan", "missing.swc"])
+2
+
+The last line on stderr gives the reason. To add a command: a module with ``run_NAME(arguments)``,
+and a parser in `main`. It prints by `report` and raises `clhines.ClhinesError` for bad input.
+"""

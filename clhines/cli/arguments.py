@@ -81,7 +81,7 @@ def finite(text: str) -> float:
 
 
 class Once(argparse.Action):
-    """An option that would else quietly take the last of several values."""
+    """An option that is rejected if given twice, instead of silently taking the last value."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
         """Take the value; refuse a second one."""

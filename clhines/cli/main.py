@@ -24,7 +24,7 @@ from clhines.plan.auto import MODES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns 0 for good, 1 for a failed check, 2 for bad input."""
+    """Run the command line; returns 0 for success, 1 for a failed check, 2 for bad input."""
     if not _streams_open():
         return 2
     arguments = _parser().parse_args(argv)
@@ -40,13 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _tell(text: str) -> None:
-    """Print to the standard error, whose reader may have gone."""
+    """Print to the standard error, which may be closed at the other end."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
 def _streams_open() -> bool:
-    """Give closed streams, which Python has no object for, a place; no output is an error."""
+    """Replace closed streams, for which Python has no object; a closed output is an error."""
     closed = sys.stdout is None
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is not None:
@@ -63,7 +63,7 @@ def _streams_open() -> bool:
 
 
 def _run(arguments: argparse.Namespace) -> tuple[int, str]:
-    """Do what was asked for; the code to end with, and what went wrong."""
+    """Run the command; returns the exit code, and the message of an error."""
     try:
         # What is not finite is found by the checks.
         with np.errstate(all="ignore"), _warnings_in_one_line():
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
     add_cells(plan)
     plan.add_argument("--plot", metavar="FILE",
-                      help="draw the first block, of methods with one work-item a cell or a "
+                      help="draw the first block, of methods with one work-item per cell or "
                       "branch (fine and others): .png, .svg or .pdf")  # fmt: skip
     plan.set_defaults(run=run_plan)
 

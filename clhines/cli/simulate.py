@@ -282,7 +282,8 @@ def _ring_table(report: dict[str, Any]) -> str:
         "build": "{build_s:.3f} s",
         "simulated": "{simulated_ms:g} ms in {steps} steps of {dt_ms:g} ms",
         "step": "{step_ms:.4f} ms on average; the first took {first_step_ms:.3f} ms",
-        "speed": "{ns_per_compartment:.4g} ns a compartment and step, {real_time:.3g} x real time",
+        "speed": "{ns_per_compartment:.4g} ns per compartment and step, "
+        "{real_time:.3g} x real time",
         "spikes": "{spikes}, the first at {first_spike_ms:g} ms, the last at {last_spike_ms:g} ms"
         if report["spikes"]
         else "none",

@@ -108,7 +108,7 @@ def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
             for queue, share in zip(solver.queues, shares, strict=True)
         ]
         floor_s = max(floors)  # of several devices, that which would take longest
-    except DeviceMemoryError:  # the batch leaves no room for it
+    except DeviceMemoryError:  # the batch leaves too little memory for it
         floor_s = math.nan
     moved = timing.FLOOR_ARRAYS * solver.dtype.itemsize * n
     return {

@@ -39,7 +39,7 @@ def _tuning_report(solver: Solver) -> dict[str, Any]:
     from clhines.device.devices import label
 
     found, forest = solver.tuning, solver.forest
-    assert found is not None  # the solver was told to measure
+    assert found is not None  # as tune='measure' was requested
     floor_s = timing.floor_seconds(solver.queue, solver.plan.forest.num_nodes, solver.dtype)
     rows = [
         {

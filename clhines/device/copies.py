@@ -18,15 +18,15 @@ import pyopencl.array as cla
 
 from clhines.device.devices import is_cpu, is_simulator
 
-PIECE_BYTES = 16 << 20  # of a pinned piece: each costs the threads a few turns at Python's lock
-LEAST_PIECE = 4 << 20  # copied at once, for the same reason
-LEAST_BYTES = 1 << 23  # of an array for which that is worth it
-PIECES = 2  # of a thread
+PIECE_BYTES = 16 << 20  # per pinned piece: each costs a few acquisitions of the GIL
+LEAST_PIECE = 4 << 20  # least per copy, for the same reason
+LEAST_BYTES = 1 << 23  # arrays below this are copied directly
+PIECES = 2  # per thread
 MOST_THREADS = 8
 Target = tuple[Sequence[np.ndarray], cl.Buffer]  # rows, and the buffer where they are
-Chunk = tuple[np.ndarray, cl.Buffer, int]  # of a row; the buffer; bytes before it there
+Chunk = tuple[np.ndarray, cl.Buffer, int]  # part of a row; the buffer; its offset there in bytes
 _PAGE_BYTES = 4096
-_FEWER = 4  # threads are the host's cores by this: both directions, and room for others
+_FEWER = 4  # copy threads per direction = cores // 4
 
 
 def threads() -> int:
@@ -37,7 +37,7 @@ def threads() -> int:
 
 
 def helps(device: cl.Device) -> bool:
-    """Whether pinned memory does: not where the device works in the host's memory."""
+    """Whether pinned memory speeds up copies: not if the device works in the host's memory."""
     return not (is_cpu(device) or is_simulator(device) or device.host_unified_memory)
 
 
@@ -47,10 +47,10 @@ def shares_memory(device: cl.Device) -> bool:
 
 
 def lends(device: cl.Device, a: np.ndarray) -> bool:
-    """Whether kernels can work on an array of the host where it lies.
+    """Whether kernels can use an array of the host in place (zero-copy).
 
-    PoCL takes any address. Of others we know of Intel's runtime that it copies, into new memory for
-    each solve, what does not begin at a page.
+    PoCL takes any address. Intel's runtime copies buffers that are not page-aligned, on every
+    solve. Others are untested.
     """
     anywhere = "portable" in device.platform.name.lower()
     return shares_memory(device) and (anywhere or a.ctypes.data % _PAGE_BYTES == 0)
@@ -127,7 +127,7 @@ class Pinned:
     def __init__(self, queue: cl.CommandQueue, num_threads: int | None = None) -> None:
         self.queue = queue
         self._count = num_threads or threads()
-        # each its own, as the pieces are those of one thread, whoever else is late
+        # one each, as the pieces belong to one thread, however late the others are
         self._pools = [ThreadPoolExecutor(1, "clhines-copy") for _ in range(self._count)]
         self._buffers: list[cl.Buffer] = []
         self._pieces = [[self._pin() for _ in range(PIECES)] for _ in range(self._count)]

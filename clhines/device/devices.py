@@ -1,4 +1,4 @@
-"""Choosing a device and a queue, and what a plan needs to know of them."""
+"""Choosing a device and a queue, and the limits that planning depends on."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ INSTALL_HINT = (
 # its output to a translator that ends the process at `__builtin_prefetch`.
 _CLANG = ("Portable Computing Language", "Intel(R) OpenCL")
 SMALL_GROUP = 64  # work-items of a work-group that share nothing
-_CONTEXTS: dict[cl.Device, cl.Context] = {}  # one a device, for as long as the process lives
+_CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
 _PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # of `part_of`
 _LOCK = threading.Lock()
 
 
 def _hint() -> str:
-    """Return what to do where no device was found."""
+    """Return advice for the case that no device was found."""
     return cache_problem() or INSTALL_HINT
 
 
@@ -68,7 +68,7 @@ def is_simulator(device: cl.Device) -> bool:
 
 
 def is_cpu(device: cl.Device) -> bool:
-    """Whether the device is a CPU (a simulator counts as whatever else it claims to be)."""
+    """Whether the device is a CPU (a simulator counts as what it claims to be)."""
     return bool(device.type & cl.device_type.CPU) and not device.type & cl.device_type.GPU
 
 
@@ -219,7 +219,7 @@ def _with_precision(device: cl.Device, double: bool) -> cl.Device:
 
 
 def given_queue(queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
-    """Return the queue that was given, checked, or else one on the device chosen.
+    """Return the given queue, checked, or otherwise a new one on the chosen device.
 
     Raises
     ------

@@ -121,7 +121,7 @@ def seconds_in_turns(
 ) -> list[float]:
     """Time several ways to solve that take turns, one solve at a time.
 
-    Whatever else runs on the machine then slows all of them alike. Each turn has an order of its
+    Other load on the machine then slows all of them alike. Each turn has an order of its
     own, and those that are hopeless after a few turns do not take part in the rest. The time is
     the mean of the faster half: not the slower, because disturbances only add to a time, and no
     single rank, because times on CPUs often have two peaks, and a rank jumps between them.

@@ -33,7 +33,7 @@ decay: point mechanism
   state g [uS]: exponential Euler
   currents: i
   an event changes: g
->>> m.event(0.5, None, {"g": 0.0})["g"]
+>>> float(m.event(0.5, None, {"g": 0.0})["g"])
 0.5
 
 To add a function of the language: a row in `parser.FUNCTIONS`, its value in `exact.FUNCTIONS`, its

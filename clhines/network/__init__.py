@@ -1,1 +1,39 @@
-"""What users describe, and the arrays that it becomes; no OpenCL."""
+"""What users describe, and the arrays that it becomes; NumPy only.
+
+Words: a *group* is the instances of one mechanism that one call of `insert` or `add` made. A
+*density* mechanism covers the membrane of nodes, a *point* mechanism stands at a node. A *source*
+is a cell that spikes; a *target* is an instance that takes events. A *model* is a compiled
+network. Units are NEURON's: mV, ms, nA, µS and nF at nodes, S/cm² and mA/cm² in the membrane.
+
+Who owns what
+    `network`: `Network` and `Group`. `model`: `Model`, the arrays that every executor takes, with
+    one `Kind` per mechanism; `Events` from outside. `connections`: `Connections`, checked, and
+    random ones. `plasticity`: `STDP`. `times`: delays and event times as steps, rounded as in
+    NEURON. `ring`: the ring network of the 2018 report.
+
+Three cells, of which cells 0 and 1 excite cells 1 and 2:
+
+>>> import clhines
+>>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
+>>> net = clhines.Network([cable], num_cells=3)
+>>> pas = net.insert("pas", g=1e-4, e=-65.0)  # S/cm², mV; everywhere
+>>> synapses = net.add("expsyn", at=net.soma, tau=2.0)  # ms; one per cell
+>>> net.connect([0, 1], synapses, index=[1, 2], weight=0.01, delay=1.0)  # µS, ms
+>>> model = net.compile(dt=0.025)
+>>> [kind.mechanism.name for kind in model.kinds]  # pas is constant: part of the matrix
+['expsyn']
+>>> model.connections.delay.tolist()  # steps
+[40, 40]
+
+Everything is checked here, so that a wrong network is rejected before a device is used:
+
+>>> try:
+...     net.connect([0], synapses, index=[3], weight=0.01, delay=1.0)
+... except clhines.InputError as error:
+...     print("rejected")
+rejected
+
+To add a mechanism: see `clhines.mechanisms`. To add a rule of plasticity: a class beside `STDP` in
+`plasticity`, its kernel in ``kernels/simulate`` and its NumPy form in `clhines.simulate.reference`.
+To add a network: a function like `ring.ring_network`.
+"""

@@ -1,1 +1,43 @@
-"""From a forest to a plan, without a device."""
+"""Forest -> Plan: who works on which node, where the numbers lie, and what it costs; no device.
+
+Words: a *method* is a row of `METHODS`: a planning module, a template and a few options. A *plan*
+is a method applied to a forest. *Natural order* is the caller's; *device order* is the plan's:
+``packed[i] = natural[gather[i]]``, and -1 marks padding. A *block* is the cells of one work-group;
+a *lane* is a work-item, or an element of a work-item's vector. A *spec* is a frozen dataclass of
+everything a template needs to know; it is the cache key of the kernel.
+
+Who owns what
+    `plan`: `Limits` (what a plan needs to know of a device), `Part` (one kernel with its tables and
+    launches) and `Plan`. `methods`: `METHODS`, `make_plan`. `auto`: candidates and the cost model,
+    fitted to `costs.json`. `layout`: gather, pack and unpack. `packing`: which cells share a block.
+    `combine`: several plans as one. `transforms`: other roots, split branches. `examples`: layouts
+    as text. The families, each with its schedules and layouts:
+
+    - `by_cell`, a lane (or k lanes) per cell: `cell`, `dhs`, `reduction`, `serial`
+    - `by_branch`, a lane per branch: `levels`, `fine`, `fine_vector`
+    - `by_segment`, a lane per segment of a branch: `contraction`, and `cut`, `pieces` and `joined`
+      for cells that exceed local memory
+
+Four chains of three nodes, node j of all cells side by side; and one cell by branches:
+
+>>> import numpy as np
+>>> from clhines import Forest, make_plan
+>>> chains = Forest.from_cells([np.array([-1, 0, 1])] * 4)
+>>> make_plan(chains, "flat").gather.tolist()
+[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
+>>> make_plan(chains, "interleaved").gather.tolist()
+[0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11]
+>>> make_plan(chains, "block_interleaved", block_size=2).gather.tolist()
+[0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+>>> fork = make_plan(Forest(np.array([-1, 0, 1, 1])), "fine")
+>>> fork.parts[0].spec.template, fork.parts[0].statistics["levels"]
+('by_branch/fine', 2)
+
+A plan is judged without a device: `Plan.describe` and `Plan.parts[k].statistics` give dependent
+steps, idle lanes, padding and bytes; ``python -m clhines.plan.examples`` draws the layouts.
+
+To add a method: a row in `methods.METHODS`, a planning module ``by_X/NAME.py`` whose function
+returns a `Plan`, and ``kernels/by_X/NAME.mako``. Its spec states the template's name and all
+numbers and switches. To let ``auto`` choose it: a row in `auto.CANDIDATES`, and a new fit
+(``bench/README.md``).
+"""

@@ -1,4 +1,4 @@
-"""Plans: a method applied to a forest, as tables for the device and numbers to judge it by.
+"""Plans: a method applied to a forest, as tables for the device and statistics of its cost.
 
 A method is a row of `METHODS`; `make_plan` turns a row, a forest and the limits of a device into
 a `Plan`. Nothing here needs a device or OpenCL.
@@ -37,13 +37,13 @@ class Method:
     summary : str
         Unit of work and layout in a few words.
     source : str
-        Where it comes from.
+        Publication it comes from.
     build : callable
         ``build(forest, real, limits, options) -> Plan``.
     options : dict of name -> default
-        What the row understands besides dtype and device; None is chosen from the limits.
+        Options besides dtype and device; None means that the limits decide.
     chains_only : bool
-        Refuses cells in which a node has several children.
+        Rejects cells in which a node has several children.
     """
 
     summary: str
@@ -112,15 +112,15 @@ def make_plan(
 def candidate_plans(
     forest: Forest, dtype: Any, limits: Limits, **options: Any
 ) -> Iterator[tuple[Candidate, Plan]]:
-    """Yield what `auto` may stand for, with its plan, fastest first by the cost model.
+    """Yield the candidates of `auto` with their plans, fastest first by the cost model.
 
-    Candidates that the forest or the device refuses are passed over, and so are those that do not
-    know one of the `options`, which override the candidate's own.
+    Candidates that the forest or the device rules out are skipped, and so are those without one of
+    the `options`, which override the candidate's own.
 
     Raises
     ------
     InputError
-        No candidate can be planned; says why the first one could not.
+        No candidate can be planned; the message is that of the first one.
     """
     real_name(dtype)
     ranked = auto.ranked(forest, dtype, limits)
@@ -192,70 +192,70 @@ def _check_option(name: str, value: Any, limits: Limits) -> None:
 
 METHODS: dict[str, Method] = {
     "flat": Method(
-        "one work-item a cell, cell after cell",
+        "one work-item per cell, cell after cell",
         "Valero-Lara 2018, Flat; Huber 2018, the old solver",
         plan_cells,
         {"work_group": None},
     ),
     "interleaved": Method(
-        "one work-item a cell, element j of all cells side by side",
+        "one work-item per cell, element j of all cells side by side",
         "Valero-Lara 2018, Full-Interleaved; cuThomasBatch on chains",
         plan_cells,
         {"work_group": None},
     ),
     "block_interleaved": Method(
-        "one work-item a cell or a vector of cells, interleaved in blocks",
+        "one work-item per cell or a vector of cells, interleaved in blocks",
         "Valero-Lara 2018, Block-Interleaved",
         plan_cells,
         {"work_group": None, "block_size": None, "vector_width": None},
     ),
     "block_local": Method(
-        "one work-item a cell, interleaved in blocks, right-hand sides in local memory",
+        "one work-item per cell, interleaved in blocks, right-hand sides in local memory",
         "Valero-Lara 2018, Block-Shared",
         plan_block_local,
         {"block_size": None},
     ),
     "levels": Method(
-        "a launch a branch level of the whole batch, one work-item a branch",
+        "a launch per branch level of the whole batch, one work-item per branch",
         "Valero-Lara 2018, multi-morphology approach; cuThomasVBatch on chains",
         plan_levels,
         {"work_group": None, "padding": None},
     ),
     "fine": Method(
-        "one work-group a block of cells, one work-item or lane of a vector a branch",
+        "one work-group per block of cells, one work-item or lane of a vector per branch",
         "Huber 2018, sections 3 to 6 and 8",
         plan_fine,
         FINE_OPTIONS,
     ),
     "dhs": Method(
-        "k work-items a cell, the deepest nodes that are ready first, a barrier a step",
+        "k work-items per cell, the deepest nodes that are ready first, a barrier per step",
         "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
         plan_dhs,
         {"k": None, "work_group": None, "local": False},
     ),
     "cr": Method(
-        "one work-group a chain, cyclic reduction in local memory",
+        "one work-group per chain, cyclic reduction in local memory",
         "Hockney 1965; Valero-Lara 2018, section 4.1",
         plan_reduction,
         {"work_group": None},
         chains_only=True,
     ),
     "pcr": Method(
-        "one work-group a chain, parallel cyclic reduction in local memory",
+        "one work-group per chain, parallel cyclic reduction in local memory",
         "Hockney and Jesshope 1981; Valero-Lara 2018, section 4.1",
         plan_reduction,
         {"work_group": None},
         chains_only=True,
     ),
     "cr_pcr": Method(
-        "one work-group a chain, cyclic reduction and then the parallel one, in local memory",
+        "one work-group per chain, cyclic reduction and then the parallel one, in local memory",
         "Zhang, Cohen and Owens 2010; Valero-Lara 2018, gtsvStridedBatch",
         plan_reduction,
         {"work_group": None, "switch": None},
         chains_only=True,
     ),
     "contraction": Method(
-        "one work-group a block of cells, one work-item a segment, O(log n) rounds",
+        "one work-group per block of cells, one work-item per segment, O(log n) rounds",
         "new here; rake and compress after Miller and Reif 1985",
         plan_contraction,
         {"work_group": None, "segment": None, "max_cells": None},

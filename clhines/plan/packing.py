@@ -121,7 +121,7 @@ def next_fit(
         Shapes in the order in which they are taken.
     shift : bool
         Branches may move to deeper levels of the block (`schedule.shifted_levels`): `widths`
-        are then those of `reach_widths`, and have room as `_room` says.
+        are then those of `reach_widths`, and have the capacity that `_room` returns.
     """
     order = np.arange(forest.trees.num_trees) if order is None else order
     place = np.empty_like(order)
@@ -219,7 +219,7 @@ def best_fit(
 ) -> Blocks:
     """Fill each block with the largest cell left, then with those that suit what is free.
 
-    A cell suits when its widths point where the block has most room (the dot product rule of
+    A cell suits when its widths point where the block has most space left (the dot product rule of
     vector bin packing). Blocks of the same shapes are made at once, so that there are about as
     many templates as shapes, whatever the number of cells.
 

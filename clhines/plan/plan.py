@@ -1,4 +1,4 @@
-"""Parts: a plan as launches with their index tables, and what it needs to know of a device."""
+"""A plan as launches with their index tables, and the limits of the device it is made for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a plan needs to know of a device; the defaults describe a mid-size GPU.
+    """Properties of a device that planning depends on; the defaults describe a mid-size GPU.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Part:
         One of the planning modules' specs, such as `CellSpec` or `ContractionSpec`;
         becomes the kernel; `rhs` and `symmetric` are those of a plain solve.
     tables : dict of name -> (m,) int32
-        Index arrays of the kernel, in the order of its arguments; and room of its own.
+        Index arrays of the kernel, in the order of its arguments, and its scratch arrays.
     num_units : int
         Cells or blocks that the launch works through, idle lanes included.
     num_groups : int
@@ -67,9 +67,9 @@ class Part:
         Arrays that the launch works on: 0 the batch, k the k-th of `Plan.scratch`; and those
         that it reduces to or expands from, or, where it solves, takes as scratch.
     statistics : dict
-        What judges the plan without a device: `dependent_steps`, eliminations and substitutions
+        Cost of the plan, known without a device: `dependent_steps`, eliminations and substitutions
         one after another; `idle_lanes`, the share of lane-steps without work; barriers, levels
-        or rounds, cells a block.
+        or rounds, cells per block.
     max_rhs : int
         Right-hand sides that one launch can take.
     launches : tuple of (int, int)
@@ -108,7 +108,7 @@ class Part:
 
     @property
     def factor_may_be_d(self) -> bool:
-        """Whether the factors may take the place of `d`: not where pivots are looked at again."""
+        """Whether `d` may be overwritten by the factors (false if `d` is re-read for pivots)."""
         return bool(self.spec.factor_may_be_d)
 
     @property
@@ -191,7 +191,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How a batch is solved: who works, where the numbers lie, and what it costs.
+    """How a batch is solved: the work of each lane, the layout of the values, and the cost.
 
     Attributes
     ----------
@@ -212,7 +212,7 @@ class Plan:
         Where some roots are not the caller's: like `gather`, of the entries between nodes. Where
         it differs from `gather`, the edge was turned round, and `u` and `l` change places.
     changes : dict of name -> text
-        What options did to the forest, for reading.
+        Effects of options on the forest, as text.
     """
 
     forest: Forest
@@ -275,7 +275,7 @@ class Plan:
         return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
 
     def plot(self, path: Any = None) -> Any:
-        """Draw the first block of the first launch, and the numbers that judge it.
+        """Draw the first block of the first launch, with its statistics.
 
         Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
         of a work-item: the steps at which it takes the next one).
@@ -326,7 +326,7 @@ def real_name(dtype: Any) -> str:
 
 
 def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> int:
-    """Return the work-items of a group: those asked for, else `default` if the device can."""
+    """Return the work-items of a group: as requested, otherwise `default` if the device can."""
     return int(options["work_group"] or min(default, limits.max_work_group))
 
 
@@ -336,7 +336,7 @@ def coarse(needed: int, room: int, least: int = 1) -> int:
 
 
 def local_size(needed: int, room: int, is_cpu: bool) -> int:
-    """Values of an array in local memory: `needed`, aligned, and so above `room` perhaps.
+    """Values of an array in local memory: `needed`, aligned, and so possibly above `room`.
 
     On a GPU, where a work-group's share decides how many run at once, no more than needed.
     """

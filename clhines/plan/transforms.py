@@ -54,7 +54,7 @@ def reroot(forest: Forest) -> Rerooted:
     Returns
     -------
     Rerooted
-        Some shapes that differed may be equal now; they are still told apart.
+        Some shapes that differed may be equal now; they still count as different.
     """
     trees = forest.trees
     on_path, before, place = _paths_to_the_deepest(trees)

@@ -1,1 +1,41 @@
-"""A model in time."""
+"""A model in time: networks, and passive cells with nothing between them.
+
+Words: a *step* advances voltages and states by dt. An *epoch* is as many steps as the smallest
+delay: spikes of one epoch act in the next at the earliest, so that cells do not interact within
+it. A *chunk* is a whole number of epochs between two accesses of the host. An *executor* advances
+the cells of a run: `steps`, `epoch` or `epoch_vector`. A *run* is an executor with its state and
+the delivery of spikes. A *rank* is an MPI process.
+
+Who owns what
+    `simulation`: `Simulation`, what users call. `runs`: the run on one device, and the choice of
+    its executor. `steps`: a few kernels per step, cells of any size. `epoch`, `epoch_plan`,
+    `epoch_spec`: whole cells on the chip of a GPU. `epoch_vector`: the same on CPUs, one cell per
+    lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
+    voltages, states and events on the device. `delivery`, `delivery_tables`: spikes to targets.
+    `plasticity`: weights. `result`: `Result`. `saved`: files. `reference`: the same in NumPy, the
+    oracle. `mpi`, `partition`, `ranks`: several processes. `passive`: `PassiveCells`.
+
+A cell with a current into its soma, on the device and by the oracle:
+
+>>> import numpy as np
+>>> import clhines
+>>> cable = clhines.discretise(clhines.sample_cells()[0], max_length=20)  # µm
+>>> net = clhines.Network([cable])
+>>> hh, pas = net.insert("hh", where="soma"), net.insert("pas", where="dendrites")
+>>> clamp = net.add("iclamp", at=net.soma, delay=1.0, dur=2.0, amp=3.0)  # ms, ms, nA
+>>> sim = clhines.Simulation(net, dt=0.025)
+>>> v = sim.record("v", net.soma)
+>>> result = sim.run(5.0)  # ms
+>>> result[v].shape, len(result.spike_time)
+((201, 1), 1)
+>>> slow = clhines.Simulation(net, dt=0.025, path="reference")
+>>> v = slow.record("v", net.soma)
+>>> same = slow.run(5.0)
+>>> bool(np.abs(same[v] - result[v]).max() < 1e-6)  # mV
+True
+>>> bool((same.spike_time == result.spike_time).all())
+True
+
+To add an executor: a class with the methods of `steps.Steps`, chosen in `runs`. To add a recorded
+quantity: a `Record` in `state`, and the same in `reference`.
+"""

@@ -257,10 +257,10 @@ def make_groups(
 
 
 def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
-    """Return of each kind whether several instances are taken at a time; see `choose_width`.
+    """For each kind, whether several instances are advanced at a time; see `choose_width`.
 
-    That alone changes bits, as one instance has the exponential function of the device, several
-    have that of `mechanisms.exponentials`: parts of a network do as the whole would.
+    Scalar code calls the device's exp, vector code that of `mechanisms.exponentials`. Parts of a
+    network must choose as the whole network would, or results differ in the last bits.
     """
     blocks = make_blocks(model.forest, variable_nodes(model), lanes)
     own = np.where(blocks.cells >= 0, blocks.cells, blocks.cells[:, :1])

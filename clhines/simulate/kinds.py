@@ -18,7 +18,7 @@ from clhines.network.model import Kind, Model
 
 @dataclass(frozen=True)
 class KindSpec:
-    """What of a kind reaches a template.
+    """Everything a template needs to know about one mechanism.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class KindSpec:
 
 @dataclass(frozen=True)
 class GroupedKindSpec(KindSpec):
-    """What of a kind reaches a template that takes its instances in groups, one a vector lane.
+    """As `KindSpec`, for a template that takes instances in groups, one per lane of a vector.
 
     Number s of lane l of group q lies at ``(q * num_numbers + s) * width + l``, both for states and
     for the parameters that are not single.

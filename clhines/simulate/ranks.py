@@ -18,7 +18,7 @@ _Found = TypeVar("_Found")
 
 
 class SplitRun:
-    """What advances a rank's cells, with the exchange of spikes; it looks like that of one process.
+    """Advances this rank's cells and exchanges spikes; same interface as a single-process run.
 
     Parameters
     ----------

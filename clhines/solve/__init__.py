@@ -1,1 +1,39 @@
-"""From a plan, a queue and arrays to the solution."""
+"""Plan, queue and arrays -> x.
+
+Words: a *solve* takes d, u, (l) and b and gives x; *factors* are a matrix that has been eliminated
+once. *Natural order* is the caller's, *device order* the plan's: `Solver.pack` and `Solver.unpack`
+convert. A *slice* is a range of whole cells of a batch that exceeds the memory budget. A *share* is
+the range of cells of one of several devices.
+
+Who owns what
+    `solver`: `Solver` checks arguments, chooses how to solve and reports bad pivots.
+    `loaded`: a plan on a queue, with its tables and kernels. `factors`: `Factors`. `sliced`:
+    a pipeline of slices. `mixed`: float32 elimination with float64 refinement. `several`: several
+    devices, and `rates`: their measured speeds. `memory`: the memory budget and what a batch
+    needs. `accuracy`: warnings about methods that may lose accuracy. `tune` times candidates and
+    `store` keeps the winners. `tridiagonal`: `solve_tridiagonal`.
+
+>>> import numpy as np
+>>> from clhines import Forest, PivotError, Solver
+>>> forest = Forest(np.array([-1, 0, 1, 1]))
+>>> d, u = np.array([3.0, 4.0, 3.0, 3.0]), np.full(4, -1.0)
+>>> solver = Solver(forest, method="flat")
+>>> b = np.array([2.0, 1.0, 2.0, 2.0])  # the row sums: x is 1 everywhere
+>>> bool(np.allclose(solver.solve(d, u, b), 1.0, rtol=1e-14))
+True
+>>> factors = solver.factor(d, u)
+>>> bool(np.allclose(factors.solve(2 * b), 2.0, rtol=1e-14))
+True
+
+A bad pivot is an error, with its cell and node:
+
+>>> try:
+...     solver.solve(np.zeros(4), u, b)
+... except PivotError as error:
+...     print(error.cell, error.node)
+0 3
+
+To add a precision, a memory space or a way to divide a batch: a module beside `mixed`, `sliced` and
+`several`, which `Solver` chooses. To add a method: see `clhines.plan`; nothing here depends on
+which method a plan has.
+"""

@@ -36,7 +36,7 @@ def on_host(queue: cl.CommandQueue, arrays: dict[str, Any]) -> dict[str, np.ndar
 def warn_where_lost(
     plan: Plan, forest: Forest, given: dict[str, np.ndarray], x: Any, dtype: np.dtype
 ) -> None:
-    """Warn (`AccuracyWarning`) where the row-wise backward error is above `LIMIT`.
+    """Warn (`AccuracyWarning`) where the componentwise backward error is above `LIMIT`.
 
     Parameters
     ----------

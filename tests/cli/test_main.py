@@ -790,7 +790,7 @@ def test_ring_on_every_fast_device(cli, fast_queue, needs, dtype):
     assert re.fullmatch(rf"(epochs|steps), {dtype}", table["path"])
     assert table["simulated"] == "15 ms in 600 steps of 0.025 ms"
     assert re.fullmatch(
-        r"[\d.e+-]+ ns a compartment and step, [\d.e+-]+ x real time", table["speed"]
+        r"[\d.e+-]+ ns per compartment and step, [\d.e+-]+ x real time", table["speed"]
     )
     first, *_, last = expected.spike_time
     times = f"the first at {first:g} ms, the last at {last:g} ms"

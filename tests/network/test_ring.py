@@ -1,7 +1,6 @@
 """The ring network: its cells, what it is made of, and its spikes."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from clhines.cells.synthetic import ring_cell
 from clhines.network.ring import DELAY, START, ring_cables, ring_network
 
 SMALL = {"levels": 3, "branching_probability": 0.5, "compartments": 3}
-README = Path(__file__).parents[2] / "README.md"
 
 
 # -------------------------------------------------------------------------------------- cells
@@ -143,18 +141,3 @@ def test_picture(tmp_path, spikes):
         draw.activity((when, cell), 4, traces, "a ring", tmp_path / "ring.txt")
     with pytest.raises(InputError, match=f"got {len(when)} spike times and 9 cells"):
         draw.activity((when, np.zeros(9, int)), 4, traces, "a ring")
-
-
-# ------------------------------------------------------------------------------------- README
-
-
-@pytest.mark.skipif(not README.is_file(), reason="no README here")
-def test_example_of_the_readme(tmp_path, monkeypatch, capsys):
-    """It runs as it stands, and prints the shapes that its comment says."""
-    text = README.read_text("utf-8").split("<!-- network -->")[1]
-    example = text.split("```python\n")[1].split("```")[0]
-    monkeypatch.chdir(tmp_path)
-    exec(compile(example, "README.md", "exec"), {})
-    (said,) = re.findall(r"result\[w\]\.shape\)  # (.*)", example)
-    assert capsys.readouterr().out.splitlines()[-1] == said
-    assert (tmp_path / "state.npz").is_file()

@@ -42,7 +42,7 @@ def forward_bound(forest, dtype):
 
 
 def residual_bound(dtype, updates=1):
-    """Largest row-wise backward error allowed where a row is updated so many times."""
+    """Largest componentwise backward error allowed where a row is updated so many times."""
     return C * np.finfo(dtype).eps * np.sqrt(updates)
 
 

@@ -1,4 +1,4 @@
-"""Row `fine`: a block of cells at a time, one work-item or lane of a vector a branch."""
+"""Method `fine`: a block of cells at a time, one work-item or lane of a vector per branch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to st
 
 @dataclass(frozen=True)
 class FineSpec:
-    """Numbers and switches of ``fine.mako``: one work-group a block, one work-item a branch.
+    """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class FineSpec:
 def plan_lanes(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """`fine` with one work-item a branch."""
+    """`fine` with one work-item per branch."""
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     if not options["local"]:
         return _plan_levels(forest, method, real, limits, options, 0)
@@ -75,7 +75,7 @@ def _values_alone(trees: Trees) -> np.ndarray:
 def _plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any], room: int
 ) -> Plan:
-    """`fine` with one work-item a branch, in blocks of `room` values in local memory if not 0."""
+    """`fine` with one work-item per branch, in blocks of `room` values in local memory if not 0."""
     work_group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
     enough_blocks = 4 * limits.compute_units
     most = int(options["max_cells"] or max(1, forest.num_cells // enough_blocks))

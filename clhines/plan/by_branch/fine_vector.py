@@ -18,7 +18,7 @@ from clhines.plan.plan import MAX_RHS, SMALL, STREAM_BYTES, Limits, Part, Plan, 
 
 @dataclass(frozen=True)
 class FineVectorSpec:
-    """Numbers and switches of ``fine_vector.mako``: one work-item a block, a branch a lane.
+    """Numbers and switches of ``fine_vector.mako``: one work-item per block, a branch per lane.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class FineVectorSpec:
 def plan_vectors(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """`fine` for CPUs: one work-item a block of cells, one branch a lane of a vector.
+    """`fine` for CPUs: one work-item per block of cells, one branch per lane of a vector.
 
     Cells too large for the cache-sized local memory of a work-item keep their factors in global
     memory; where even what branches exchange does not fit, `_plan_lanes` takes over.
@@ -175,7 +175,7 @@ def _most_slots(vectors: schedule.BranchVectors) -> int:
 def _cells_a_block(
     forest: Forest, weight: np.ndarray, limits: Limits, budget: int, width: int
 ) -> int:
-    """Most cells a block so that blocks fit the budget and all compute units have as many."""
+    """Most cells per block so that blocks fit the budget and all compute units have as many."""
     units = limits.compute_units
     total = int(weight[forest.shape_of_cell].sum())
     needed = -(-total // budget) if budget else -(-forest.num_cells // width)

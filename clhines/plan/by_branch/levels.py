@@ -1,4 +1,4 @@
-"""Row `levels`: a launch a branch level of the whole batch, one work-item a branch."""
+"""Method `levels`: a launch per branch level of the whole batch, one work-item per branch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch w
 
 @dataclass(frozen=True)
 class LevelSpec:
-    """Numbers and switches of ``levels.mako``: a launch a level, one work-item a branch.
+    """Numbers and switches of ``levels.mako``: a launch per level, one work-item per branch.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class LevelSpec:
 def plan_levels(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `levels`: every branch level of the batch is a batch of tridiagonal systems.
+    """Plan `levels`: every branch level of the batch is a batch of tridiagonal systems.
 
     The multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4 and
     4.1.3). There a level is padded to its longest branch; so it is here, unless that would take

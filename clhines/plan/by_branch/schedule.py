@@ -162,7 +162,7 @@ def _highest_first(parent: np.ndarray, rank: np.ndarray, lanes: int) -> list[int
 class BranchVectors:
     """Branches of groups of cells in vectors, those above the tips first.
 
-    A branch's *rank* is 0 without children, else one above the highest of its children's. A
+    A branch's *rank* is 0 without children, otherwise one above the highest of its children's. A
     vector holds up to `width` branches of one rank and template, longest first, branches that
     are the same in several cells side by side. Vectors and branches are numbered consecutively
     over all templates, in the order of the backward sweep.
@@ -233,7 +233,7 @@ class BranchVectors:
 
 
 def branch_ranks(trees: Trees) -> np.ndarray:
-    """(num_branches,) int64: 0 without children, else 1 + the highest of the children's."""
+    """(num_branches,) int64: 0 without children, otherwise 1 + the highest of the children's."""
     rank = np.zeros(len(trees.branch_parent), np.int64)
     order = np.argsort(-trees.branch_level, kind="stable")
     edges = np.flatnonzero(np.diff(trees.branch_level[order])) + 1

@@ -29,14 +29,14 @@ FINE_OPTIONS: dict[str, Any] = {
 def plan_fine(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `fine`: one work-group a block of cells, one work-item a branch, barrier a level.
+    """Plan `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
 
-    On CPUs it is one work-item a block and one branch a lane of a vector, unless a work-group, or
-    one of the options that shape levels (split, level_shift), is asked for. Options:
+    On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
+    or an option that shapes levels (split, level_shift) is requested. Options:
 
     reroot : bool
         Solve each tree from the root that makes it least high (`transforms.reroot`); pivots are
-        then looked at in the order of that elimination.
+        then checked in the order of that elimination.
     split : ``mean``, ``block`` or None
         Cut branches longer than the mean of their level: of all cells, or of their block in a
         first packing (`transforms.split_branches`).
@@ -47,7 +47,7 @@ def plan_fine(
         (`schedule.shifted_levels`).
     local : bool or None
         Keep factors and intermediate solution in local memory, where a block's fit; cells that do
-        not fit alone are solved in global memory. Default: only one work-item a block does so.
+        not fit alone are solved in global memory. Default: only one work-item per block does so.
     """
     width, group = options["vector_width"], options["work_group"]
     shaping = [name for name in ("split", "level_shift") if options[name]]

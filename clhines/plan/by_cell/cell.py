@@ -1,4 +1,4 @@
-"""Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`, `block_local`."""
+"""One work-item per cell: `flat`, `interleaved`, `block_interleaved` and `block_local`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clhines.plan.plan import MAX_RHS, Limits, Part, Plan, as_int32, local_size,
 
 @dataclass(frozen=True)
 class CellSpec:
-    """Numbers and switches of ``cell.mako``: one work-item a cell, or a vector of cells.
+    """Numbers and switches of ``cell.mako``: one work-item per cell, or a vector of cells.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class CellSpec:
 def plan_cells(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Rows with one work-item a cell: `flat`, `interleaved`, `block_interleaved`."""
+    """Plan methods with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
     return _plan_columns(forest, method, real, vector, block, work_group)
@@ -68,7 +68,7 @@ def plan_cells(
 def plan_block_local(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
+    """Plan `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
 
     Cells that are too large for local memory even alone are left to `block_interleaved`.
     """
@@ -94,7 +94,7 @@ def plan_block_local(
 
 
 def _local_block(forest: Forest, real: str, limits: Limits, asked: int | None) -> int:
-    """Cells a block whose right-hand sides local memory holds, whatever the cells."""
+    """Cells per block whose right-hand sides local memory holds, whatever the cells."""
     itemsize = 8 if real == "double" else 4
     largest = int(forest.sizes.max())
     fits = limits.local_bytes // itemsize // largest
@@ -171,7 +171,7 @@ def _plan_columns(
 def _column_widths(
     method: str, num_cells: int, real: str, limits: Limits, options: dict[str, Any]
 ) -> tuple[int, int]:
-    """Cells a work-item and lanes a block; 0 lanes is full interleaving."""
+    """Cells per work-item and lanes per block; 0 lanes is full interleaving."""
     if method != "block_interleaved":
         return 1, (1 if method == "flat" else 0)
     itemsize = 8 if real == "double" else 4

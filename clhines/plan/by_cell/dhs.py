@@ -1,4 +1,4 @@
-"""Row `dhs`: a few lanes a cell, the deepest nodes that are ready first."""
+"""Method `dhs`: a few lanes per cell, the deepest nodes that are ready first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LANES = 16  # a cell, unless asked for
 
 @dataclass(frozen=True)
 class DhsSpec:
-    """Numbers and switches of ``dhs.mako``: some lanes a cell, a barrier a step.
+    """Numbers and switches of ``dhs.mako``: some lanes per cell, a barrier per step.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class DhsSpec:
 def plan_dhs(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `dhs`: dendritic hierarchical scheduling (Zhang et al. 2023).
+    """Plan `dhs`: dendritic hierarchical scheduling (Zhang et al. 2023).
 
     The published CUDA gives a cell threads of one warp and relies on their lockstep, and lets
     two threads update one parent; here a barrier ends each step, and a node collects from its
@@ -87,14 +87,14 @@ def plan_dhs(
 
 
 def _fit_local(sizes: np.ndarray, per_group: int, room: int) -> tuple[int, int]:
-    """Cells a work-group, and nodes of the largest, for which `room` holds two values a node.
+    """Cells per work-group, and nodes of the largest, for which `room` holds two values per node.
 
     Parameters
     ----------
     sizes : (num_cells,) int64
         In the order of the work-groups.
     per_group : int
-        Cells a work-group, halved until all fit.
+        Cells per work-group, halved until all fit.
     """
     while True:
         most = int(np.add.reduceat(sizes, np.arange(0, len(sizes), per_group)).max())
@@ -142,7 +142,7 @@ def _plan_groups(
 
 
 def _lanes(num_cells: int, limits: Limits, options: dict[str, Any]) -> tuple[int, int]:
-    """Lanes a cell and work-items a group."""
+    """Lanes per cell and work-items per group."""
     lanes, work_group = options["k"], options["work_group"]
     most = limits.max_work_group
     if lanes is None:

@@ -13,7 +13,7 @@ from clhines.plan.packing import cells_by_shape
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Cells side by side, one a lane: every method with one work-item a cell.
+    """Cells side by side, one per lane: every method with one work-item per cell.
 
     Element j of a cell lies ``j * width`` after its first, where `width` is that of its block.
 

@@ -1,4 +1,4 @@
-"""Rows `cr`, `pcr` and `cr_pcr`: chains by cyclic reduction, one work-group a chain."""
+"""Methods `cr`, `pcr` and `cr_pcr`: chains by cyclic reduction, one work-group per chain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPARE_BYTES = 64  # of local memory, for what is not a row
 
 @dataclass(frozen=True)
 class ReductionSpec:
-    """Numbers and switches of ``reduction.mako``: one work-group a chain.
+    """Numbers and switches of ``reduction.mako``: one work-group per chain.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class ReductionSpec:
 def plan_reduction(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Rows `cr`, `pcr`, `cr_pcr`: cyclic reduction, parallel cyclic reduction, and both.
+    """Plan `cr`, `pcr`, `cr_pcr`: cyclic reduction, parallel cyclic reduction, and both.
 
     One kernel for all: CR (Hockney 1965) until `switch` unknowns are left, PCR (Hockney and
     Jesshope 1981) from there on, as Zhang, Cohen and Owens (2010) combine them; Valero-Lara et
@@ -62,9 +62,9 @@ def plan_reduction(
     Chains above local memory begin with steps of CR in global memory in all three rows, until
     what is left fits: there PCR would move all of the chain in every step.
 
-    The pivots looked at are those of this order of elimination. Of a symmetric matrix one of them
-    is bad exactly where one of any other order is; the node named is then the one that elimination
-    from the tip names. An unsymmetric matrix may have good pivots in one order only.
+    The pivots that are checked are those of this order of elimination. Of a symmetric matrix one of
+    them is bad exactly where one of any other order is; the node named is then the one that
+    elimination from the tip names. An unsymmetric matrix may have good pivots in one order only.
 
     The error has no bound, unlike that of elimination from the tips: on chains whose values
     differ by many orders of magnitude, or whose rows are barely dominant, backward errors of 10^10

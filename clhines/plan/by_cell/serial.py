@@ -1,4 +1,4 @@
-"""Row `serial`: no kernel; the reference on the host, behind the same interface."""
+"""Method `serial`: no kernel; the reference on the host, behind the same interface."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SerialSpec:
 def plan_serial(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `serial`: `clhines.reference` on the host; device order is natural order."""
+    """Plan `serial`: `clhines.reference` on the host; device order is natural order."""
     statistics: dict[str, int | float] = {"dependent_steps": 2 * int(forest.sizes.max())}
     tables = as_int32({}, forest.num_nodes)
     part = Part(SerialSpec(real), tables, forest.num_cells, 0, statistics)

@@ -1,4 +1,4 @@
-"""Row `contraction`: a block of cells at a time, one work-item a segment of a branch."""
+"""Method `contraction`: a block of cells at a time, one work-item per segment of a branch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWN_LAUNCH = 32 * USUAL_PLACES  # nodes a compute unit: fewer go into the launch
 
 @dataclass(frozen=True)
 class ContractionSpec:
-    """Numbers and switches of ``contraction.mako``: one work-item a segment of a branch.
+    """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class ContractionSpec:
 def plan_contraction(
     forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
 ) -> Plan:
-    """Row `contraction`; cells above local memory in pieces, stars among them by `fine`."""
+    """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`."""
     return _contraction(forest, method, real, limits, options, None)
 
 
@@ -165,7 +165,7 @@ def _classes(
 
 
 def _local_capacity(real: str, limits: Limits, work_group: Any) -> Any:
-    """Nodes that fit into local memory: three values a node, and three a lane."""
+    """Nodes that fit into local memory: three values per node, and three per lane."""
     values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
     return np.maximum(0, values - 3 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
 
@@ -322,7 +322,7 @@ class _Contraction:
         return rest, place
 
     def _many(self, forest: Forest) -> int:
-        """Most cells a work-group: few where only latency counts."""
+        """Most cells per work-group: few where only latency counts."""
         if _is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))
         return forest.num_cells
@@ -376,7 +376,7 @@ class _Contraction:
         node_rank: np.ndarray | None = None,
         more: dict[str, np.ndarray] | None = None,
     ) -> Part:
-        """One launch: a work-group a block, a work-item a segment."""
+        """One launch: a work-group per block, a work-item per segment."""
         kind, counts = blocks.template, np.diff(lanes.template_start)
         longest, leaves = int(places.rows.shape[-1]), places.rows[:, 1, 0]
         tables = _tables(forest.trees, blocks, lanes, places)

@@ -22,7 +22,7 @@ class Cut:
         Segments, and the local memory that each tree takes: its nodes, mostly, as five values
         an inner segment lie where `u` of the leaf segments was.
     kept : (num_segments,) int64
-        Number of each segment that is kept among those of its tree, else -1.
+        Number of each boundary segment among those of its tree, otherwise -1.
     """
 
     segments: schedule.Segments

@@ -1,0 +1,116 @@
+"""The Python code blocks of README.md and docs/*.md run as they stand, in order, page by page."""
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from clhines.device import devices
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
+CELL = """\
+# a soma, an apical dendrite that branches, and a basal one
+1 1 0 0 0 8 -1
+2 4 0 10 0 1.5 1
+3 4 0 120 0 1.2 2
+4 4 60 200 0 0.8 3
+5 4 -70 210 0 0.7 3
+6 3 0 -12 0 1.1 1
+7 3 20 -150 0 0.6 6
+"""
+
+
+def python_blocks(page):
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def halves():
+    """Two sub-devices of a CPU."""
+    for _, device in devices.all_devices():
+        if devices.is_cpu(device) and not devices.is_simulator(device):
+            try:
+                parts = device.create_sub_devices([cl.device_partition_property.EQUALLY, 1])
+            except cl.Error:
+                continue
+            if len(parts) > 1:
+                return [devices.make_queue(part) for part in parts[:2]]
+    return None
+
+
+def run(page, names):
+    """Execute the blocks of a page one after another in one namespace; returns it."""
+    for k, block in enumerate(python_blocks(page)):
+        if DEVICES in block:
+            names["the_halves"] = halves()
+            if names["the_halves"] is None:
+                continue
+            block = block.replace(DEVICES, "the_halves")
+        if "import draw" in block:
+            pytest.importorskip("matplotlib")
+        exec(compile(block, f"{page.name}, block {k + 1}", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "cell.swc").write_text(CELL, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and python_blocks(p)]
+
+
+@pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
+def test_code_blocks(page, folder, capsys):
+    """Each block runs, and prints last what its last comment says, where it is a print."""
+    names = run(page, {})
+    said = re.findall(r"^print\(.*\.shape\)  # (.*)$", "\n".join(python_blocks(page)), re.MULTILINE)
+    if said:
+        assert capsys.readouterr().out.splitlines()[-1] == said[-1]
+    if page.name == "solving.md":
+        a, n = names["solver"].forest, 7
+        dense = 4 * np.eye(n)
+        for i in np.flatnonzero(a.parent >= 0):
+            dense[i, a.parent[i]] = dense[a.parent[i], i] = -1
+        expected = np.linalg.solve(dense, np.arange(7.0))
+        # |inverse| <= 1 as rows are dominant by 1 at least, |A| <= 7, some 9 roundings an entry
+        error = np.abs(names["v"] - expected).max()  # of `solver.enqueue` in device order
+        assert error <= 64 * np.finfo(float).eps * np.abs(expected).max()
+    if page.name == "simulating.md":
+        assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
+        assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms
+
+
+def anchors(page):
+    """The anchors that GitHub gives to the headings of a page."""
+    found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
+
+
+@pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links(page):
+    """Relative links lead to files, and their anchors to headings."""
+    text = page.read_text("utf-8")
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    for link in links:
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = Path(os.path.normpath(page.parent / name)) if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert len(lines) <= 200
+    assert lines.count("<!-- main-job -->") == lines.count("<!-- tests -->") == 1
