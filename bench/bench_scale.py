@@ -42,7 +42,7 @@ from clhines.device import devices
 from clhines.errors import ClhinesError
 from clhines.network import ring
 from clhines.simulate import mpi, simulation
-from clhines.simulate.state import MAX_EPOCH
+from clhines.simulate.decisions import MAX_EPOCH
 
 RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
 PIECES = 5

@@ -25,8 +25,9 @@ TINY_STEP = 1e-7  # ms: what a state changes by is then its rate
 DEVICE_SHARE = 0.08
 # what a sensible text may be refused for
 REASONS = re.compile(
-    r"too (large|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in|power "
-    r"|used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend|is a "
+    r"too (large|small|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in"
+    r"|power |used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend"
+    r"|is a "
 )
 _CABLE: Any = None
 _QUEUE: Any = None

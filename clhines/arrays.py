@@ -7,6 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 
 
+def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
+    """(m + 1,) int64: where each of m stretches of so many entries begins, and the end."""
+    return np.concatenate(([0], np.cumsum(counts)))
+
+
+def starts(counts: np.ndarray) -> np.ndarray:
+    """(m,) int64: where each of m stretches of so many entries begins."""
+    return np.cumsum(counts) - counts
+
+
+def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return parents with ``by[k]`` added in the k-th stretch of ``counts[k]``; roots stay -1."""
+    return np.where(parent < 0, -1, parent + np.repeat(by, counts))
+
+
 def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Concatenate ``arange(starts[k], starts[k] + counts[k])`` over k.
 

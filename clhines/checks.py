@@ -6,23 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from clhines.errors import ForestError, InputError
+from clhines.errors import ForestError, InputError, shown
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 
-_SHOWN = 60  # characters of a value that a message repeats
 MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
-
-
-def shown(value: object) -> str:
-    """Return the `repr` of a value, cut to what fits into a message of one line."""
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:  # an integer of more digits than Python prints
-        return f"a {type(value).__name__} with too many digits to print"
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def as_array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndarray:

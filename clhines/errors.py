@@ -11,6 +11,17 @@ import sys
 import warnings
 from typing import Any
 
+_SHOWN = 60  # characters of a value that a message repeats
+
+
+def shown(value: object) -> str:
+    """Return the `repr` of a value, cut to what fits into a message of one line."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an integer of more digits than Python prints
+        return f"a {type(value).__name__} with too many digits to print"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
 
 class ClhinesError(Exception):
     """Base class of every error that clhines raises on purpose; all can be pickled."""

@@ -23,8 +23,7 @@ from typing import IO, BinaryIO, NoReturn
 
 import numpy as np
 
-from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 
 PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 MOST_JSON = 1 << 20  # bytes of a JSON file that is read

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from clhines import hostmemory
-from clhines.arrays import climb, ranges, repeat, repeated_nodes
-from clhines.checks import integers, shown
-from clhines.errors import ForestError
+from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts
+from clhines.checks import integers
+from clhines.errors import ForestError, shown
 from clhines.hostmemory import check_room
 
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
@@ -64,12 +64,11 @@ class Trees:
             return shape_of_cell, self
         number = np.empty(self.num_trees, np.int64)
         number[found] = np.arange(len(found))
-        offsets = np.concatenate(([0], np.cumsum(self.sizes[found])))
+        bounds = offsets(self.sizes[found])
         nodes = ranges(self.offsets[found], self.sizes[found])
-        shift = np.repeat(offsets[:-1] - self.offsets[found], self.sizes[found])
-        parent = np.where(self.parent[nodes] < 0, -1, self.parent[nodes] + shift)
+        parent = moved(self.parent[nodes], bounds[:-1] - self.offsets[found], self.sizes[found])
         cuts = None if self.cuts is None else self.cuts[nodes]
-        return number[shape_of_cell], Trees(offsets, parent, cuts)
+        return number[shape_of_cell], Trees(bounds, parent, cuts)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -160,7 +159,7 @@ class Trees:
     def branch_offsets(self) -> np.ndarray:
         """(num_trees + 1,) int64: branches of tree s are ``branch_offsets[s]:[s + 1]``."""
         counts = np.bincount(self.branch_tree, minlength=self.num_trees)
-        return np.concatenate(([0], np.cumsum(counts)))
+        return offsets(counts)
 
     @cached_property
     def num_levels(self) -> np.ndarray:
@@ -170,7 +169,7 @@ class Trees:
     @cached_property
     def branch_start(self) -> np.ndarray:
         """(num_branches,) int64: place of each branch's first node in `order`."""
-        return np.cumsum(self.branch_length) - self.branch_length
+        return starts(self.branch_length)
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -269,18 +268,17 @@ class Forest:
         """
         cells = [integers(p, f"parent of cell {c}") for c, p in enumerate(parents)]
         sizes = np.array([len(p) for p in cells], np.int64)
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        bounds = offsets(sizes)
         flat = np.concatenate([*cells, np.empty(0, np.int64)]).astype(np.int64)
-        shift = np.repeat(offsets[:-1], sizes)
         bad = np.flatnonzero((flat < -1) | (flat >= np.repeat(sizes, sizes)))
         if len(bad):
             i = int(bad[0])
-            c = int(np.searchsorted(offsets, i, side="right")) - 1
+            c = int(np.searchsorted(bounds, i, side="right")) - 1
             raise ForestError(
-                f"cell {c}, node {i - offsets[c]}: parent {flat[i]} is out of range; expected "
+                f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        return cls._of_own(integers(np.where(flat < 0, -1, flat + shift), "parent"), offsets)
+        return cls._of_own(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -303,14 +301,11 @@ class Forest:
             f"{shown(num_cells)} cells",
         )
         once = cls.from_cells(parents[:num_cells])
-        local = np.where(
-            once.parent < 0, -1, once.parent - np.repeat(once.cell_offsets[:-1], once.sizes)
-        )
+        local = moved(once.parent, -once.cell_offsets[:-1], once.sizes)
         sizes = once.sizes[np.arange(num_cells) % len(once.sizes)]
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        bounds = offsets(sizes)
         local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
-        parent = np.where(local < 0, -1, local + np.repeat(offsets[:-1], sizes))
-        return cls._of_own(parent, offsets)
+        return cls._of_own(moved(local, bounds[:-1], sizes), bounds)
 
     @classmethod
     def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
@@ -322,10 +317,11 @@ class Forest:
         """
         forest = cls.__new__(cls)
         sizes = trees.sizes[shape_of_cell]
-        forest.cell_offsets = np.concatenate(([0], np.cumsum(sizes)))
+        forest.cell_offsets = offsets(sizes)
         parent = trees.parent[ranges(trees.offsets[shape_of_cell], sizes)]
-        shift = np.repeat(forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes)
-        forest.parent = np.where(parent < 0, -1, parent + shift)
+        forest.parent = moved(
+            parent, forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes
+        )
         forest.shape_of_cell, forest.trees = np.array(shape_of_cell), trees
         forest._freeze()
         return forest
@@ -371,15 +367,14 @@ class Forest:
         cells = np.arange(self.num_cells)[cells]
         sizes, starts = self.sizes[cells], self.cell_offsets[cells]
         part = type(self).__new__(type(self))
-        part.cell_offsets = np.concatenate(([0], np.cumsum(sizes)))
+        part.cell_offsets = offsets(sizes)
         if (np.diff(cells) == 1).all():  # neighbours: in one piece, and of the same dtype
             first = int(starts[0]) if len(cells) else 0
             parent = self.parent[first : first + int(part.cell_offsets[-1])]
             part.parent = np.where(parent < 0, -1, parent - first)
         else:
             parent = self.parent[ranges(starts, sizes)].astype(np.int64)
-            shift = np.repeat(part.cell_offsets[:-1] - starts, sizes)
-            part.parent = np.where(parent < 0, -1, parent + shift)
+            part.parent = moved(parent, part.cell_offsets[:-1] - starts, sizes)
         part._check_offsets()
         part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
         part._freeze()
@@ -392,21 +387,21 @@ class Forest:
         )
 
     def _check_offsets(self) -> None:
-        offsets, n = self.cell_offsets, len(self.parent)
-        if len(offsets) < 2:
-            raise ForestError(f"cell_offsets has {len(offsets)} entries; expected at least 2")
-        if offsets[0] != 0 or offsets[-1] != n:
+        bounds, n = self.cell_offsets, len(self.parent)
+        if len(bounds) < 2:
+            raise ForestError(f"cell_offsets has {len(bounds)} entries; expected at least 2")
+        if bounds[0] != 0 or bounds[-1] != n:
             raise ForestError(
-                f"cell_offsets runs from {offsets[0]} to {offsets[-1]}; expected 0 to {n}, "
+                f"cell_offsets runs from {bounds[0]} to {bounds[-1]}; expected 0 to {n}, "
                 "the length of parent"
             )
-        bad = np.flatnonzero(np.diff(offsets) <= 0)
+        bad = np.flatnonzero(np.diff(bounds) <= 0)
         if len(bad):
             c = int(bad[0])
-            what = "is empty" if offsets[c] == offsets[c + 1] else "has decreasing offsets"
+            what = "is empty" if bounds[c] == bounds[c + 1] else "has decreasing offsets"
             raise ForestError(
-                f"cell {c} {what}: cell_offsets[{c}] = {offsets[c]}, "
-                f"cell_offsets[{c + 1}] = {offsets[c + 1]}; expected increasing offsets"
+                f"cell {c} {what}: cell_offsets[{c}] = {bounds[c]}, "
+                f"cell_offsets[{c + 1}] = {bounds[c + 1]}; expected increasing offsets"
             )
 
     def _rows(self, cells: np.ndarray, size: int) -> np.ndarray:
@@ -417,11 +412,8 @@ class Forest:
         else:
             rows = self.parent[starts[:, None] + np.arange(size)]
         local = rows - starts[:, None].astype(rows.dtype)
-        if (
-            rows.min() < -1
-            or (local.max(axis=1) >= size).any()
-            or ((rows >= 0) & (local < 0)).any()
-        ):
+        outside = (local.max(axis=1) >= size).any() or ((rows >= 0) & (local < 0)).any()
+        if rows.min() < -1 or outside:
             self._raise_range(cells, rows, local, size)
         np.copyto(local, -1, where=rows < 0)
         return local
@@ -477,10 +469,9 @@ class Forest:
 
     def _distinct_trees(self, first_cell: np.ndarray) -> Trees:
         sizes = self.sizes[first_cell]
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        bounds = offsets(sizes)
         parent = self.parent[ranges(self.cell_offsets[first_cell], sizes)].astype(np.int64)
-        shift = np.repeat(offsets[:-1] - self.cell_offsets[first_cell], sizes)
-        return Trees(offsets, np.where(parent < 0, -1, parent + shift))
+        return Trees(bounds, moved(parent, bounds[:-1] - self.cell_offsets[first_cell], sizes))
 
     def _check_trees(self, first_cell: np.ndarray) -> None:
         trees = self.trees

@@ -1,23 +1,32 @@
-"""Fixtures: every OpenCL device found, one queue each for the whole session."""
+"""Fixtures: every OpenCL device found, one queue each for the whole session.
 
+OpenCL is looked for when the first test wants a queue: `pytest tests/plan` runs without it.
+"""
+
+import functools
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).parent / "simulate"))
 sys.path.insert(0, str(Path(__file__).parent / "solve"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # others import from these
 
-from clhines.device import devices
-from clhines.errors import DeviceError
 
-try:
-    DEVICES = devices.all_devices()
-    PROBLEM = ""
-except DeviceError as error:
-    DEVICES, PROBLEM = [], str(error)
+@functools.cache
+def found():
+    """All devices, as (index, device), and why there are none."""
+    from clhines.device import devices
+    from clhines.errors import DeviceError
+
+    try:
+        return devices.all_devices(), ""
+    except DeviceError as error:
+        return [], str(error)
+
 
 _queues = {}
 
@@ -28,27 +37,35 @@ def _own_store(tmp_path, monkeypatch):
     monkeypatch.setenv("CLHINES_CACHE_DIR", str(tmp_path / "store"))
 
 
-def _name(index, device):
-    return f"{device.platform.name.split()[0]}-{index}"
+def _parameter(pair):
+    """Test parameter of a device; tests on a simulator are marked `oclgrind`."""
+    from clhines.device import devices
+
+    index, device = pair
+    name = f"{device.platform.name.split()[0]}-{index}"
+    marks = [pytest.mark.oclgrind] if devices.is_simulator(device) else []
+    return pytest.param(pair, id=name, marks=marks)
 
 
 def pytest_generate_tests(metafunc):
     """Give `queue` every device; `fast_queue` every device but simulators."""
-    for fixture, wanted in (
-        ("queue", DEVICES),
-        ("fast_queue", [(i, d) for i, d in DEVICES if not devices.is_simulator(d)]),
-    ):
-        if fixture in metafunc.fixturenames:
-            metafunc.parametrize(
-                fixture,
-                wanted or [None],
-                ids=[_name(*pair) for pair in wanted] or ["no-device"],
-                indirect=True,
-                scope="session",
-            )
+    for fixture in ("queue", "fast_queue"):
+        if fixture not in metafunc.fixturenames:
+            continue
+        parameters = [_parameter(pair) for pair in found()[0]]
+        if fixture == "fast_queue":
+            parameters = [p for p in parameters if not p.marks]
+        metafunc.parametrize(
+            fixture,
+            parameters or [pytest.param(None, id="no-device")],
+            indirect=True,
+            scope="session",
+        )
 
 
 def _queue(pair):
+    from clhines.device import devices
+
     index, device = pair
     if index not in _queues:
         _queues[index] = devices.make_queue(device)
@@ -59,7 +76,7 @@ def _queue(pair):
 def queue(request):
     """Queue on one of all devices; no device at all is a failure, not a skip."""
     if request.param is None:
-        pytest.fail(f"the tests need an OpenCL device: {PROBLEM}", pytrace=False)
+        pytest.fail(f"the tests need an OpenCL device: {found()[1]}", pytrace=False)
     return _queue(request.param)
 
 
@@ -67,8 +84,8 @@ def queue(request):
 def fast_queue(request):
     """Queue on one of the devices that are not simulators: for large or many systems."""
     if request.param is None:
-        if not DEVICES:
-            pytest.fail(f"the tests need an OpenCL device: {PROBLEM}", pytrace=False)
+        if not found()[0]:
+            pytest.fail(f"the tests need an OpenCL device: {found()[1]}", pytrace=False)
         pytest.skip("only a simulator was found; it is too slow for this test")
     return _queue(request.param)
 
@@ -76,6 +93,7 @@ def fast_queue(request):
 @pytest.fixture(scope="session")
 def needs():
     """Skip where a queue's device lacks float64: ``needs(queue, dtype)``."""
+    from clhines.device import devices
 
     def check(queue, dtype):
         if np.dtype(dtype) == np.float64 and not devices.has_fp64(queue.device):

@@ -292,14 +292,12 @@ def test_a_cache_that_cannot_be_written():
 
 
 def test_warnings_have_no_place(capsys, monkeypatch):
-    from clhines.cli import main
-
     def warn(_):
         warnings.warn("the residual is 1", RefinementWarning, stacklevel=2)
         warnings.warn("of\nanother", DeprecationWarning, stacklevel=1)
         return 0
 
-    monkeypatch.setattr(main, "run_plan", warn)
+    monkeypatch.setattr("clhines.cli.main.run_plan", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["plan"]) == 0

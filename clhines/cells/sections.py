@@ -72,8 +72,8 @@ from clhines.cells.samples import (
     is_sphere_of_three,
     tree_of,
 )
-from clhines.checks import as_number, shown
-from clhines.errors import CableError, InputError
+from clhines.checks import as_number
+from clhines.errors import CableError, InputError, shown
 
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
 MAX_SEGMENTS = 2**20  # in a cell

@@ -8,8 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 
 Seed = int | np.random.Generator
 _MAX_NODES = 2**31 - 1  # parent arrays are int32

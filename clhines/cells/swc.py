@@ -16,8 +16,7 @@ from typing import Literal, NoReturn, overload
 import numpy as np
 
 from clhines.cells.morphology import Morphology, Row
-from clhines.checks import shown
-from clhines.errors import InputError, MorphologyError
+from clhines.errors import InputError, MorphologyError, shown
 from clhines.files import path_text
 
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")

@@ -8,8 +8,7 @@ import numpy as np
 
 from clhines.cells.morphology import Morphology
 from clhines.cells.shapes import Seed, generator, grow, number_nodes, whole_count
-from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 
 
 def ring_cell(

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import clhines
 from clhines.cells.repair import REPAIRS
-from clhines.checks import shown
+from clhines.errors import shown
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
@@ -38,6 +38,7 @@ class Parser(argparse.ArgumentParser):
         if any(os.environ.get(name, "0") != "0" for name in numbers):
             self.exit(2)  # all ranks have the same arguments; the first one says it
         message = " ".join(message.split())
+        message = message if len(message) <= 300 else message[:297] + "..."
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 

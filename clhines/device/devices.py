@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from clhines.checks import shown
 from clhines.device.guard import check_process
 from clhines.device.pocl import cache_problem
-from clhines.errors import DeviceError, InputError
+from clhines.errors import DeviceError, InputError, shown
 from clhines.plan.plan import Limits
 
 INSTALL_HINT = (

@@ -23,7 +23,7 @@ from clhines.device.templates import render
 from clhines.errors import BuildError, InputError
 
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
-MOST_PROGRAMS = 512  # of a context
+MOST_PROGRAMS = 256  # of a context
 _BUILT: OrderedDict[cl.Context, OrderedDict[Any, cl.Program]] = OrderedDict()  # last used: last
 _LOCK = threading.Lock()
 _SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}

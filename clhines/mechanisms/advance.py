@@ -11,13 +11,16 @@ of the state whose elimination makes the fewest new entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from clhines.mechanisms.equations import HIDDEN, Equations, Scope
+from clhines.mechanisms.exact import ExpressionError
 from clhines.mechanisms.expressions import Node
 from clhines.mechanisms.forms import linear_form, linear_parts
+
+MAX_PRODUCTS = 12_000  # of an elimination
 
 Entries = dict[str, dict[str, Node]]  # of a matrix, by row and column
 
@@ -241,6 +244,7 @@ def solved(
     named : callable
         Gives an expression a name, to be worked out once.
     """
+    _check_size(matrix)
     rows = {row: dict(entries) for row, entries in matrix.items()}
     b = dict(right)
     left: list[str] = list(rows)
@@ -271,6 +275,22 @@ def solved(
     return x
 
 
-def _fill(rows: Entries, left: Sequence[str], n: str) -> int:
+def _check_size(matrix: Entries) -> None:
+    """Refuse a system whose elimination takes more than `MAX_PRODUCTS` products."""
+    rows = {row: set(entries) for row, entries in matrix.items()}
+    left, products = list(rows), 0
+    while left:
+        pivot = min(left, key=lambda n: _fill(rows, left, n))
+        left.remove(pivot)
+        columns = rows[pivot].intersection(left)
+        below = [row for row in left if pivot in rows[row]]
+        for row in below:
+            rows[row] |= columns
+        products += len(below) * (len(columns) + 1)
+        if products > MAX_PRODUCTS:
+            raise ExpressionError(f"more than {MAX_PRODUCTS} products; expected fewer or sparser")
+
+
+def _fill(rows: Mapping[str, Container[str]], left: Sequence[str], n: str) -> int:
     column = sum(n in rows[row] for row in left) - 1
     return column * (sum(c in rows[n] for c in left) - 1)

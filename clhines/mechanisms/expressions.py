@@ -387,8 +387,10 @@ class Graph:
             return node
         if node.op == "log":
             return x**-1
-        if node.op in ("tan", "tanh"):
-            return self.one + node**2 if node.op == "tan" else self.one - node**2
+        if node.op == "tan":
+            return self.one + node**2
+        if node.op == "tanh":  # 1 - tanh(x)**2 would cancel
+            return self.call("cosh", x) ** -2
         if node.op == "bernoulli":
             return self.call("bernoulli_slope", *node.args)
         others = {"sin": "cos", "cos": "sin", "sinh": "cosh", "cosh": "sinh", "abs": "sign"}

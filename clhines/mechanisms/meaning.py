@@ -33,6 +33,7 @@ EXPLICIT = ("euler", "rk2", "rk4")
 IMPLICIT = ("sparse", "derivimplicit")
 METHODS = EXPLICIT + IMPLICIT
 MAX_SUBSTEPS, MAX_STATES, MAX_COUPLED = 1000, 500, 64
+MAX_ENTRIES = 800  # of the matrix of an implicit method: 28 states that all depend on each other
 
 
 def read(text: str) -> Equations:
@@ -50,7 +51,7 @@ def read(text: str) -> Equations:
     return _meaning(reader)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def known(text: str) -> Equations:
     """Return the equations of a text to look at; who makes new expressions uses `read`."""
     eq = read(text)
@@ -213,6 +214,10 @@ def _method(r: Reader, rates: dict[str, Node]) -> tuple[str, tuple[str, ...]]:
         )
     if method in IMPLICIT and len(taken) > MAX_COUPLED:
         raise r.fail(line, f"{len(taken)} states together; 'method {method}' takes {MAX_COUPLED}")
+    entries = sum(len(rates[name].free.intersection(taken)) for name in taken)
+    if method in IMPLICIT and entries > MAX_ENTRIES:
+        got = f"{entries} dependences of {len(taken)} states on each other"
+        raise r.fail(line, f"{got}; 'method {method}' takes {MAX_ENTRIES}")
     if method == "sparse":
         _check_linear(r, rates, taken)
     return method, taken

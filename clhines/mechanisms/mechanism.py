@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from inspect import cleandoc
@@ -14,6 +15,7 @@ from clhines.errors import InputError
 from clhines.mechanisms import meaning
 from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.equations import Equations, Scope
+from clhines.mechanisms.exact import ExpressionError
 from clhines.mechanisms.parser import shortened
 from clhines.mechanisms.source import Source
 
@@ -352,23 +354,36 @@ def mechanism(which: str | Mechanism) -> Mechanism:
     return Mechanism(which)
 
 
-@lru_cache(maxsize=256)
+@contextmanager
+def _refusing(text: str) -> Iterator[None]:
+    """Name the mechanism whose functions would be too large."""
+    try:
+        yield
+    except ExpressionError as error:
+        name = meaning.known(text).name
+        raise InputError(f"mechanism {name}: its functions take {error}") from error
+
+
+@lru_cache(maxsize=64)
 def _source(text: str, real: str) -> str:
-    return Source(meaning.read(text), real).text()
+    with _refusing(text):
+        return Source(meaning.read(text), real).text()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _grouped_source(
     text: str, real: str, width: int, single: tuple[str, ...]
 ) -> tuple[str, tuple[str, ...]]:
-    return Source(meaning.read(text), real, width, single).parts()
+    with _refusing(text):
+        return Source(meaning.read(text), real, width, single).parts()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _twins(text: str) -> dict[str, Callable[..., Any]]:
     """Make the NumPy twins. What is run is printed of numbers and checked names."""
     e = meaning.read(text)
-    source = Source(e, "numpy").text()
+    with _refusing(text):
+        source = Source(e, "numpy").text()
     space: dict[str, Any] = {"np": np}
     exec(compile(source, f"<mechanism {e.name}>", "exec"), space)
     prefix = e.name + "_"

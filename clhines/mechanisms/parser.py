@@ -245,6 +245,7 @@ def constant(graph: Graph, name: str) -> Node | None:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """Return a text on one line, cut to `most` characters."""
+    """Return a text on one line, cut to `most` characters, without control characters."""
     text = " ".join(text[: 4 * most].split()) if len(text) > 4 * most else " ".join(text.split())
+    text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= most else text[: most - 3] + "..."

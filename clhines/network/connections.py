@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_number, as_seed, as_whole_number
 from clhines.errors import InputError
@@ -54,10 +54,10 @@ class Connections:
 
     def __init__(
         self,
-        source: Any,
-        target: Any,
-        weight: Any = 1.0,
-        delay: Any = 1,
+        source: ArrayLike,
+        target: ArrayLike,
+        weight: ArrayLike = 1.0,
+        delay: ArrayLike = 1,
         num_sources: int | None = None,
         num_targets: int | None = None,
     ) -> None:
@@ -133,7 +133,7 @@ class Connections:
             rows * blocks + self.target // columns, self.num_sources * len(self.delays) * blocks
         )
 
-    def scale(self, external: Any = 0.0, largest: Any = None) -> float:
+    def scale(self, external: float | np.ndarray = 0.0, largest: np.ndarray | None = None) -> float:
         """Return the unit of the integer weights, the finest in which no sum can overflow.
 
         Parameters
@@ -200,7 +200,7 @@ def broadcast_numbers(name: str, values: np.ndarray, shape: tuple[int, ...]) -> 
 
 
 def _numbers(
-    name: str, values: Any, shape: tuple[int, ...], least: int, end: int | None
+    name: str, values: ArrayLike, shape: tuple[int, ...], least: int, end: int | None
 ) -> tuple[np.ndarray, int]:
     """Return integers as int32, and what they must be below."""
     given = broadcast_numbers(name, as_array(name, values), shape)
@@ -226,8 +226,8 @@ def random_connections(
     num_targets: int,
     probability: float,
     seed: int,
-    weight: Any = 1.0,
-    delay: Any = 1,
+    weight: float | tuple[float, float] = 1.0,
+    delay: int | tuple[int, int] = 1,
 ) -> Connections:
     """Connect each source with each target at a given probability.
 
@@ -255,16 +255,22 @@ def random_connections(
     num_targets = as_whole_number("num_targets", num_targets, 0, _MOST)
     seed, expected = as_seed(seed), num_sources * num_targets * probability
     check_room(24 * expected, f"{expected:.0f} connections")
-    generator: Any = np.random.Generator(np.random.Philox(seed))
+    generator = np.random.Generator(np.random.Philox(seed))
     pairs = _successes(generator, num_sources * num_targets, probability)
     count = len(pairs)
-    weights = generator.uniform(*weight, count) if np.ndim(weight) else weight
-    delays = generator.integers(*delay, count, endpoint=True) if np.ndim(delay) else delay
+    weights: ArrayLike = weight
+    if np.ndim(weight):
+        low, high = np.asarray(weight).tolist()
+        weights = generator.uniform(low, high, count)
+    delays: ArrayLike = delay
+    if np.ndim(delay):
+        first, last = np.asarray(delay).tolist()
+        delays = generator.integers(first, last, count, endpoint=True)
     source, target = np.divmod(pairs, max(1, num_targets))
     return Connections(source, target, weights, delays, num_sources, num_targets)
 
 
-def _successes(generator: Any, trials: int, probability: float) -> np.ndarray:
+def _successes(generator: np.random.Generator, trials: int, probability: float) -> np.ndarray:
     """Which of so many trials succeed, ascending; draws the gaps between them."""
     if probability == 0 or trials == 0:
         return np.zeros(0, np.int64)

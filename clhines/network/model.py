@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ class Kind:
 
     mechanism: Mechanism
     node: np.ndarray
-    parameters: dict[str, Any]
+    parameters: dict[str, float | np.ndarray]
     factor: np.ndarray
     first_target: int
     first_instance: int
@@ -95,11 +94,6 @@ class Model:
         Of the noise.
     first_cell : int
         Number of cell 0 in the network; not 0 in a part of one.
-    whole : Model or None
-        The network's model that this one is a part of, see `part`: what no split may change is
-        taken from it.
-    overlap : bool
-        Of a part: the spikes of an epoch are exchanged while the next one runs.
     """
 
     forest: Forest
@@ -120,13 +114,6 @@ class Model:
     secondorder: bool
     seed: int
     first_cell: int = 0
-    whole: Model | None = None
-    overlap: bool = False
-
-    @property
-    def all(self) -> Model:
-        """The whole network's model: this one, where it is no part."""
-        return self.whole or self
 
     @cached_property
     def constant_factors(self) -> bool:
@@ -144,73 +131,9 @@ class Model:
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
         return np.searchsorted(self.forest.cell_offsets, node, side="right") - 1 + self.first_cell
 
-    def part(self, first: int, end: int, overlap: bool = False) -> Model:
-        """Return the model of cells `first` to `end` alone; `overlap` as in `Model`.
-
-        Nodes, instances and targets are numbered anew; sources of connections are not, and noise
-        is drawn by the instances' numbers in the whole network. `instances` is left empty.
-        """
-        low, high = self.forest.cell_offsets[[first, end]].tolist()
-        kinds, local, targets = [], np.full(self.num_targets, -1), 0
-        for kind in self.kinds:
-            place = slice(*np.searchsorted(kind.node, [low, high]).tolist())
-            if place.start == place.stop:
-                continue
-            taken = _taken(kind, place, low, targets)
-            kinds.append(taken)
-            if kind.first_target >= 0:
-                begin = kind.first_target + place.start
-                local[begin : begin + taken.count] = targets + np.arange(taken.count)
-                targets += taken.count
-        nodes, cells = slice(low, high), slice(first, end)
-        ours, events = local[self.connections.target] >= 0, local[self.events.target] >= 0
-        given = self.connections
-        return replace(
-            self,
-            forest=self.forest.take(np.arange(first, end)),
-            soma=self.soma[cells] - low,
-            **{name: getattr(self, name)[nodes] for name in _OF_NODES},
-            kinds=tuple(kinds),
-            instances=(),
-            num_targets=targets,
-            connections=Connections(
-                given.source[ours],
-                local[given.target[ours]],
-                given.weight[ours],
-                given.delay[ours],
-                given.plastic[ours],
-                given.rule,
-            ),
-            events=Events(
-                local[self.events.target[events]],
-                self.events.step[events],
-                self.events.weight[events],
-            ),
-            threshold=self.threshold[cells],
-            first_cell=first,
-            whole=self,
-            overlap=overlap,
-        )
-
     def initial_states(self) -> list[dict[str, np.ndarray]]:
         """States of each kind at `v_init`, (count,) float64 arrays by name."""
         return [k.mechanism.initial(self.v_init[k.node], k.arrays()) for k in self.kinds]
-
-
-_OF_NODES = ("u", "capacitance", "area", "constant_d", "constant_b", "v_init")
-
-
-def _taken(kind: Kind, place: slice, first_node: int, first_target: int) -> Kind:
-    """Return the kind of some of the instances, of a part of the network."""
-    parameters = {k: v[place] if np.ndim(v) else v for k, v in kind.parameters.items()}
-    return Kind(
-        mechanism=kind.mechanism,
-        node=kind.node[place] - first_node,
-        parameters=parameters,
-        factor=kind.factor[place],
-        first_target=first_target if kind.first_target >= 0 else -1,
-        first_instance=kind.first_instance + place.start,
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +224,7 @@ def targets_of(
     return first[group] + place[start[group] + index]
 
 
-def as_parameter(mechanism: str, name: str, value: Any, count: int) -> Any:
+def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:
     """Return a parameter as a float or (count,) float64."""
     array = as_array(f"{mechanism}: {name}", value)
     if array.shape not in ((), (count,)):

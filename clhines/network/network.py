@@ -11,10 +11,9 @@ mechanisms of the membrane, µm² for areas.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, repeated_nodes
 from clhines.cells.cable import Cable, check_cables
@@ -25,7 +24,6 @@ from clhines.checks import (
     as_number,
     as_seed,
     as_whole_number,
-    broadcast,
     shown,
     spread,
 )
@@ -34,83 +32,14 @@ from clhines.forest import Forest
 from clhines.hostmemory import check_room
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.model import (
-    DENSITY,
-    Connections,
-    Events,
-    Kind,
-    Model,
-    as_parameter,
-    joined_columns,
-    rooted_at_soma,
-    targets_of,
-)
+from clhines.network.groups import Group, Parameters
+from clhines.network.instances import kinds_of
+from clhines.network.model import Model, as_parameter, rooted_at_soma
 from clhines.network.plasticity import STDP
-from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
+from clhines.network.wiring import Wiring
 
 _WORDS = ("soma", "soma.middle", "dendrites", "all")
 _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
-
-
-class _Parameters(dict[str, Any]):
-    """Parameters of a group; those of a frozen network do not change."""
-
-    def __init__(
-        self, network: Network, mechanism: str, count: int, values: dict[str, Any]
-    ) -> None:
-        super().__init__(values)
-        self._network, self._mechanism, self._count = network, mechanism, count
-
-    def __setitem__(self, name: str, value: object) -> None:
-        self._network._check_not_frozen(f"{self._mechanism}: {name}")
-        if name not in self:
-            raise InputError(
-                f"{self._mechanism} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(self) or 'none'}"
-            )
-        super().__setitem__(name, as_parameter(self._mechanism, name, value, self._count))
-
-    def update(self, *given: Any, **named: Any) -> None:
-        for name, value in dict(*given, **named).items():
-            self[name] = value
-
-    def _refuse(self, *_: Any) -> NoReturn:
-        raise InputError(f"{self._mechanism}: parameters can only be set; expected a new value")
-
-    __delitem__ = clear = pop = popitem = setdefault = _refuse
-
-    def __ior__(self, other: Any) -> _Parameters:  # type: ignore[override, misc]
-        self.update(other)
-        return self
-
-    def __reduce__(self) -> Any:
-        return _Parameters, (self._network, self._mechanism, self._count, dict(self))
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Instances of a mechanism that were inserted or added together.
-
-    Attributes
-    ----------
-    network : Network
-    number : int
-        Among the network's groups.
-    mechanism : Mechanism
-    nodes : (count,) int64
-        Natural index of each instance's node, in the order given.
-    parameters : dict of name -> float or (count,) float64
-        Values may be replaced until a `Simulation` is made of the network.
-    """
-
-    network: Network = field(repr=False)
-    number: int
-    mechanism: Mechanism
-    nodes: np.ndarray
-    parameters: dict[str, Any] = field(repr=False)
-
-    def __len__(self) -> int:
-        return len(self.nodes)
 
 
 class Network:
@@ -173,18 +102,17 @@ class Network:
         self._capacitance, self._g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
         for array in (self.soma, self.area):
             array.setflags(write=False)
-        self._rule: STDP | None = None
-        self._connections: list[tuple[np.ndarray, ...]] = []
-        self._events: list[tuple[np.ndarray, ...]] = []
+        self._wiring = Wiring(self, count)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
-            self._check_not_frozen(name)
-            if "_events" in vars(self) and name != "threshold":
+            self.check_not_frozen(name)
+            if "_wiring" in vars(self) and name != "threshold":
                 raise InputError(f"{name} cannot be set; expected threshold, or methods")
         super().__setattr__(name, value)
 
-    def _check_not_frozen(self, what: str) -> None:
+    def check_not_frozen(self, what: str) -> None:
+        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
         if self._frozen:
             raise InputError(
                 f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
@@ -213,7 +141,7 @@ class Network:
         return tuple(self._groups)
 
     @property
-    def threshold(self) -> Any:
+    def threshold(self) -> float | np.ndarray:
         """Float or (num_cells,) float64, mV: at which a cell spikes."""
         return self._threshold
 
@@ -221,7 +149,7 @@ class Network:
     def threshold(self, value: object) -> None:
         checked = as_finite("threshold", np.atleast_1d(as_array("threshold", value)))
         scalar = np.ndim(value) == 0  # type: ignore[arg-type]
-        self._threshold: Any = float(checked[0]) if scalar else checked
+        self._threshold: float | np.ndarray = float(checked[0]) if scalar else checked
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{g.mechanism.name} × {len(g)}" for g in self.groups)
@@ -229,7 +157,9 @@ class Network:
 
     # -- mechanisms ----------------------------------------------------------------------------
 
-    def insert(self, mechanism: str | Mechanism, where: Any = "all", **parameters: Any) -> Group:
+    def insert(
+        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: ArrayLike
+    ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
         Parameters
@@ -249,7 +179,7 @@ class Network:
         -------
         Group
         """
-        self._check_not_frozen("insert()")
+        self.check_not_frozen("insert()")
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
@@ -263,7 +193,7 @@ class Network:
         nodes = self._distinct(found, nodes)
         return self._group(found, nodes, parameters)
 
-    def add(self, mechanism: str | Mechanism, at: Any, **parameters: Any) -> Group:
+    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: ArrayLike) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
@@ -279,14 +209,16 @@ class Network:
         -------
         Group
         """
-        self._check_not_frozen("add()")
+        self.check_not_frozen("add()")
         found = find_mechanism(mechanism)
         if found.kind != "point":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
         nodes = self._checked_nodes("at", np.atleast_1d(as_array("at", at)))
         return self._group(found, nodes, parameters)
 
-    def _group(self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, Any]) -> Group:
+    def _group(
+        self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
+    ) -> Group:
         for other in self.groups:
             if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
                 raise InputError(f"there is another mechanism called {mechanism.name} here")
@@ -305,12 +237,12 @@ class Network:
             for name in known
         }
         nodes.setflags(write=False)
-        given = _Parameters(self, mechanism.name, len(nodes), values)
+        given = Parameters(self, mechanism.name, len(nodes), values)
         group = Group(self, len(self._groups), mechanism, nodes, given)
         self._groups.append(group)
         return group
 
-    def _nodes_where(self, where: Any) -> np.ndarray:
+    def _nodes_where(self, where: ArrayLike) -> np.ndarray:
         if isinstance(where, str):
             if where not in _WORDS:
                 raise InputError(
@@ -321,7 +253,7 @@ class Network:
             in_soma = repeat([cable.in_soma for cable in self.cables], self.num_cells)
             if where == "dendrites":
                 return np.flatnonzero((self.area > 0) & ~in_soma)
-            self._check_somas(where)
+            _check_somas(self.cables[: self.num_cells], where)
             return self.soma if where == "soma.middle" else np.flatnonzero(in_soma)
         nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
@@ -331,14 +263,6 @@ class Network:
                 f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
             )
         return np.flatnonzero(nodes)
-
-    def _check_somas(self, where: str) -> None:
-        for k, cable in enumerate(self.cables[: self.num_cells]):
-            if not cable.sections.has_soma:
-                raise InputError(
-                    f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
-                    "type 1; expected all, nodes or a mask"
-                )
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")
@@ -363,11 +287,11 @@ class Network:
 
     def connect(
         self,
-        source: Any,
+        source: ArrayLike,
         target: Group,
-        index: Any = None,
-        weight: Any = 0.0,
-        delay: Any = 1.0,
+        index: ArrayLike | None = None,
+        weight: ArrayLike = 0.0,
+        delay: ArrayLike = 1.0,
         rule: STDP | None = None,
     ) -> None:
         """Send an event to a synapse at each spike of a cell; the arrays broadcast.
@@ -389,24 +313,14 @@ class Network:
             Of `clhines.simulate.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.
         """
-        self._check_not_frozen("connect()")
-        self._check_target(target)
-        self._check_rule(rule)
+        self.check_not_frozen("connect()")
+        self._wiring.check_target(target)
         index = np.arange(len(target)) if index is None else index
-        given = {"source": source, "index": index, "weight": weight, "delay": delay}
-        arrays = broadcast(given)
-        cells = as_indices("source", arrays["source"], self.num_cells, "cell")
-        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        weights, delays = as_finite("weight", arrays["weight"]), as_finite("delay", arrays["delay"])
-        if len(delays) and delays.min() <= 0:
-            k = int(np.argmin(delays))
-            raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected above 0")
-        group = np.full(len(cells), target.number)
-        plastic = np.full(len(cells), rule is not None)
-        self._connections.append((cells, group, instance, weights, delays, plastic))
-        self._rule = rule or self._rule
+        self._wiring.connect(source, target, index, weight, delay, rule)
 
-    def event(self, target: Group, index: Any = 0, time: Any = 0.0, weight: Any = 0.0) -> None:
+    def event(
+        self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0
+    ) -> None:
         """Send an event from outside; the arrays broadcast.
 
         Parameters
@@ -420,35 +334,14 @@ class Network:
             `event_steps`.
         weight : float array
         """
-        self._check_not_frozen("event()")
-        self._check_target(target)
-        arrays = broadcast({"index": index, "time": time, "weight": weight})
-        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        times, weights = as_finite("time", arrays["time"]), as_finite("weight", arrays["weight"])
-        if len(times) and times.min() < 0:
-            raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
-        self._events.append((np.full(len(times), target.number), instance, times, weights))
-
-    def _check_rule(self, rule: STDP | None) -> None:
-        if rule is None:
-            return
-        if not isinstance(rule, STDP):
-            raise InputError(f"rule is {type(rule).__name__}; expected an STDP")
-        if self._rule is not None and self._rule != rule:
-            raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
-
-    def _check_target(self, target: Any) -> None:
-        if not isinstance(target, Group):
-            raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
-        if target.network is not self:
-            raise InputError(f"target {target.mechanism.name} belongs to another network")
-        if not target.mechanism.takes_events:
-            raise InputError(f"target {target.mechanism.name} takes no events")
+        self.check_not_frozen("event()")
+        self._wiring.check_target(target)
+        self._wiring.event(target, index, time, weight)
 
     # -- arrays --------------------------------------------------------------------------------
 
     def compile(
-        self, dt: float = 0.025, v_init: Any = -65.0, secondorder: bool = False, seed: int = 0
+        self, dt: float = 0.025, v_init: ArrayLike = -65.0, secondorder: bool = False, seed: int = 0
     ) -> Model:
         """Check the whole and make the arrays that executors take.
 
@@ -470,7 +363,7 @@ class Network:
             raise InputError(f"dt is {dt:g} ms; expected above 0")
         n, u = self.forest.num_nodes, -repeat(self._g_axial, self.num_cells)
         constant_d, constant_b = self._axial_sums(), np.zeros(n)
-        kinds, instances = self._kinds(constant_d, constant_b)
+        kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
         return Model(
             forest=self.forest,
@@ -483,8 +376,8 @@ class Network:
             kinds=kinds,
             instances=instances,
             num_targets=sum(k.count for k in kinds if k.first_target >= 0),
-            connections=self._compiled_connections(dt, first, instances),
-            events=self._compiled_events(dt, first, instances),
+            connections=self._wiring.compiled_connections(dt, first, instances),
+            events=self._wiring.compiled_events(dt, first, instances),
             threshold=spread("threshold", self.threshold, self.num_cells),
             v_init=spread("v_init", v_init, n),
             dt=dt,
@@ -496,111 +389,14 @@ class Network:
         """(n,) float64, µS: sum of the axial conductances at each node."""
         return repeat(self._g_total, self.num_cells)
 
-    def _kinds(
-        self, constant_d: np.ndarray, constant_b: np.ndarray
-    ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-        """Bring together the groups of one mechanism; constant ones are added to the arrays."""
-        together: dict[Mechanism, list[Group]] = {}
-        instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in self.groups]
-        for group in self.groups:
-            if group.mechanism.constant:
-                self._fold(group, constant_d, constant_b)
-            elif len(group):
-                together.setdefault(group.mechanism, []).append(group)
-        kinds: list[Kind] = []
-        targets = first = 0
-        for mechanism, groups in together.items():
-            node = np.concatenate([g.nodes for g in groups])
-            order = np.argsort(node, kind="stable")
-            place = np.empty(len(order), np.int64)
-            place[order] = np.arange(len(order))
-            ends = np.cumsum([len(g) for g in groups])
-            for group, end in zip(groups, ends.tolist(), strict=True):
-                instances[group.number] = len(kinds), place[end - len(group) : end]
-            node = node[order]
-            kind = Kind(
-                mechanism=mechanism,
-                node=node,
-                parameters={p: _merged(groups, p, order) for p in mechanism.parameters},
-                factor=self._factor(mechanism, node),
-                first_target=targets if mechanism.takes_events else -1,
-                first_instance=first,
-            )
-            kinds.append(kind)
-            first += kind.count
-            targets += kind.count if mechanism.takes_events else 0
-        return tuple(kinds), tuple(instances)
 
-    def _factor(self, mechanism: Mechanism, node: np.ndarray) -> np.ndarray:
-        return DENSITY * self.area[node] if mechanism.kind == "density" else np.ones(len(node))
-
-    def _fold(self, group: Group, constant_d: np.ndarray, constant_b: np.ndarray) -> None:
-        """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
-        mechanism, count = group.mechanism, len(group)
-        values = {k: np.broadcast_to(np.float64(v), count) for k, v in group.parameters.items()}
-        i, g = mechanism.current(np.zeros(count), 0.0, values, {})
-        factor, n = self._factor(mechanism, group.nodes), self.forest.num_nodes
-        constant_d += np.bincount(group.nodes, factor * g, n)
-        constant_b -= np.bincount(group.nodes, factor * i, n)
-
-    def _compiled_connections(
-        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
-    ) -> Connections:
-        empty: tuple[np.ndarray, ...] = tuple(
-            np.zeros(0, t) for t in (int, int, int, float, float, bool)
-        )
-        source, group, index, weight, delay, plastic = joined_columns(self._connections, empty)
-        short = np.flatnonzero(delay < dt * (1 - ROUNDING))
-        if len(short):
-            k = int(short[0])
+def _check_somas(cables: Sequence[Cable], where: str) -> None:
+    for k, cable in enumerate(cables):
+        if not cable.sections.has_soma:
             raise InputError(
-                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
-                f"at least one step, dt = {dt:g} ms"
+                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
+                "type 1; expected all, nodes or a mask"
             )
-        long = np.flatnonzero(delay / dt >= LAST_STEP)
-        if len(long):
-            k = int(long[0])
-            raise InputError(
-                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
-                f"less than {LAST_STEP} steps of {dt:g} ms"
-            )
-        steps = np.maximum(delay_steps(delay, dt), 1)
-        target = targets_of(group, index, first, instances)
-        self._check_bounds(source, weight, plastic)
-        return Connections(source, target, weight, steps, plastic, self._rule)
-
-    def _check_bounds(self, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray) -> None:
-        if self._rule is None:
-            return
-        low, high = self._rule.w_min, self._rule.w_max
-        outside = np.flatnonzero(plastic & ((weight < low) | (weight > high)))
-        if len(outside):
-            k = int(outside[0])
-            raise InputError(
-                f"weight of connection {k}, from cell {source[k]}, is {weight[k]:g}; expected "
-                f"{low:g} to {high:g}, the bounds of its rule"
-            )
-
-    def _compiled_events(
-        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
-    ) -> Events:
-        empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
-        group, index, time, weight = joined_columns(self._events, empty)
-        soon = time / dt < LAST_STEP
-        group, index, time, weight = (a[soon] for a in (group, index, time, weight))
-        step = event_steps(time, dt)
-        order = np.argsort(step, kind="stable")
-        target = targets_of(group, index, first, instances)
-        return Events(target[order], step[order], weight[order])
-
-
-def _merged(groups: list[Group], name: str, order: np.ndarray) -> Any:
-    """Join a parameter of several groups; a float where it is one number."""
-    values = [g.parameters[name] for g in groups]
-    if all(np.ndim(v) == 0 and v == values[0] for v in values):
-        return values[0]
-    each = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
-    return np.concatenate(each)[order]
 
 
 def _second_order(value: object) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class STDP:
         if self.w_min > self.w_max:
             raise InputError(f"w_min is {self.w_min}, above w_max, {self.w_max}")
 
-    def largest(self, connections: Connections, plastic: Any = True) -> np.ndarray:
+    def largest(self, connections: Connections, plastic: bool | np.ndarray = True) -> np.ndarray:
         """Return the largest magnitude that each weight can reach, for `Delivery`.
 
         Parameters

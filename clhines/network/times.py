@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from clhines.checks import as_number
@@ -60,7 +58,7 @@ def event_steps(time: np.ndarray, dt: float) -> np.ndarray:
     return step
 
 
-def whole_steps(duration: Any, dt: float) -> int | None:
+def whole_steps(duration: object, dt: float) -> int | None:
     """Count the steps of `dt` ms in `duration` ms; None where they are not a number of any run."""
     try:
         ratio = as_number("duration", duration) / dt

@@ -20,8 +20,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.files import parse_json
 from clhines.forest import Forest, Trees
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 from clhines.plan.by_cell.layout import runs
 from clhines.plan.packing import Blocks
@@ -80,8 +80,8 @@ def natural_order(
     cell_base : (num_block_cells,) integer
         Natural index of a cell's first node, less that node's number among the block's values.
     """
-    sizes, offsets = forest.sizes[cells], forest.cell_offsets[cells]
-    before = np.concatenate(([0], np.cumsum(sizes)))
+    sizes, natural_start = forest.sizes[cells], forest.cell_offsets[cells]
+    before = offsets(sizes)
     in_block = np.repeat(before[bounds[:, 0]], bounds[:, 1] - bounds[:, 0])
     values = before[bounds[:, 1]] - before[bounds[:, 0]]
     _, model, kind = np.unique(template, return_index=True, return_inverse=True)
@@ -93,19 +93,19 @@ def natural_order(
     which = ranges(bounds[model, 0], counts)
     number = np.repeat(ranges(np.zeros(len(model), np.int64), counts), sizes[which])
     order = np.empty(len(natural), np.int64)
-    order[np.argsort(ranges(offsets[which], sizes[which]))] = place[np.argsort(natural)]
-    begin = np.cumsum(values[model]) - values[model]
+    order[np.argsort(ranges(natural_start[which], sizes[which]))] = place[np.argsort(natural)]
+    begin = starts(values[model])
     return {
         "order_start": np.stack((begin[kind.reshape(-1)], values), axis=1).reshape(-1),
         "order": order | number << 16,
-        "cell_base": offsets - (before[:-1] - in_block),
+        "cell_base": natural_start - (before[:-1] - in_block),
     }
 
 
 def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Owner and number within its owner of each node, for owners of the given lengths."""
     owner = np.repeat(np.arange(len(lengths)), lengths)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return owner, np.arange(len(owner)) - np.repeat(starts(lengths), lengths)
 
 
 def block_gather(
@@ -125,22 +125,22 @@ def block_gather(
     rank : place in `Trees.order`
     """
     trees = forest.trees
-    bounds = np.concatenate(([0], np.cumsum(template_size)))
+    bounds = offsets(template_size)
     template = blocks.slot_template[slot]
     slot_at = np.full(int(bounds[-1]), -1, np.int64)  # -1: padding
     node_at = np.zeros(int(bounds[-1]), np.int32)
     slot_at[bounds[template] + place] = slot - blocks.slot_start[template]
     node_at[bounds[template] + place] = trees.order[rank] - trees.offsets[blocks.slot_tree[slot]]
     block_size = template_size[blocks.template]
-    block_start = np.cumsum(block_size) - block_size
+    block_start = starts(block_size)
     gather = np.empty(int(block_size.sum()), np.int32)
-    starts = forest.cell_offsets[blocks.cells].astype(np.int32)
+    first_node = forest.cell_offsets[blocks.cells].astype(np.int32)
     for lo, hi in runs(blocks.template):
         t = blocks.template[lo]
         here = slice(bounds[t], bounds[t + 1])
         slots = int(blocks.slot_start[t + 1] - blocks.slot_start[t])
         cells = blocks.cell_start[lo]
-        base = starts[cells : cells + slots * (hi - lo)].reshape(hi - lo, slots)
+        base = first_node[cells : cells + slots * (hi - lo)].reshape(hi - lo, slots)
         base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
         out = gather[block_start[lo] :][: (hi - lo) * (here.stop - here.start)]
         out = out.reshape(hi - lo, -1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 
 PACKINGS = ("next_fit", "sorted", "best_fit")
@@ -123,54 +123,83 @@ def next_fit(
         Branches may move to deeper levels of the block (`schedule.shifted_levels`): `widths`
         are then those of `reach_widths`, and have the capacity that `_room` returns.
     """
-    shape = forest.shape_of_cell
     order = np.arange(forest.trees.num_trees) if order is None else order
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    cells = np.argsort(place[shape], kind="stable")
-    counts = np.bincount(shape, minlength=len(order))
-    found: dict[tuple[tuple[int, int], ...], int] = {}  # template -> blocks of it
-    members: dict[tuple[tuple[int, int], ...], list[np.ndarray]] = {}
-    open_block: list[tuple[int, int]] = []
-    used, held, begin, at = np.zeros(0, np.int64), 0, 0, 0
-
-    def close(repeats: int = 1) -> None:
-        nonlocal open_block, used, held, begin
-        if open_block:
-            key = tuple(open_block)
-            found[key] = found.get(key, 0) + repeats
-            members.setdefault(key, []).append(cells[begin:at])
-        open_block, used, held, begin = [], np.zeros(0, np.int64), 0, at
-
+    cells = np.argsort(place[forest.shape_of_cell], kind="stable")
+    counts = np.bincount(forest.shape_of_cell, minlength=len(order))
+    fill = _Fill(cells, lanes, max_cells, shift)
     for s in order.tolist():
-        w, left = widths[s], int(counts[s])
-        alone = min(max(1, int((_room(len(w), lanes, shift) // w).min())), max_cells)
+        fill.add(s, widths[s], int(counts[s]))
+    fill.close()
+    return fill.blocks()
+
+
+class _Fill:
+    """Blocks of `next_fit`: those that are full, and the one that is being filled.
+
+    Attributes
+    ----------
+    full : dict
+        By template, which is a tuple of (shape, number of cells): how many blocks, and the cells
+        of each run of them.
+    open : list of (shape, number of cells)
+        Of the block that is being filled.
+    used : (levels,) int64
+        Its lanes on each level.
+    held : int
+        Its cells.
+    begin, at : int
+        Its cells are ``cells[begin:at]``, and those after them are in no block.
+    """
+
+    def __init__(self, cells: np.ndarray, lanes: int, max_cells: int, shift: bool) -> None:
+        self.cells, self.lanes, self.max_cells, self.shift = cells, lanes, max_cells, shift
+        self.full: dict[tuple[tuple[int, int], ...], tuple[int, list[np.ndarray]]] = {}
+        self.open: list[tuple[int, int]] = []
+        self.used, self.held, self.begin, self.at = np.zeros(0, np.int64), 0, 0, 0
+
+    def add(self, shape: int, width: np.ndarray, left: int) -> None:
+        """Place the `left` cells of a shape, which take `width` lanes on their levels."""
+        room = _room(len(width), self.lanes, self.shift)
+        alone = min(max(1, int((room // width).min())), self.max_cells)
         while left:
-            room = max_cells - held
-            if open_block:
-                free = _room(max(len(used), len(w)), lanes, shift)[: len(w)]
-                free = free - (used[: len(w)] if len(used) >= len(w) else _widen(used, len(w)))
-                room = min(room, int((free // w).min()))
-            take = min(left, room if open_block else alone)
+            take = min(left, self.fitting(width) if self.open else alone)
             if take < 1:
-                close()
+                self.close()
                 continue
-            repeats = left // alone if not open_block and take == alone else 1
-            at += take * repeats
+            repeats = left // alone if not self.open and take == alone else 1
+            self.at += take * repeats
             left -= take * repeats
-            open_block.append((s, take))
-            if repeats > 1 or take == max_cells:
-                close(repeats)
+            self.open.append((shape, take))
+            if repeats > 1 or take == self.max_cells:
+                self.close(repeats)
                 continue
-            held += take
-            used = _widen(used, max(len(used), len(w)))
-            used[: len(w)] += take * w
-    close()
-    return _blocks(
-        [np.repeat(*np.array(key).T) for key in found],
-        list(found.values()),
-        [c for key in found for c in members[key]],
-    )
+            self.held += take
+            self.used = _widen(self.used, len(width))
+            self.used[: len(width)] += take * width
+
+    def fitting(self, width: np.ndarray) -> int:
+        """Count the cells of this width that the open block still takes."""
+        room = _room(max(len(self.used), len(width)), self.lanes, self.shift)[: len(width)]
+        free = room - _widen(self.used, len(width))[: len(width)]
+        return min(self.max_cells - self.held, int((free // width).min()))
+
+    def close(self, repeats: int = 1) -> None:
+        """End the open block; the last cells make up so many blocks like it."""
+        if self.open:
+            times, runs = self.full.get(tuple(self.open), (0, []))
+            runs.append(self.cells[self.begin : self.at])
+            self.full[tuple(self.open)] = times + repeats, runs
+        self.open, self.used, self.held, self.begin = [], np.zeros(0, np.int64), 0, self.at
+
+    def blocks(self) -> Blocks:
+        """All blocks, by template."""
+        return _blocks(
+            [np.repeat(*np.array(key).T) for key in self.full],
+            [times for times, _ in self.full.values()],
+            [run for _, runs in self.full.values() for run in runs],
+        )
 
 
 def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
@@ -208,7 +237,7 @@ def best_fit(
     most = len(shape_of_cell) if max_cells is None else max_cells
     by_shape = np.argsort(shape_of_cell, kind="stable")
     left = np.bincount(shape_of_cell, minlength=len(widths))
-    taken = np.cumsum(left) - left  # cells of each shape before this place are in blocks
+    taken = starts(left)  # cells of each shape before this place are in blocks
     order = np.argsort(-widths.max(axis=1), kind="stable")
     slots: list[np.ndarray] = []
     cells: list[np.ndarray] = []
@@ -255,7 +284,7 @@ def _fill(
 def level_widths(forest: Forest) -> list[np.ndarray]:
     """Branches on each level of each distinct tree."""
     trees = forest.trees
-    start = np.cumsum(trees.num_levels) - trees.num_levels
+    start = starts(trees.num_levels)
     flat = np.bincount(start[trees.branch_tree] + trees.branch_level)
     return np.split(flat, start[1:])
 
@@ -276,9 +305,9 @@ def _blocks(slots: list[np.ndarray], repeats: list[int], cells: list[np.ndarray]
     template = np.repeat(np.arange(len(slots)), repeats)
     return Blocks(
         cells=np.concatenate(cells),
-        cell_start=np.concatenate(([0], np.cumsum(per_template[template]))),
+        cell_start=offsets(per_template[template]),
         template=template,
-        slot_start=np.concatenate(([0], np.cumsum(per_template))),
+        slot_start=offsets(per_template),
         slot_tree=np.concatenate(slots),
     )
 
@@ -292,7 +321,7 @@ def halved(blocks: Blocks, which: np.ndarray) -> Blocks:
         Templates with at least two slots.
     """
     repeats = np.bincount(blocks.template)
-    first_block = np.cumsum(repeats) - repeats
+    first_block = starts(repeats)
     slots, times, cells = [], [], []
     for t, many in enumerate(repeats.tolist()):
         trees = blocks.slot_tree[blocks.slot_start[t] : blocks.slot_start[t + 1]]

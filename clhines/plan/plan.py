@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.forest import Forest
 from clhines.plan import layout
 

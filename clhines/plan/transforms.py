@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clhines.arrays import climb, ranges
+from clhines.arrays import climb, moved, offsets, ranges, starts
 from clhines.forest import Forest, Trees
 
 if TYPE_CHECKING:
@@ -172,10 +172,9 @@ def split_branches(forest: Forest, blocks: Blocks | None = None) -> Split:
         shape = np.empty(forest.num_cells, np.int64)
         shape[blocks.cells] = number.reshape(-1)[ranges(blocks.slot_start[blocks.template], slots)]
         sizes = trees.sizes[which]
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        bounds = offsets(sizes)
         parent = trees.parent[ranges(trees.offsets[which], sizes)]
-        shift = np.repeat(offsets[:-1] - trees.offsets[which], sizes)
-        trees = Trees(offsets, np.where(parent < 0, -1, parent + shift))
+        trees = Trees(bounds, moved(parent, bounds[:-1] - trees.offsets[which], sizes))
     cut = Trees(trees.offsets, trees.parent, _cuts(trees, weight, group))
     return Split(Forest.of_trees(cut, shape), which, forest)
 
@@ -193,7 +192,7 @@ def _cuts(trees: Trees, weight: np.ndarray, group: np.ndarray) -> np.ndarray:
     inner = np.flatnonzero(trees.branch_parent >= 0)
     child = inner[np.argsort(trees.branch_parent[inner], kind="stable")]
     counts = np.bincount(trees.branch_parent[inner], minlength=len(trees.branch_parent))
-    first_child = np.cumsum(counts) - counts
+    first_child = starts(counts)
     cuts = np.zeros(len(trees.parent), bool)
     branch = np.flatnonzero(trees.branch_parent < 0)
     begin = np.zeros(len(branch), np.int64)  # nodes of each branch on the levels before

@@ -11,7 +11,6 @@ that sums are the same in any order: all algorithms give the same bits, in every
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import ArrayLike
 
 from clhines.checks import shown
 from clhines.device import devices, program
@@ -26,14 +26,13 @@ from clhines.device.devices import has_atomics
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.network.connections import Connections, check_sizes
 from clhines.simulate.delivery_tables import Tables, random_list, to_device
+from clhines.simulate.delivery_timing import Found, median_times
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 _FLAG_BITS = 32  # steps a launch of ``pull`` takes
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
 _LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
-_TURNS = 9  # times that each candidate is measured
-_HOPELESS = 4  # so many times slower than the best in the first two: not measured again
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,8 @@ class Delivery:
         *,
         steps: int = 1,
         expected: int | None = None,
-        external: Any = 0.0,
-        largest: Any = None,
+        external: float | np.ndarray = 0.0,
+        largest: np.ndarray | None = None,
         columns: int | None = None,
         work_group: int | None = None,
         scale: float | None = None,
@@ -167,7 +166,7 @@ class Delivery:
         """(k,) int64 on the device, in the order of the rows, in units of `incoming_scale`."""
         return self._tables.weight
 
-    def quantise(self, weight: Any) -> np.ndarray:
+    def quantise(self, weight: ArrayLike) -> np.ndarray:
         """Weights as integers in units of `incoming_scale`.
 
         Parameters
@@ -189,7 +188,7 @@ class Delivery:
         incoming: cla.Array,
         first_step: int,
         steps: int = 1,
-        wait_for: Any = None,
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call.
 
@@ -233,12 +232,12 @@ class Delivery:
 
     def deliver(
         self,
-        found: tuple[cla.Array, cla.Array, cla.Array],
+        found: Found,
         incoming: cla.Array,
         first_step: int,
         steps: int,
         last_step: int,
-        wait_for: Any = None,
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Deliver the new spikes of some steps; before the last call `last_step` is negative."""
         turn = *self.marks, last_step
@@ -308,24 +307,11 @@ class Delivery:
             Median time a list of each candidate, in turn with the others; also `seconds`. On a
             CPU wall time, elsewhere that of the kernels alone where the queue has timestamps.
         """
-        queue = self.queue
-        launchers = [_Launcher(queue, self._tables, spec, self.slots) for spec in self.candidates()]
-        found = [(*(to_device(queue, a, np.int32) for a in pair), len(pair[0])) for pair in lists]
-        counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
-        incoming = to_device(queue, np.zeros(self.slots * self.num_targets), np.int64)
-        marks = to_device(queue, np.zeros(3), np.int32), 0, -1
-        taken: list[list[float]] = [[] for _ in launchers]
-        for turn in range(-1, _TURNS):  # the first warms up
-            for k, launch in enumerate(launchers):
-                if turn > 1 and min(taken[k]) > _HOPELESS * min(map(min, taken)):
-                    continue
-                times = [
-                    _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
-                    for (*pair, count), number in zip(found, counts, strict=True)
-                ]
-                if turn >= 0:
-                    taken[k].append(float(np.mean(times)))
-        times = [float(np.median(t)) for t in taken]
+        launchers = [
+            _Launcher(self.queue, self._tables, spec, self.slots) for spec in self.candidates()
+        ]
+        size = self.slots * self.num_targets
+        times = median_times(self.queue, launchers, lists, steps, size)
         self.seconds = {_name(c.spec): t for c, t in zip(launchers, times, strict=True)}
         self._take(launchers[int(np.argmin(times))])
         return self.seconds
@@ -422,13 +408,13 @@ class _Launcher:
 
     def __call__(
         self,
-        found: tuple[cla.Array, cla.Array, cla.Array],
+        found: Found,
         capacity: int,
         incoming: cla.Array,
         first_step: int,
         steps: int,
         turn: tuple[cla.Array, int, int],
-        wait_for: Any = None,
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Deliver; `turn` is the marks, which of them is read, and the step to mark or -1."""
         marks, parity, last_step = turn
@@ -464,7 +450,7 @@ class _Launcher:
         first_step: int,
         steps: int,
         last_step: int,
-        wait_for: Any,
+        wait_for: Sequence[cl.Event] | None,
     ) -> cl.Event:
         group, tables = (self.spec.work_group,), self.tables
         items = (self._groups * group[0],)
@@ -487,17 +473,3 @@ class _Launcher:
             cleared = self._clear(self.queue, items, group, sources, fired)
             self.events += [flagged, delivered, cleared]
         return cleared
-
-
-def _timed(queue: cl.CommandQueue, launch: _Launcher, found: Any, *arguments: Any) -> float:
-    """Seconds that a launch takes: of the device's own clock where that is the better one."""
-    capacity, incoming, steps, marks = arguments
-    queue.finish()
-    begin = time.perf_counter()
-    launch(found, capacity, incoming, 0, steps, marks)
-    queue.finish()
-    wall = time.perf_counter() - begin
-    profiled = queue.properties & cl.command_queue_properties.PROFILING_ENABLE
-    if not profiled or devices.is_cpu(queue.device) or devices.is_simulator(queue.device):
-        return wall
-    return 1e-9 * sum(e.profile.end - e.profile.start for e in launch.events)

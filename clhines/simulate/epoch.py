@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import ArrayLike
 
 from clhines.device import program
 from clhines.network.model import Model
 from clhines.plan.plan import Limits
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
+from clhines.simulate.state import State
 
 
 class BlockEpochs:
@@ -39,13 +41,13 @@ class BlockEpochs:
     def __init__(
         self,
         model: Model,
-        state: Any,
+        state: State,
         limits: Limits,
         segment: int | None = None,
         units: int | None = None,
     ) -> None:
         self.model, self.queue, self.max_steps = model, state.queue, state.epoch
-        plans = plan_epochs(model, state.dtype, limits, segment, units)
+        plans = plan_epochs(model, state.dtype, limits, segment, units, state.decisions)
         shared = _Shared(model, state, plans[0])
         self._shared = shared
         context, device = self.queue.context, self.queue.device
@@ -66,16 +68,16 @@ class BlockEpochs:
                 at = np.maximum(at, launch.plan.lane_and_row(nodes[order]))
         self._shared.set_records(starts, np.stack((at, order), axis=1))
 
-    def advance(self, first_step: int, count: int, record_row: int = 0) -> None:
-        """Enqueue `count` steps from `first_step`; records go to rows from `record_row` on."""
-        first, *others = self.launches
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        own, *others = self.launches
         begin, ends = [], []
         if others:
             begin = [cl.enqueue_marker(self.queue)]
             self.queue.flush()
-        first.advance(self.queue, first_step, count, record_row)
+        own.advance(self.queue, first, count, row)
         for queue, launch in zip(self._queues, others, strict=True):
-            ends.append(launch.advance(queue, first_step, count, record_row, begin))
+            ends.append(launch.advance(queue, first, count, row, begin))
             queue.flush()
         if ends:
             cl.enqueue_barrier(self.queue, wait_for=ends)
@@ -95,7 +97,7 @@ class BlockEpochs:
 class _Shared:
     """Device arrays that all launches take: of the kinds' instances, thresholds and records."""
 
-    def __init__(self, model: Model, state: Any, plan: EpochPlan) -> None:
+    def __init__(self, model: Model, state: State, plan: EpochPlan) -> None:
         self.queue, self.state = state.queue, state
         self.of_kinds = []  # states, number of instances; factor and parameters that vary
         for kind, spec, states in zip(model.kinds, plan.spec.kinds, state.states, strict=True):
@@ -105,12 +107,12 @@ class _Shared:
         self.threshold = self.reals(model.threshold)
         self.set_records(np.zeros(model.forest.num_cells + 1), np.zeros((0, 2)))
 
-    def integers(self, values: Any) -> cla.Array:
+    def integers(self, values: ArrayLike) -> cla.Array:
         """Int32 on the device, one at least."""
         values = np.ascontiguousarray(values).astype(np.int32).reshape(-1)
         return cla.to_device(self.queue, values if values.size else np.zeros(1, np.int32))
 
-    def reals(self, values: Any) -> cla.Array:
+    def reals(self, values: ArrayLike) -> cla.Array:
         """Reals on the device, one at least."""
         values = np.ascontiguousarray(values, self.state.dtype).reshape(-1)
         return cla.to_device(self.queue, values if values.size else np.zeros(1, values.dtype))
@@ -128,7 +130,7 @@ class _Shared:
 class _Launch:
     """The cells of a plan on the device, and the kernel that advances them."""
 
-    def __init__(self, model: Model, state: Any, plan: EpochPlan, shared: _Shared) -> None:
+    def __init__(self, model: Model, state: State, plan: EpochPlan, shared: _Shared) -> None:
         self.model, self.plan, self._state, self._shared = model, plan, state, shared
         self.queue, self.spec = state.queue, plan.spec
         self._upload()

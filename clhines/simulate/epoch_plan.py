@@ -7,9 +7,9 @@ own kernel and its own launch, so that a small cell takes no more of a device th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.arrays import ranges
 from clhines.errors import InputError
@@ -20,6 +20,7 @@ from clhines.plan import packing
 from clhines.plan.by_segment import codes, layout, schedule
 from clhines.plan.by_segment.cut import Cut, cut_trees
 from clhines.plan.plan import Limits, real_name
+from clhines.simulate.decisions import Decisions
 from clhines.simulate.epoch_spec import MAX_UNITS, WARP, EpochKind, EpochSpec
 from clhines.simulate.kinds import check_parameters
 
@@ -136,11 +137,11 @@ class EpochPlan:
     Parameters
     ----------
     model : Model
+    decisions : Decisions
     cells : (m,) int64
         Natural numbers, ascending.
     like : (k,) int64
-        Those of the whole network that are planned alike, these among them, see `Model.part`: no
-        split may change the bits of a cell.
+        Those of the whole network that are planned alike, these among them.
     most : int
         Most nodes of a segment.
     dtype : float64 or float32
@@ -174,14 +175,16 @@ class EpochPlan:
     def __init__(
         self,
         model: Model,
+        decisions: Decisions,
         cells: np.ndarray,
         like: np.ndarray,
         most: int,
-        dtype: Any,
+        dtype: DTypeLike,
         limits: Limits,
         units: int | None = None,
     ) -> None:
         self._model, self._limits, self._dtype = model, limits, np.dtype(dtype)
+        self._decisions = decisions
         self.cells, self._like, self._most = cells, like, most
         self.nodes = ranges(model.forest.cell_offsets[cells], model.forest.sizes[cells])
         forest = model.forest.take(cells)
@@ -206,13 +209,13 @@ class EpochPlan:
 
     def _plan(self, lanes: int, units: int | None) -> EpochSpec:
         model, limits, table = self._model, self._limits, self.table
-        constant = model.all.constant_factors
+        constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
         spec = EpochSpec(
             real=real_name(self._dtype),
             phase="advance",
             constant=constant,
-            inflow=bool(model.all.constant_b.any()),
+            inflow=self._decisions.inflow,
             lanes=lanes,
             units=1,
             extra=WARP if constant and model.kinds else 0,
@@ -229,7 +232,9 @@ class EpochPlan:
             if any(k.mechanism.uses_noise for k in model.kinds)
             else "",
         )
-        most, registers = _BUSY[spec.real, constant] if _is_busy(model, limits) else (0, 0)
+        most, registers = (
+            _BUSY[spec.real, constant] if _is_busy(self._decisions, limits) else (0, 0)
+        )
         if limits.ptx:
             spec = replace(spec, registers=registers)
         for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
@@ -264,9 +269,9 @@ class EpochPlan:
 
     def _lanes_of_all(self) -> codes.SegmentLanes:
         """Lanes of all trees that are planned alike, of which those here may be some."""
-        whole = self._model.whole
-        if whole is None:
+        if not self._decisions.split:
             return self.table.lanes
+        whole = self._decisions.network
         shapes = whole.forest.shape_of_cell[self._like]
         one_of_each = self._like[np.unique(shapes, return_index=True)[1]]
         trees = whole.forest.take(one_of_each).trees
@@ -297,7 +302,7 @@ class EpochPlan:
             site = place[some] | (unit[some] % units) << 12 | slot[some] << 16
             self.instances.append((starts, np.stack((mine[k][sort], site), axis=1)))
             specs.append(
-                _kind_spec(self._model, kind, max(1, int(np.diff(starts).max())), self._dtype)
+                _kind_spec(self._decisions, kind, max(1, int(np.diff(starts).max())), self._dtype)
             )
         most = int(np.diff(first).max()) if kinds else 0
         self._give_slots(node, cell, slot, most)
@@ -305,7 +310,7 @@ class EpochPlan:
 
     def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
         """Find first and end slot of each cell; or ``first | number << 16`` of each place."""
-        constant = self._model.all.constant_factors
+        constant = self._decisions.constant_factors
         count = self._model.forest.num_cells if constant else self.table.rows.size
         key = self.cells[cell] if constant else self.table.places(node)
         number = np.bincount(key, minlength=count)
@@ -324,7 +329,12 @@ class EpochPlan:
 
 
 def plan_epochs(
-    model: Model, dtype: Any, limits: Limits, segment: int | None = None, units: int | None = None
+    model: Model,
+    dtype: DTypeLike,
+    limits: Limits,
+    segment: int | None = None,
+    units: int | None = None,
+    decisions: Decisions | None = None,
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first.
 
@@ -339,14 +349,17 @@ def plan_epochs(
     limits : Limits
     segment, units : int, optional
         Most nodes of a segment and cells of a work-group; chosen where not given.
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a part of it; default: of `model`.
 
     Raises
     ------
     InputError
         A cell is too large for a work-group.
     """
-    forest, busy = model.all.forest, _is_busy(model, limits)
-    most, lanes = _choose_segments(model.all, segment, busy)
+    decisions = decisions or Decisions.of(model)
+    forest, busy = decisions.network.forest, _is_busy(decisions, limits)
+    most, lanes = _choose_segments(decisions.network, segment, busy)
     size = (-(-lanes // WARP) << 8 | most)[forest.shape_of_cell]
     if not busy:
         size[:] = size.max()
@@ -358,12 +371,13 @@ def plan_epochs(
     plans = []
     for k in np.unique(own)[::-1]:
         cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
-        plans.append(EpochPlan(model, cells, like, int(most[like].max()), dtype, limits, units))
+        longest = int(most[like].max())
+        plans.append(EpochPlan(model, decisions, cells, like, longest, dtype, limits, units))
     return plans
 
 
-def _is_busy(model: Model, limits: Limits) -> bool:
-    return model.all.forest.num_cells >= _FULL * limits.compute_units
+def _is_busy(decisions: Decisions, limits: Limits) -> bool:
+    return decisions.num_cells >= _FULL * limits.compute_units
 
 
 def _choose_segments(
@@ -390,7 +404,7 @@ def _choose_segments(
     return most, lanes
 
 
-def _kind_spec(model: Model, kind: Kind, most: int, dtype: np.dtype) -> EpochKind:
+def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> EpochKind:
     mechanism, real = kind.mechanism, real_name(dtype)
     check_parameters(kind, dtype)
     values = [kind.parameters[p] for p in mechanism.parameters]
@@ -405,18 +419,17 @@ def _kind_spec(model: Model, kind: Kind, most: int, dtype: np.dtype) -> EpochKin
         density=mechanism.kind == "density",
         takes_events=mechanism.takes_events,
         uses_noise=mechanism.uses_noise,
-        factor=_factor_of_capacitance(model, kind, dtype),
+        factor=_factor_of_capacitance(decisions.network, kind, dtype),
         first_target=max(0, kind.first_target),
     )
 
 
-def _factor_of_capacitance(model: Model, kind: Kind, dtype: np.dtype) -> str:
+def _factor_of_capacitance(network: Model, kind: Kind, dtype: np.dtype) -> str:
     """Literal of factor / (capacitance / dt), where that is one number to rounding."""
-    model = model.all
-    kind = next(k for k in model.kinds if k.mechanism == kind.mechanism)
+    kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
     if kind.mechanism.kind != "density":
         return ""
-    ratio = kind.factor / model.capacitance_over_dt[kind.node]
+    ratio = kind.factor / network.capacitance_over_dt[kind.node]
     if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
         return ""
     return _literal(float(ratio[0]), dtype)

@@ -7,7 +7,6 @@ step only moves their right-hand sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -140,14 +139,9 @@ def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
 def variable_nodes(model: Model) -> np.ndarray:
     """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
 
-    Roots always. In a part of a network: nodes of its shapes where that is so in the whole.
+    Roots always.
     """
     forest = model.forest
-    if model.whole is not None:
-        whole, shapes = model.whole.forest, forest.shape_of_cell
-        first = np.unique(shapes, return_index=True)[1] + model.first_cell
-        start = whole.trees.offsets[whole.shape_of_cell[first]]
-        return variable_nodes(model.whole)[ranges(start, forest.trees.sizes)]
     trees = forest.trees
     variable = trees.parent < 0
     nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
@@ -158,6 +152,14 @@ def variable_nodes(model: Model) -> np.ndarray:
     for deep in reversed(np.split(by_depth, cuts)[1:]):
         variable[trees.parent[deep[variable[deep]]]] = True
     return variable
+
+
+def variable_in_part(model: Model, network: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) bool: as `variable_nodes` of the network, for a part's shapes."""
+    whole, shapes = network.forest, model.forest.shape_of_cell
+    first = np.unique(shapes, return_index=True)[1] + model.first_cell
+    start = whole.trees.offsets[whole.shape_of_cell[first]]
+    return variable_nodes(network)[ranges(start, model.forest.trees.sizes)]
 
 
 def eliminate_constant(
@@ -303,13 +305,14 @@ class CellEpochs:
         model, real = self.model, real_name(state.dtype)
         device, chosen = self.queue.device, lanes
         lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
-        variable = variable_nodes(model)
+        split, network = state.decisions.split, state.decisions.network
+        variable = variable_in_part(model, network) if split else variable_nodes(model)
         self.blocks = make_blocks(model.forest, variable, lanes)
         most = devices.limits(device).vector_bytes // state.dtype.itemsize
-        if model.whole is not None:
+        if split:
             units = devices.whole_device(device).max_compute_units
-            lanes_of_all = chosen or choose_lanes(model.whole.forest, _LANES[real], units)
-            several = in_groups(model.whole, lanes_of_all, most)
+            lanes_of_all = chosen or choose_lanes(network.forest, _LANES[real], units)
+            several = in_groups(network, lanes_of_all, most)
         else:
             several = {}
         self.groups = [
@@ -328,45 +331,9 @@ class CellEpochs:
     def _arguments(self, variable: np.ndarray) -> list[Any]:
         """Put all numbers into blocks on the device; `set_records` and `advance` change some."""
         model, blocks, state = self.model, self.blocks, self.state
-        forest, real = model.forest, state.dtype.type
-        sizes = blocks.sizes[blocks.shape]
-        slot = np.cumsum(sizes) - sizes
-        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
-        # lanes without a cell compute what the first lane does, and keep none of it
-        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
-        block = np.repeat(np.arange(len(sizes)), sizes)
-        node = forest.cell_offsets[cells][block] + order[:, None]  # by slot and lane
-        kept = (blocks.cells >= 0)[block]
-        self._place = np.empty(forest.num_nodes, np.int64)
-        self._place[node[kept]] = np.flatnonzero(kept)
-        self._node, self._slot, self._block = node, slot, block
-
-        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
-        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
-        constant = ~variable[start + within]
-        over_dt = model.capacitance_over_dt
-        left = eliminate_constant(forest, over_dt + model.constant_d, model.u, constant)
-        inverse = np.where(constant, 1 / left, 0.0)
-        moving = ~constant[node[:, 0]]
-        count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
-        self._variable = np.cumsum(count) - count
-
-        def put(a: np.ndarray) -> cla.Array:
-            return cla.to_device(self.queue, np.ascontiguousarray(a.reshape(-1)))
-
-        def values(a: np.ndarray, where: Any = slice(None)) -> cla.Array:
-            return put(a[node[where]].astype(real))
-
-        self._v, self._b = values(model.v_init), values(np.zeros(forest.num_nodes))
-        arrays = [
-            values(over_dt), values(model.constant_b), values(model.u * inverse), values(inverse),
-            self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
-            values(left, moving), values(model.u, moving), values(left, moving),
-        ]  # fmt: skip
-        columns = [slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]]
-        columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
-        columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
-        self._table = np.stack(columns, axis=1).astype(np.int32)
+        real, put = state.dtype.type, self._put
+        self._place_nodes()
+        arrays = self._node_values(variable)
         found = [state.spike_source, state.spike_step, state.spike_count]
         self._table_on_device = put(self._table)
         arguments: list[Any] = [
@@ -383,17 +350,66 @@ class CellEpochs:
         for k, kind in enumerate(model.kinds):
             numbers = kind.count, kind.first_target, kind.first_instance
             arguments += [np.int32(n) for n in numbers]
-            *by_group, held = self._of_groups(kind, self.groups[k], put)
+            *by_group, held = self._of_groups(kind, self.groups[k])
             arguments += [*by_group, state.states[k], held]
         return arguments
 
-    def _of_groups(self, kind: Kind, groups: Groups, put: Callable[..., Any]) -> list[Any]:
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, np.ascontiguousarray(a.reshape(-1)))
+
+    def _place_nodes(self) -> None:
+        """Find the node of each slot and lane of the blocks, and the place of each node."""
+        blocks, forest = self.blocks, self.model.forest
+        sizes = blocks.sizes[blocks.shape]
+        slot = np.cumsum(sizes) - sizes
+        order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
+        # lanes without a cell compute what the first lane does, and keep none of it
+        cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
+        block = np.repeat(np.arange(len(sizes)), sizes)
+        node = forest.cell_offsets[cells][block] + order[:, None]  # by slot and lane
+        kept = (blocks.cells >= 0)[block]
+        self._place = np.empty(forest.num_nodes, np.int64)
+        self._place[node[kept]] = np.flatnonzero(kept)
+        self._node, self._slot, self._block = node, slot, block
+
+    def _node_values(self, variable: np.ndarray) -> list[cla.Array]:
+        """Numbers of all nodes by block, as the kernel takes them, and the table of the blocks."""
+        model, blocks = self.model, self.blocks
+        forest, real = model.forest, self.state.dtype.type
+        node, slot, sizes = self._node, self._slot, blocks.sizes[blocks.shape]
+        start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
+        within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
+        constant = ~variable[start + within]
+        over_dt = model.capacitance_over_dt
+        left = eliminate_constant(forest, over_dt + model.constant_d, model.u, constant)
+        inverse = np.where(constant, 1 / left, 0.0)
+        moving = ~constant[node[:, 0]]
+        count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
+        self._variable = np.cumsum(count) - count
+
+        def values(a: np.ndarray, where: np.ndarray | slice = slice(None)) -> cla.Array:
+            return self._put(a[node[where]].astype(real))
+
+        self._v, self._b = values(model.v_init), values(np.zeros(forest.num_nodes))
+        columns = [slot, sizes, blocks.constant[blocks.shape], blocks.first[blocks.shape]]
+        columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
+        columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
+        self._table = np.stack(columns, axis=1).astype(np.int32)
+        return [
+            values(over_dt), values(model.constant_b), values(model.u * inverse), values(inverse),
+            self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
+            values(left, moving), values(model.u, moving), values(left, moving),
+        ]  # fmt: skip
+
+    def _of_groups(self, kind: Kind, groups: Groups) -> list[cla.Array]:
         """Give what the kernel takes of a kind by group, room for states last."""
-        dtype = self.state.dtype
+        dtype, put = self.state.dtype, self._put
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
         instance = np.where(groups.member < 0, ~groups.member, groups.member)
-        given = [p[instance] for p in parameters if np.ndim(p)] or [np.zeros(instance.shape)]
+        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
+            np.zeros(instance.shape)
+        ]
         room = max(1, len(kind.mechanism.states)) * instance.size
         return [
             *(put(a.astype(np.int32)) for a in (groups.member, groups.place, groups.run)),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.network.model import Model
+from clhines.network.model import Connections, Events, Kind, Model
+from clhines.simulate.decisions import MAX_EPOCH
 from clhines.simulate.mpi import Ranks
 from clhines.simulate.state import Record
 
@@ -81,6 +84,115 @@ def ranks_of(comm: Any) -> Ranks | None:
             f"comm has no ranks ({error}); expected one of mpi4py, like MPI.COMM_WORLD"
         ) from error
     return Ranks(comm) if size > 1 else None
+
+
+def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, object]) -> None:
+    """Refuse ranks of which one simulates something else than the others.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    model : Model
+        Of the whole network.
+    signature : str
+        Of `clhines.simulate.saved.signature`.
+    given : dict of name -> value
+        Arguments of the `Simulation`.
+    """
+    v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
+    told = {name: str(value) for name, value in given.items()}
+    sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
+    digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
+    ranks.same(sizes | digests | told)
+
+
+def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
+    """Whether ranks exchange the spikes of an epoch during the next one.
+
+    Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
+    where the cores that advance cells also do the exchange, they would only cost.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    model : Model
+        Of the whole network.
+    on_host : bool
+        Whether the cores of this rank's host advance its cells.
+    asked : bool or None
+        The answer, where it is given.
+    """
+    if on_host:
+        ranks.spin = 0.0  # a rank that waits leaves the core to others
+    if asked is not None:
+        return asked
+    half = (model.connections.min_delay + 1) // 2
+    return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
+
+
+def part_of(model: Model, first: int, end: int) -> Model:
+    """Return the model of cells `first` to ``end - 1`` of a network alone.
+
+    Nodes, instances and targets are numbered anew; sources of connections are not, and noise
+    is drawn by the instances' numbers in the whole network. `instances` is left empty.
+    """
+    low, high = model.forest.cell_offsets[[first, end]].tolist()
+    kinds, local, targets = [], np.full(model.num_targets, -1), 0
+    for kind in model.kinds:
+        place = slice(*np.searchsorted(kind.node, [low, high]).tolist())
+        if place.start == place.stop:
+            continue
+        taken = _taken(kind, place, low, targets)
+        kinds.append(taken)
+        if kind.first_target >= 0:
+            begin = kind.first_target + place.start
+            local[begin : begin + taken.count] = targets + np.arange(taken.count)
+            targets += taken.count
+    nodes, cells = slice(low, high), slice(first, end)
+    ours, events = local[model.connections.target] >= 0, local[model.events.target] >= 0
+    given = model.connections
+    return replace(
+        model,
+        forest=model.forest.take(np.arange(first, end)),
+        soma=model.soma[cells] - low,
+        **{name: getattr(model, name)[nodes] for name in _OF_NODES},
+        kinds=tuple(kinds),
+        instances=(),
+        num_targets=targets,
+        connections=Connections(
+            given.source[ours],
+            local[given.target[ours]],
+            given.weight[ours],
+            given.delay[ours],
+            given.plastic[ours],
+            given.rule,
+        ),
+        events=Events(
+            local[model.events.target[events]],
+            model.events.step[events],
+            model.events.weight[events],
+        ),
+        threshold=model.threshold[cells],
+        first_cell=first,
+    )
+
+
+_OF_NODES = ("u", "capacitance", "area", "constant_d", "constant_b", "v_init")
+
+
+def _taken(kind: Kind, place: slice, first_node: int, first_target: int) -> Kind:
+    """Return the kind of some of the instances, of a part of the network."""
+    parameters = {
+        k: v[place] if isinstance(v, np.ndarray) else v for k, v in kind.parameters.items()
+    }
+    return Kind(
+        mechanism=kind.mechanism,
+        node=kind.node[place] - first_node,
+        parameters=parameters,
+        factor=kind.factor[place],
+        first_target=first_target if kind.first_target >= 0 else -1,
+        first_instance=kind.first_instance + place.start,
+    )
 
 
 class Share:

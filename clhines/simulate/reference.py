@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,16 +12,9 @@ from clhines import reference
 from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
-from clhines.simulate.state import (
-    Chunk,
-    Record,
-    epoch_steps,
-    incoming_scale,
-    largest_weights,
-    ring_slots,
-    spike_connections,
-    values_now,
-)
+from clhines.simulate.decisions import Decisions, largest_weights, spike_connections
+from clhines.simulate.runs import values_now
+from clhines.simulate.state import Chunk, Record
 
 
 class ReferenceRun:
@@ -30,21 +23,23 @@ class ReferenceRun:
     Parameters
     ----------
     model : Model
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a part of it; default: of `model`.
     """
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
+    def __init__(self, model: Model, decisions: Decisions | None = None) -> None:
+        decisions = decisions or Decisions.of(model)
+        self.model, self._split = model, decisions.split
         self.dtype = np.dtype(np.float64)
-        self.max_steps = 1 if model.whole is None else epoch_steps(model)
+        self.max_steps = decisions.epoch if decisions.split else 1
         self.records: list[Record] = []
-        self.slots = ring_slots(model)
-        self.connections = spike_connections(model)
-        self.scale = incoming_scale(model, self.connections)
+        self.slots, self.scale = decisions.slots, decisions.scale
+        self.connections = spike_connections(model, decisions.num_cells)
         self.weight = self.connections.weight.copy()
         changing = largest_weights(model, self.connections).any()
         self._plastic = model.connections.rule is not None and bool(changing)
         self._post = model.cell_of_target()[model.connections.target]
-        cells = model.all.forest.num_cells
+        cells = decisions.num_cells
         self._traces = {k: (np.zeros(cells), np.zeros(cells)) for k in ("pre", "post")}
         self.incoming = np.zeros((self.slots, model.num_targets), np.int64)
         self.v = model.v_init.copy()
@@ -147,15 +142,14 @@ class ReferenceRun:
         if not len(cells):
             return
         self._spikes.append((step, cells))
-        if model.whole is None:
+        if not self._split:
             self._send(step, cells)
 
-    def note_spikes(self) -> int:
-        """Return what `noted_spikes` takes as this moment."""
-        return len(self._spikes)
+    def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Note the spikes found so far; see `PartRun`."""
+        return partial(self._noted_before, len(self._spikes))
 
-    def noted_spikes(self, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Cells and steps of the spikes found before `end` that no such call has returned."""
+    def _noted_before(self, end: int) -> tuple[np.ndarray, np.ndarray]:
         found, self._told = self._spikes[self._told : end], end
         none = [np.zeros(0, np.int64)]
         cells = np.concatenate(none + [cells for _, cells in found])
@@ -203,9 +197,9 @@ class ReferenceRun:
         """Return what `seconds` takes as this moment."""
         return time.perf_counter()
 
-    def seconds(self, marks: list[float]) -> list[float]:
+    def seconds(self, marks: Sequence[float]) -> list[float]:
         """Return the moments, s."""
-        return marks
+        return list(marks)
 
     def deliver(self, first: int, count: int) -> None:
         """Do nothing: spikes were sent in their step."""
@@ -222,7 +216,7 @@ class ReferenceRun:
         """Values of records as they are, (1, r) each."""
         return values_now(self, records)
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> dict[str, np.ndarray]:
         """Arrays that `load` takes."""
         saved = {"v": self.v, "incoming": self.incoming, "failed": self.failed}
         if self._plastic:
@@ -236,7 +230,7 @@ class ReferenceRun:
             saved |= {f"state{k}_{name}": values for name, values in states.items()}
         return {name: values.copy() for name, values in saved.items()}
 
-    def load(self, saved: dict[str, Any]) -> None:
+    def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""
         self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
         self.incoming = saved["incoming"].copy()

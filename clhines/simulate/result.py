@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from clhines.simulate.state import Chunk, Record
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,3 +38,36 @@ class Result:
 
     def __getitem__(self, k: int) -> np.ndarray:
         return self.values[k]
+
+
+def joined_result(
+    chunks: Sequence[Chunk],
+    records: Sequence[Record],
+    dt: float,
+    steps: tuple[int, int],
+    cost: dict[str, float],
+) -> Result:
+    """Join the chunks of a run.
+
+    Parameters
+    ----------
+    chunks : sequence of Chunk
+    records : sequence of Record
+    dt : float, ms
+    steps : (int, int)
+        First step of the run, and the first one whose spikes and records are left out.
+    cost : dict of str to float, s
+    """
+    begin, last = steps
+    t = np.arange(begin + 1 if begin else 0, last + 1) * dt
+    values = [
+        np.concatenate([c.values[k] for c in chunks])[: len(t)]
+        if chunks
+        else np.zeros((0, len(record.index)))
+        for k, record in enumerate(records)
+    ]
+    none = [np.zeros(0, np.int64)]
+    step = np.concatenate(none + [c.spike_step for c in chunks])
+    cell = np.concatenate(none + [c.spike_cell for c in chunks])
+    kept = step < last
+    return Result(t, values, (step[kept] + 1) * dt, cell[kept], cost)

@@ -1,35 +1,209 @@
-"""A run on a device: executor, state and delivery of spikes."""
+"""Runs: the protocols `Executor` and `Run`, and the run on a device."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyopencl as cl
 
 from clhines.device import devices
 from clhines.device.devices import is_cpu
-from clhines.errors import InputError
+from clhines.errors import DeviceMemoryError, InputError
+from clhines.simulate.decisions import external_sums, largest_weights
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.plasticity import Plasticity
-from clhines.simulate.ranks import Received
-from clhines.simulate.state import Chunk, Record, State, external_sums, largest_weights, values_now
+from clhines.simulate.received import Received, Spikes
+from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
 
-NO_MEMORY = (
+_NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
     cl.status_code.INVALID_BUFFER_SIZE,
 )
 
 
+Mark: TypeAlias = "cl.Event | float"  # a place in a queue, or a moment of the host's clock
+
+
+class Executor(Protocol):
+    """What advances the cells of a model on a device; it owns their voltages.
+
+    All else is in the `State` that it was made with: states of mechanisms, sums of incoming
+    events, found spikes, recorded voltages. Nothing waits for the device but `voltages`.
+
+    Attributes
+    ----------
+    max_steps : int
+        Steps of one `advance` at most: those whose events are known before the first of them.
+    """
+
+    max_steps: int
+
+    def set_records(self, nodes: np.ndarray) -> None:
+        """Record voltages from now on.
+
+        Parameters
+        ----------
+        nodes : (r,) int64
+            Natural nodes; column k of `State.record_v` is the voltage of ``nodes[k]``.
+        """
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue steps.
+
+        Parameters
+        ----------
+        first, count : int
+            Steps `first` to ``first + count - 1``. Their events are in `State.incoming`.
+        row : int
+            Of `State.record_v`, (rows, r) real in mV: it gets the voltages at the end of step
+            `first`, the next row those of the next step.
+        """
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype of the `State`, mV, in natural order: as they are now."""
+
+    def set_voltages(self, v: np.ndarray) -> None:
+        """Go on from other voltages, (n,) real, mV, in natural order."""
+
+
+class Run(Protocol):
+    """A model in time: what a `Simulation` calls, on a device, on the host or on several ranks.
+
+    In a chunk, `begin` comes first, then `advance` and `deliver` in turn, then `end`.
+
+    Attributes
+    ----------
+    max_steps : int
+        Steps of one `advance` at most.
+    """
+
+    max_steps: int
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Begin a chunk of `rows` steps, after each of which `records` are recorded."""
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Take steps `first` to ``first + count - 1``; the first is recorded in `row`."""
+
+    def deliver(self, first: int, count: int) -> None:
+        """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
+
+    def mark(self) -> Mark | None:
+        """Return what `seconds` takes as this place in the queue."""
+
+    def seconds(self, marks: Sequence[Any]) -> list[float]:
+        """Wait, and return when each mark of `mark` was reached, s; only differences count."""
+
+    def end(self) -> Chunk:
+        """Wait, and return what was found and recorded since `begin`."""
+
+    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) real each."""
+
+    def voltages(self) -> np.ndarray:
+        """(n,) real, mV, in natural order: as they are now."""
+
+    def weights(self) -> np.ndarray:
+        """(m,) float64: of all connections as they are now, in the order given."""
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return all that is needed to go on.
+
+        Returns
+        -------
+        dict of name -> array
+            ``v`` (n,) real in mV, ``incoming`` (slots, num_targets) int64, ``failed``
+            (num_cells,) int32, ``stateK_NAME`` (count,) real for each state of kind K, and with
+            plastic connections ``plastic_weight`` (m,) float64, ``plastic_trace_pre``,
+            ``plastic_trace_post`` (sources,) float64, ``plastic_step_pre``,
+            ``plastic_step_post`` (sources,) int32.
+        """
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` returned, of whichever run of the same network."""
+
+
+class PartRun(Run, Protocol):
+    """A run of a part of a network, whose spikes are exchanged with the other parts."""
+
+    def note_spikes(self) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+        """Note which spikes have been found once all that was enqueued is done.
+
+        Returns
+        -------
+        callable
+            Waits for that, and returns (k,) cells of the part and (k,) steps of the spikes noted
+            there and not before.
+        """
+
+    def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
+        """Deliver spikes of the whole network to the targets of the part.
+
+        Parameters
+        ----------
+        source, step : (k,) integer
+            Cells, numbered in the whole network, and steps of their spikes.
+        first, count : int
+            All are of steps `first` to ``first + count - 1``.
+        """
+
+
+def values_now(run: Run, records: Sequence[Record]) -> list[np.ndarray]:
+    """Values of records as they are, (1, r) each; `run` advances the model."""
+    kinds = {r.kind < 0 for r in records}
+    v = run.voltages() if True in kinds else np.zeros(0)
+    states = run.save() if False in kinds else {}
+    return [
+        (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None] for r in records
+    ]
+
+
+def take_chunk(
+    run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
+) -> Chunk:
+    """Take the steps of a chunk, and add to `cost` what they took, s."""
+    run.begin(count, records)
+    marks = [run.mark()]
+    for row in range(0, count, run.max_steps):
+        some = min(run.max_steps, count - row)
+        run.advance(first + row, some, row)
+        marks.append(run.mark())
+        run.deliver(first + row, some)
+        marks.append(run.mark())
+    spent = np.diff(run.seconds(marks))  # waits
+    cost["steps"] += float(spent[0::2].sum())
+    cost["spikes"] += float(spent[1::2].sum())
+    clock = time.perf_counter()
+    chunk = run.end()
+    cost["collect"] += time.perf_counter() - clock
+    return chunk
+
+
+@contextmanager
+def memory_told(what: object, steps: int) -> Iterator[None]:
+    """Turn OpenCL's errors of memory into one that says what it was for."""
+    try:
+        yield
+    except (cl.MemoryError, cl.LogicError) as error:
+        if error.code not in _NO_MEMORY:
+            raise
+        raise DeviceMemoryError(
+            f"the device has no memory for {what!r} and what is recorded in {steps} steps; "
+            f"expected fewer cells or records, or a smaller chunk or max_spikes ({error})"
+        ) from error
+
+
 def choose_executor(
     state: State, path: str, method: str, options: dict[str, Any]
-) -> tuple[str, Any]:
+) -> tuple[str, Executor]:
     """Choose what advances the cells; its path and itself."""
     device, plain = state.queue.device, method == "auto" and not options
     if path == "epochs" and not plain:
@@ -49,7 +223,7 @@ def choose_executor(
 class DeviceRun:
     """An executor on a device, the state it works on, and the delivery of spikes."""
 
-    def __init__(self, state: State, executor: Any) -> None:
+    def __init__(self, state: State, executor: Executor) -> None:
         self.state, self.executor, self.model = state, executor, state.model
         self.max_steps = executor.max_steps
         self.delivery: Delivery | None = None
@@ -57,8 +231,7 @@ class DeviceRun:
         self._told = False
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
-        part = state.model.whole is not None
-        self._received = Received(state) if part else None
+        self._received = Received(state) if state.decisions.split else None
         largest = largest_weights(state.model, state.connections)
         if not largest.any():
             return
@@ -111,15 +284,10 @@ class DeviceRun:
             found = state.spike_source, state.spike_step, state.spike_count
             change.enqueue(*found, state.incoming, first, count)
 
-    def note_spikes(self) -> Any:
-        """Return what `noted_spikes` takes as this place in the queue."""
+    def note_spikes(self) -> Callable[[], Spikes]:
+        """Enqueue a look at the spikes; see `PartRun`."""
         assert self._received is not None
         return self._received.note()
-
-    def noted_spikes(self, ticket: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Wait for a place, and return cells and steps of spikes since the last such call."""
-        assert self._received is not None
-        return self._received.noted(ticket)
 
     def send(self, source: np.ndarray, step: np.ndarray, first: int, count: int) -> None:
         """Enqueue the delivery of spikes of the whole network, of which this is a part."""
@@ -133,14 +301,14 @@ class DeviceRun:
         """Values of records as they are, (1, r) each."""
         return values_now(self, records)
 
-    def mark(self) -> Any:
+    def mark(self) -> Mark:
         """Return what `seconds` takes as this place in the queue."""
         return cl.enqueue_marker(self.state.queue) if self._timed else time.perf_counter()
 
-    def seconds(self, marks: list[Any]) -> list[float]:
+    def seconds(self, marks: Sequence[Any]) -> list[float]:
         """Wait, and return when the queue came to the marks."""
         self.state.queue.finish()
-        return [mark.profile.end * 1e-9 for mark in marks] if self._timed else marks
+        return [mark.profile.end * 1e-9 for mark in marks] if self._timed else list(marks)
 
     def end(self) -> Chunk:
         """Return what was recorded."""

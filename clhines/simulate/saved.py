@@ -11,7 +11,7 @@ from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, write_npz
 from clhines.network.model import Model
 from clhines.network.times import LAST_STEP
-from clhines.simulate.state import (
+from clhines.simulate.decisions import (
     external_sums,
     incoming_scale,
     largest_weights,
@@ -103,7 +103,7 @@ def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
         for name in kind.mechanism.states:
             found[f"state{k}_{name}"] = Member((kind.count,), dtype)
     rule, given = model.connections.rule, model.connections
-    if rule is not None and largest_weights(model, spike_connections(model)).any():
+    if rule is not None and largest_weights(model, spike_connections(model, cells)).any():
         float64 = np.dtype(np.float64)
         low, high = (np.where(given.plastic, w, given.weight) for w in (rule.w_min, rule.w_max))
         found["plastic_weight"] = Member((len(given.weight),), float64, low, high)
@@ -115,7 +115,8 @@ def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
 
 def _incoming(model: Model) -> Member:
     """Return what the sums of events on their way are: at most what all sources together send."""
-    connections, targets = spike_connections(model), model.num_targets
+    connections = spike_connections(model, model.forest.num_cells)
+    targets = model.num_targets
     largest = np.bincount(connections.target, largest_weights(model, connections), targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)
     scale = incoming_scale(model, connections)

@@ -5,35 +5,54 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import ArrayLike, DTypeLike
 from tqdm import tqdm
 
-from clhines.checks import as_array, as_choice, as_indices, as_switch, as_whole_number, shown
+from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive
-from clhines.errors import DeviceMemoryError, InputError, SimulationError
+from clhines.errors import InputError, SimulationError
+from clhines.files import PathLike
 from clhines.hostmemory import check_room
-from clhines.network.network import Group, Network
+from clhines.network.groups import Group
+from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
-from clhines.simulate.mpi import own_queue
-from clhines.simulate.partition import Share, cell_costs, ranks_of, split
+from clhines.simulate.decisions import Decisions
+from clhines.simulate.mpi import Ranks, own_queue
+from clhines.simulate.partition import (
+    Share,
+    cell_costs,
+    check_same,
+    exchanged_during,
+    part_of,
+    ranks_of,
+    split,
+)
 from clhines.simulate.ranks import SplitRun
+from clhines.simulate.records import find_record
 from clhines.simulate.reference import ReferenceRun
-from clhines.simulate.result import Result
-from clhines.simulate.runs import NO_MEMORY, DeviceRun, choose_executor
-from clhines.simulate.state import MAX_EPOCH, Chunk, Record, State, epoch_steps
+from clhines.simulate.result import Result, joined_result
+from clhines.simulate.runs import (
+    DeviceRun,
+    PartRun,
+    Run,
+    choose_executor,
+    memory_told,
+    take_chunk,
+)
+from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
 
-# Whether spikes are exchanged during the next epoch, or between epochs; None: see `_share`.
+# Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 PATHS = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
@@ -103,17 +122,17 @@ class Simulation:
         self,
         network: Network,
         dt: float = 0.025,
-        dtype: Any = "float64",
-        device: Any = None,
+        dtype: DTypeLike = "float64",
+        device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
         method: str = "auto",
         path: str = "auto",
-        v_init: Any = -65.0,
+        v_init: ArrayLike = -65.0,
         secondorder: bool = False,
         seed: int = 0,
         chunk: int = 1024,
         max_spikes: int | None = None,
-        comm: Any = None,
+        comm: object = None,
         **options: Any,
     ) -> None:
         self._lock, self._on_host = threading.RLock(), path == "reference"
@@ -131,37 +150,55 @@ class Simulation:
             real_name(dtype)
             on_host = path == "reference"
             if not on_host:
-                queue = self._queue(queue, device, dtype)
+                queue = _queue(self.ranks, queue, device, dtype)
                 on_host = is_cpu(queue.device)
-        self._same(dtype=dtype, path=path, chunk=chunk, max_spikes=max_spikes, method=method)
-        overlap = self._overlap(on_host)
-        share: Share | None = None
-        with self._agreed():
-            own = self.model
-            if self.ranks is not None:
-                share = Share(self.model, split(cell_costs(self.model), self.ranks.size))
-                first, end = share.bounds[[self.ranks.rank, self.ranks.rank + 1]].tolist()
-                own = self.model.part(first, end, overlap)
-            epoch = epoch_steps(own)
-            self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
             self._dtype = np.dtype("float64" if path == "reference" else dtype)
-            if path == "reference":
-                self.path = path
-                self._run: Any = ReferenceRun(own)
-            else:
-                with self._memory_told():
-                    state = State(own, queue, np.dtype(dtype), self.chunk, max_spikes)
-                    self.path, executor = choose_executor(state, path, method, options)
-                    self._run = DeviceRun(state, executor)
-        if share is not None and self.ranks is not None:
-            steps = self.ranks.gather_numbers([self.path == "steps"])[:, 0]
-            with self._agreed():
-                # on other ranks a cell may be too large for epochs
-                if steps.any() and self.path == "epochs":
-                    self.path, self._run = "steps", DeviceRun(state, Steps(state, method))
-                self._run = SplitRun(self.ranks, share, self._run)
+        overlap = False
+        if self.ranks is not None:
+            given = {"dtype": dtype, "path": path, "chunk": chunk, "max_spikes": max_spikes}
+            check_same(self.ranks, self.model, self._signature, {**given, "method": method})
+            overlap = exchanged_during(self.ranks, self.model, on_host, OVERLAP)
+        self._make_run(queue, path, chunk, max_spikes, method, options, overlap)
         network.freeze()
         self._made = True
+
+    def _make_run(
+        self,
+        queue: cl.CommandQueue,
+        path: str,
+        chunk: int,
+        max_spikes: int | None,
+        method: str,
+        options: dict[str, Any],
+        overlap: bool,
+    ) -> None:
+        """Make what advances the cells of this rank, and exchanges their spikes."""
+        ranks, share = self.ranks, None
+        with self._agreed():
+            own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
+            if ranks is not None:
+                share = Share(self.model, split(cell_costs(self.model), ranks.size))
+                first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
+                own = part_of(self.model, first, end)
+            epoch = decisions.epoch
+            self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
+            self.path = path
+            if path == "reference":
+                part: PartRun = ReferenceRun(own, decisions)
+            else:
+                with memory_told(self.network, self.chunk):
+                    state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
+                    self.path, executor = choose_executor(state, path, method, options)
+                    part = DeviceRun(state, executor)
+            self._run: Run = part
+        if share is None or ranks is None:
+            return
+        steps = ranks.gather_numbers([self.path == "steps"])[:, 0]
+        with self._agreed():
+            # on other ranks a cell may be too large for epochs
+            if steps.any() and self.path == "epochs":
+                self.path, part = "steps", DeviceRun(state, Steps(state, method))
+            self._run = SplitRun(ranks, share, part, overlap)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -173,38 +210,7 @@ class Simulation:
         """Steps taken so far."""
         return self._step
 
-    def _same(self, **given: Any) -> None:
-        """Refuse ranks of which one simulates something else than the others."""
-        if self.ranks is None:
-            return
-        v = hashlib.sha256(self.model.v_init.tobytes()).hexdigest()
-        given = {name: str(value) for name, value in given.items()}
-        sizes = {"number of cells": self.model.forest.num_cells, "dt": self.model.dt}
-        digests = {"digest of the network": self._signature[:8], "digest of v_init": v[:8]}
-        self.ranks.same(sizes | digests | given)
-
-    def _overlap(self, on_host: bool) -> bool:
-        """Whether ranks exchange the spikes of an epoch during the next one.
-
-        Epochs half as long, exchanged during the next one, are for devices that go on meanwhile;
-        where the cores that advance cells also do the exchange, they would only cost.
-        """
-        ranks = self.ranks
-        if ranks is None:
-            return False
-        if on_host:
-            ranks.spin = 0.0  # a rank that waits leaves the core to others
-        if OVERLAP is not None:
-            return OVERLAP
-        half = (self.model.connections.min_delay + 1) // 2
-        return half >= MAX_EPOCH or not ranks.gather_numbers([on_host]).any()
-
-    def _queue(self, queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
-        if queue is None and self.ranks is not None:
-            return own_queue(self.ranks, device, dtype)
-        return devices.given_queue(queue, device, dtype)
-
-    def _agreed(self) -> Any:
+    def _agreed(self) -> AbstractContextManager[None]:
         """Wait for the other ranks at the end of a block; an error is one of all."""
         return nullcontext() if self.ranks is None else self.ranks.agreed()
 
@@ -215,7 +221,7 @@ class Simulation:
     def device_label(self) -> str:
         """Name of this process's device; of the host where the path is ``reference``."""
         run = self._run.run if isinstance(self._run, SplitRun) else self._run
-        if isinstance(run, ReferenceRun):
+        if not isinstance(run, DeviceRun):
             return "the host, NumPy"
         return devices.label(run.state.queue.device)
 
@@ -225,7 +231,7 @@ class Simulation:
         return self.step * self.model.dt
 
     @exclusive
-    def record(self, what: str, where: Any, index: Any = None) -> int:
+    def record(self, what: str, where: ArrayLike | Group, index: ArrayLike | None = None) -> int:
         """Record voltages of nodes or a state of instances in the runs that follow.
 
         Parameters
@@ -242,31 +248,8 @@ class Simulation:
         int
             Number of the record: ``result[number]``.
         """
-        self._records.append(self._record(what, where, index))
+        self._records.append(find_record(self.network, self.model, what, where, index))
         return len(self._records) - 1
-
-    def _record(self, what: str, where: Any, index: Any) -> Record:
-        if not isinstance(where, Group):
-            if not isinstance(what, str) or what != "v":
-                raise InputError(
-                    f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
-                    "or add() gave"
-                )
-            nodes = np.atleast_1d(as_array("where", where))
-            return Record("v", -1, as_indices("where", nodes, self.model.forest.num_nodes, "node"))
-        if where.network is not self.network:
-            raise InputError(f"group {where.mechanism.name} belongs to another network")
-        place = np.arange(len(where))
-        if index is not None:
-            index = np.atleast_1d(as_array("index", index))
-            place = as_indices("index", index, len(where), where.mechanism.name)
-        if what == "v":
-            return Record("v", -1, where.nodes[place])
-        if what not in where.mechanism.states:
-            known = ", ".join(("v", *where.mechanism.states))
-            raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {known}")
-        kind, instance = self.model.instances[where.number]
-        return Record(what, kind, instance[place])
 
     @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
@@ -294,7 +277,7 @@ class Simulation:
         """
         with self._agreed():
             progress = as_switch("progress", progress)
-            steps = self._whole_steps(duration)
+            steps = _whole_steps(duration, self.model.dt, LAST_STEP - self.step)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
             width = sum(len(r.index) for r in self._records)
@@ -324,20 +307,10 @@ class Simulation:
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         last = failed - 1 if failed else end
-        result = self._joined(chunks, begin, last, cost)
+        result = joined_result(chunks, self._records, self.model.dt, (begin, last), cost)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
-
-    def _whole_steps(self, duration: float) -> int:
-        most = LAST_STEP - self.step
-        steps = whole_steps(duration, self.model.dt)
-        if steps is None or steps > most:
-            raise InputError(
-                f"duration is {shown(duration)} ms; expected a whole number of steps of "
-                f"{self.model.dt:g} ms, at most {most}"
-            )
-        return steps
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
@@ -348,59 +321,11 @@ class Simulation:
     def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
         """Advance; where that is cut short, what there is now belongs to no step."""
         try:
-            with self._memory_told():
-                return self._advance(count, cost)
+            with memory_told(self.network, self.chunk):
+                return take_chunk(self._run, self.step, count, self._records, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
-
-    def _advance(self, count: int, cost: dict[str, float]) -> Chunk:
-        run = self._run
-        run.begin(count, self._records)
-        marks = [run.mark()]
-        for row in range(0, count, run.max_steps):
-            some = min(run.max_steps, count - row)
-            run.advance(self.step + row, some, row)
-            marks.append(run.mark())
-            run.deliver(self.step + row, some)
-            marks.append(run.mark())
-        spent = np.diff(run.seconds(marks))  # waits
-        cost["steps"] += float(spent[0::2].sum())
-        cost["spikes"] += float(spent[1::2].sum())
-        clock = time.perf_counter()
-        chunk = run.end()
-        cost["collect"] += time.perf_counter() - clock
-        return chunk
-
-    @contextmanager
-    def _memory_told(self) -> Iterator[None]:
-        """Turn OpenCL's errors of memory into one that says what it was for."""
-        try:
-            yield
-        except (cl.MemoryError, cl.LogicError) as error:
-            if error.code not in NO_MEMORY:
-                raise
-            raise DeviceMemoryError(
-                f"the device has no memory for {self.network!r} and what is recorded in "
-                f"{self.chunk} steps; expected fewer cells or records, or a smaller chunk or "
-                f"max_spikes ({error})"
-            ) from error
-
-    def _joined(self, chunks: list[Chunk], begin: int, last: int, cost: dict[str, float]) -> Result:
-        """Join the chunks of a run, up to the end of step `last` - 1."""
-        first = begin + 1 if begin else 0
-        t = np.arange(first, last + 1) * self.model.dt
-        values = [
-            np.concatenate([c.values[k] for c in chunks])[: len(t)]
-            if chunks
-            else np.zeros((0, len(record.index)))
-            for k, record in enumerate(self._records)
-        ]
-        none = [np.zeros(0, np.int64)]
-        step = np.concatenate(none + [c.spike_step for c in chunks])
-        cell = np.concatenate(none + [c.spike_cell for c in chunks])
-        kept = step < last
-        return Result(t, values, (step[kept] + 1) * self.model.dt, cell[kept], cost)
 
     def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
         cell = int(np.flatnonzero(failed == first)[0])
@@ -422,7 +347,7 @@ class Simulation:
         return self._run.weights()
 
     @exclusive
-    def save(self, path: Any) -> None:
+    def save(self, path: PathLike) -> None:
         """Write all that is needed to go on to an ``.npz`` file, whole or not at all.
 
         Parameters
@@ -444,7 +369,7 @@ class Simulation:
                 saved_states.write(path, arrays, self.step, self._signature)
 
     @exclusive
-    def restore(self, path: Any) -> None:
+    def restore(self, path: PathLike) -> None:
         """Go on from a file that `save` has written; the bits are those of not having stopped.
 
         Parameters
@@ -464,7 +389,7 @@ class Simulation:
         with self._agreed():
             if self._first:
                 step, saved = saved_states.read(path, self.model, self._dtype, self._signature)
-        self._broken = f"{path} was not restored"
+        self._broken = f"{path!s} was not restored"
         self._run.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
@@ -481,5 +406,26 @@ class Simulation:
         return saved_states.signature(self.model)
 
 
-def _bar(duration: float, show: bool) -> Any:
+def _whole_steps(duration: object, dt: float, most: int) -> int:
+    steps = whole_steps(duration, dt)
+    if steps is None or steps > most:
+        raise InputError(
+            f"duration is {shown(duration)} ms; expected a whole number of steps of {dt:g} ms, "
+            f"at most {most}"
+        )
+    return steps
+
+
+def _queue(
+    ranks: Ranks | None,
+    queue: cl.CommandQueue | None,
+    device: cl.Device | str | None,
+    dtype: DTypeLike,
+) -> cl.CommandQueue:
+    if queue is None and ranks is not None:
+        return own_queue(ranks, device, dtype)
+    return devices.given_queue(queue, device, dtype)
+
+
+def _bar(duration: float, show: bool) -> tqdm:
     return tqdm(total=duration, unit="ms", disable=not show, bar_format=_BAR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -12,11 +12,10 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
-from clhines.network.connections import Connections
 from clhines.network.model import Model
 from clhines.plan.plan import real_name
+from clhines.simulate.decisions import Decisions, spike_connections
 
-MAX_EPOCH = 256  # steps between two deliveries of spikes at most
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
 
@@ -74,56 +73,6 @@ class Chunk:
     values: list[np.ndarray]
 
 
-def epoch_steps(model: Model) -> int:
-    """Count the steps whose events are known before the first: the smallest delay, or less.
-
-    Half of that where the spikes of an epoch are exchanged during the next one: they act in the one
-    after it at the earliest.
-    """
-    delay = model.all.connections.min_delay
-    return min((delay + 1) // 2 if model.overlap else delay, MAX_EPOCH)
-
-
-def ring_slots(model: Model) -> int:
-    """Count the steps for which the ring of incoming events has room."""
-    return max(model.all.connections.max_delay + 1, epoch_steps(model.all)) + 1
-
-
-def spike_connections(model: Model) -> Connections:
-    """Return the connections as `delivery.Delivery` takes them."""
-    given, sources = model.connections, model.all.forest.num_cells
-    numbers = sources, max(model.num_targets, 1)
-    return Connections(given.source, given.target, given.weight, given.delay, *numbers)
-
-
-def external_sums(model: Model) -> np.ndarray:
-    """(num_targets,) float64: the most that events from outside bring to each target in a step."""
-    given, targets = model.events, max(model.num_targets, 1)
-    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
-    each = np.bincount(where.reshape(-1), np.abs(given.weight), len(key))
-    external = np.zeros(targets)
-    np.maximum.at(external, key % targets, each)
-    return external
-
-
-def largest_weights(model: Model, connections: Connections) -> np.ndarray:
-    """(k,) float64: the largest magnitude that each weight can reach."""
-    given = model.connections
-    if given.rule is None:
-        return np.abs(connections.weight)
-    return given.rule.largest(connections, given.plastic)
-
-
-def incoming_scale(model: Model, connections: Connections) -> float:
-    """Return the unit of the integer weights, a power of two; their sums fit in int64."""
-    if model.whole is not None:
-        return incoming_scale(model.whole, spike_connections(model.whole))
-    external, largest = external_sums(model), largest_weights(model, connections)
-    if largest.any():
-        return connections.scale(external, largest)
-    return float(2.0 ** (np.frexp(external.max())[1] - 62))
-
-
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum events from outside that meet at a target in a step.
 
@@ -140,16 +89,6 @@ def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, n
     np.add.at(weight, where.reshape(-1), np.rint(given.weight / scale).astype(np.int64))
     step, target = np.divmod(key, targets)
     return step, target, weight
-
-
-def values_now(run: Any, records: Sequence[Record]) -> list[np.ndarray]:
-    """Values of records as they are, (1, r) each; `run` is what advances the model."""
-    kinds = {r.kind < 0 for r in records}
-    v = run.voltages() if True in kinds else np.zeros(0)
-    states = run.save() if False in kinds else {}
-    return [
-        (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None] for r in records
-    ]
 
 
 def by_time(step: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -171,9 +110,12 @@ class State:
         Steps of a chunk at most.
     max_spikes : int, optional
         Spikes that one chunk may have; default: as many as there can be, at most 2**24.
+    decisions : Decisions, optional
+        Of the whole network, where `model` is a part of it; default: of `model`.
 
     Attributes
     ----------
+    decisions : Decisions
     connections : spikes.Connections
     slots : int
         Of the ring: events due at step s are in row ``s % slots`` of `incoming`.
@@ -204,19 +146,23 @@ class State:
         dtype: np.dtype,
         chunk: int,
         max_spikes: int | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
+        decisions = decisions or Decisions.of(model)
+        self.decisions = decisions
         self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
-        self.connections = spike_connections(model)
-        self.slots, self.incoming_scale = ring_slots(model), incoming_scale(model, self.connections)
-        self.epoch, cells = epoch_steps(model), model.forest.num_cells
+        self.connections = spike_connections(model, decisions.num_cells)
+        self.slots, self.incoming_scale = decisions.slots, decisions.scale
+        self.epoch, cells = decisions.epoch, model.forest.num_cells
         most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
         room, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
         if room > most:
             raise DeviceMemoryError(
                 f"events on their way to {model.num_targets} targets, the latest "
-                f"{model.all.connections.max_delay} steps after its spike, take {room / 2**20:.0f} "
-                f"MiB; the device allows {most / 2**20:.0f} MiB; expected shorter delays"
+                f"{decisions.network.connections.max_delay} steps after its spike, take "
+                f"{room / 2**20:.0f} MiB; the device allows {most / 2**20:.0f} MiB; expected "
+                "shorter delays"
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
         self.states = [
@@ -374,7 +320,7 @@ class State:
                 saved |= {f"state{k}_{n}": row for n, row in zip(names, rows, strict=True)}
         return saved
 
-    def load(self, saved: dict[str, Any]) -> None:
+    def load(self, saved: dict[str, np.ndarray]) -> None:
         """Go on from what `save` gave."""
         if self.model.num_targets:
             self.incoming.set(saved["incoming"].reshape(-1), self.queue)

@@ -80,9 +80,10 @@ class Steps:
         self.state, self.model, self.queue = state, state.model, state.queue
         model, dtype = self.model, state.dtype
         self.max_steps = state.epoch
-        if model.whole is not None:
+        if state.decisions.split:
             limits = devices.limits(devices.whole_device(self.queue.device))
-            method, options = _of_whole(model.whole.forest, method, dtype, limits, options)
+            whole = state.decisions.network.forest
+            method, options = _of_whole(whole, method, dtype, limits, options)
         self.solver = Solver(model.forest, method, dtype, None, self.queue, **options)
         if not self.solver.takes_device_order:
             raise DeviceMemoryError(

@@ -132,7 +132,8 @@ def _offsets(d: np.ndarray, sizes: Any) -> np.ndarray:
 
 def _short(a: np.ndarray) -> str:
     text = np.array2string(a, threshold=8, edgeitems=3, max_line_width=10_000)
-    return f"{' '.join(text.split())} of {a.dtype}"
+    text = " ".join(text.split())
+    return f"{text if len(text) <= 100 else text[:97] + '...'} of {a.dtype}"
 
 
 def _whole(name: str, a: np.ndarray, d: np.ndarray, missing: np.ndarray) -> np.ndarray:

@@ -608,6 +608,7 @@ def test_every_simulator_has_a_row_or_a_line(ring_ran):
         assert 10_000 < path.with_suffix(".svg").stat().st_size < 200_000
 
 
+@pytest.mark.neuron
 def test_neuron_has_the_same_cells():
     """Areas and resistances of the peer are those of our cable; so its nodes are ours."""
     neuron = pytest.importorskip("neuron")

@@ -21,6 +21,8 @@ import checks_kinetics
 import checks_networks
 import checks_timing
 
+pytestmark = pytest.mark.neuron
+
 
 @pytest.fixture
 def settings(fast_queue, needs):

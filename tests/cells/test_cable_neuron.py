@@ -16,6 +16,8 @@ from clhines.cells.cable import discretise
 from clhines.cells.swc import read_swc
 from clhines.cells.synthetic import sample_cells
 
+pytestmark = pytest.mark.neuron
+
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 h = neuron.h
 h.load_file("stdrun.hoc")  # lambda_f

@@ -21,6 +21,8 @@ from clhines.cells.morphology import Morphology
 from clhines.cells.sections import sections_of
 from clhines.cells.swc import read_swc
 
+pytestmark = pytest.mark.neuron
+
 G_PAS, RA, CM = 1e-4, 120.0, 0.9
 # Of area and input resistance. The issue is 1e-6; NEURON's Impedance is good to some 1e-12.
 AGREED = 1e-9

@@ -10,6 +10,8 @@ from clhines.cells.cable import discretise
 from clhines.cells.swc import read_swc
 from clhines.network.ring import G_PAS, ring_network
 
+pytestmark = pytest.mark.neuron
+
 DT, V_INIT, E_PAS, DURATION, MAX_LENGTH = 0.025, -65.0, -65.0, 100.0, 20.0
 PULSES = (5.0, 30.0, 55.0, 80.0), 2.0  # ms: begins of clamps, and how long they last
 STEP = (1.0,), 50.0

@@ -428,6 +428,7 @@ def one_compartment(h):
     return section
 
 
+@pytest.mark.neuron
 @pytest.mark.parametrize("celsius", [6.3, 20.0])
 def test_states_and_current_at_the_start_are_neurons(neuron, celsius):
     section = one_compartment(neuron)
@@ -444,6 +445,7 @@ def test_states_and_current_at_the_start_are_neurons(neuron, celsius):
         assert current == pytest.approx(total, rel=1e-12, abs=1e-15)
 
 
+@pytest.mark.neuron
 @pytest.mark.parametrize("celsius", [6.3, 20.0])
 def test_a_compartment_with_every_mechanism_follows_neuron(neuron, celsius):
     """Clamp, channels and both synapses, step by step over several spikes."""

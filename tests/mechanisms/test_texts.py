@@ -99,7 +99,7 @@ TOO_LARGE = {
             for k in range(64)
         )
         + "\ncurrent i = v\nmethod sparse",
-        "64 states by 'method sparse' take more than",
+        "dependences of 64 states on each other",
     ),
 }
 
@@ -110,7 +110,7 @@ def test_what_is_too_large_is_refused_at_once(name):
     begin = time.process_time()
     with pytest.raises(InputError) as caught:
         Mechanism(minimal(text))
-    assert time.process_time() - begin < 20
+    assert time.process_time() - begin < 5
     message = str(caught.value)
     assert expected in message
     assert len(message) <= 300 and "\n" not in message

@@ -8,6 +8,8 @@ from clhines.cells.cable import discretise
 from clhines.cells.morphology import Morphology
 from clhines.network.times import delay_steps, event_steps
 
+pytestmark = pytest.mark.neuron
+
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 h = neuron.h
 h.load_file("stdrun.hoc")  # cvode

@@ -23,6 +23,7 @@ from clhines.device.devices import limits
 from clhines.network.model import Model
 from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate import partition
+from clhines.simulate.decisions import Decisions
 from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.state import State
@@ -77,7 +78,7 @@ def test_parts_make_up_the_whole():
     whole = mixed_network()[0].compile(DT, seed=7)
     bounds = partition.split(partition.cell_costs(whole), 3)
     share = partition.Share(whole, bounds)
-    parts = [whole.part(*bounds[[r, r + 1]]) for r in range(3)]
+    parts = [partition.part_of(whole, *bounds[[r, r + 1]]) for r in range(3)]
     for name in ("u", "capacitance", "constant_d", "threshold", "v_init"):
         joined = np.concatenate([getattr(p, name) for p in parts])
         np.testing.assert_array_equal(joined, getattr(whole, name))
@@ -156,16 +157,16 @@ def test_a_cell_has_the_same_bits_in_any_part(fast_queue, needs, build, executor
     expected = voltages(whole, fast_queue, dtype, executor)
     assert np.ptp(expected[whole.soma]) > 1e-3
     for bounds in ((0, 1), (1, cells)) if build is uneven_network else ((2, cells),):
-        part = whole.part(*bounds)
+        part = partition.part_of(whole, *bounds)
         low, high = whole.forest.cell_offsets[list(bounds)]
-        found = voltages(part, fast_queue, dtype, executor)
+        found = voltages(part, fast_queue, dtype, executor, Decisions.of(whole, split=True))
         np.testing.assert_array_equal(found, expected[low:high])
 
 
-def voltages(model: Model, queue, dtype, executor):
+def voltages(model: Model, queue, dtype, executor, decisions=None):
     from clhines.simulate.steps import Steps
 
-    state = State(model, queue, np.dtype(dtype), 60)
+    state = State(model, queue, np.dtype(dtype), 60, None, decisions)
     if executor in ("blocks", "sizes"):
         room = limits(queue.device)
         apart = executor == "sizes"
@@ -231,6 +232,7 @@ def check_differing(texts):
             assert one.endswith("on rank 0; expected the same on all ranks")
 
 
+@pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize(("count", "before"), [(2, 1), (3, 2), (4, 3)])
 def test_the_same_bits_on_any_number_of_ranks(one_process, count, before):
@@ -253,6 +255,7 @@ def test_the_same_bits_on_any_number_of_ranks(one_process, count, before):
     assert not list(folder.glob("*.part"))
 
 
+@pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize(
     ("scenario", "expected"),
@@ -281,6 +284,7 @@ def ring(*more):
     return "-m", "clhines.cli", "simulate", "ring", "--cells", "6", "--duration", "10", *more
 
 
+@pytest.mark.mpi
 @needs_mpi
 def test_the_command_line(tmp_path):
     """Rank 0 writes and prints, once; the file is that of one process."""
@@ -298,6 +302,7 @@ def test_the_command_line(tmp_path):
         np.testing.assert_array_equal(one[name], two[name])
 
 
+@pytest.mark.mpi
 @needs_mpi
 @pytest.mark.parametrize(
     ("more", "expected"),

@@ -7,6 +7,8 @@ from clhines import Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 
+pytestmark = pytest.mark.neuron
+
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
 h = neuron.h
 h.load_file("stdrun.hoc")  # cvode

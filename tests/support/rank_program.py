@@ -15,7 +15,7 @@ from test_simulation import CABLES, DT, mixed_network
 from clhines import Network, Simulation, SimulationError
 from clhines.errors import InputError, RankError, SpikeOverflowError
 from clhines.network.plasticity import STDP
-from clhines.simulate import mpi, ranks
+from clhines.simulate import mpi, received
 from clhines.simulate import simulation as simulation_module
 
 
@@ -161,7 +161,7 @@ def main():
     comm = mpi.world()
     if scenario == "cases":
         if comm.size == 3:  # both ways of exchange, lists that grow
-            simulation_module.OVERLAP, ranks._READ, ranks._LIST = True, 2, 2
+            simulation_module.OVERLAP, received._READ, received._LIST = True, 2, 2
         found = run_cases(folder, int(sys.argv[3]), comm)
         if comm.size == 2:
             found["not finite"] = not_finite(comm)

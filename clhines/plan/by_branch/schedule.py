@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Trees
 
 
@@ -75,7 +75,7 @@ def branch_levels(
     rank = np.lexsort((-length, level, template))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
-    first_of_slot = np.cumsum(counts) - counts
+    first_of_slot = starts(counts)
     above = trees.branch_parent[tree_branch]
     shift = (first_of_slot - trees.branch_offsets[slot_tree])[slot]
     parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
@@ -90,13 +90,13 @@ def branch_levels(
     child = inner[np.argsort(parent[inner], kind="stable")]
     child_counts = np.bincount(parent[inner], minlength=len(rank))
     return BranchLevels(
-        level_start=np.concatenate(([0], np.cumsum(level_counts))),
+        level_start=offsets(level_counts),
         branch_start=branch_start,
         length=length[rank],
         parent=parent,
         slot=slot[rank],
         tree_branch=tree_branch[rank],
-        child_start=np.concatenate(([0], np.cumsum(child_counts))),
+        child_start=offsets(child_counts),
         child=child,
     )
 
@@ -118,17 +118,17 @@ def shifted_levels(
     """
     counts = np.diff(trees.branch_offsets)[slot_tree]
     tree_branch = ranges(trees.branch_offsets[slot_tree], counts)
-    starts = np.cumsum(counts) - counts
+    begin = starts(counts)
     slot = np.repeat(np.arange(len(slot_tree)), counts)
     template, level = slot_template[slot], trees.branch_level[tree_branch].copy()
-    most = np.maximum.reduceat(level, starts)
+    most = np.maximum.reduceat(level, begin)
     most = np.maximum.reduceat(most, np.flatnonzero(np.diff(slot_template, prepend=-1))) + 1
-    first = np.cumsum(most) - most
+    first = starts(most)
     width = np.bincount(first[template] + level, minlength=int(most.sum()))
     full = np.flatnonzero(np.maximum.reduceat(width, first) > lanes)
     edges = np.searchsorted(template, [full, full + 1])
     above = trees.branch_parent[tree_branch]
-    parent = np.where(above < 0, -1, above + (starts - trees.branch_offsets[slot_tree])[slot])
+    parent = np.where(above < 0, -1, above + (begin - trees.branch_offsets[slot_tree])[slot])
     rank = branch_ranks(trees)[tree_branch]
     for t, lo, hi in zip(full.tolist(), *edges.tolist(), strict=True):
         here = np.where(parent[lo:hi] < 0, -1, parent[lo:hi] - lo)
@@ -223,10 +223,10 @@ class BranchVectors:
         inner = inner[np.lexsort((self.tree_branch[inner], self.parent[inner]))]
         above = self.parent[inner]
         counts = np.bincount(above, minlength=len(self.parent))
-        number = np.arange(len(inner)) - (np.cumsum(counts) - counts)[above]
+        number = np.arange(len(inner)) - starts(counts)[above]
         most = np.zeros(len(self.rows), np.int64)
         np.maximum.at(most, self.vector, counts)
-        start = np.concatenate(([0], np.cumsum(most)))
+        start = offsets(most)
         child = np.zeros((int(start[-1]), self.width), np.int64)
         child[start[self.vector[above]] + number, self.lane[above]] = self.exchange()[inner]
         return start, child
@@ -262,7 +262,7 @@ def branch_vectors(
     rank = np.lexsort((slot, tree_branch, -length, height, template))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
-    shift = (np.cumsum(counts) - counts - trees.branch_offsets[slot_tree])[slot]
+    shift = (starts(counts) - trees.branch_offsets[slot_tree])[slot]
     above = trees.branch_parent[tree_branch]
     parent = np.where(above < 0, -1, new[np.where(above < 0, 0, above + shift)])[rank]
 
@@ -273,12 +273,12 @@ def branch_vectors(
     size = np.diff(np.append(group, len(rank)))
     position = np.arange(len(rank)) - np.repeat(group, size)
     vectors = -(-size // width)
-    vector = np.repeat(np.cumsum(vectors) - vectors, size) + position // width
+    vector = np.repeat(starts(vectors), size) + position // width
     head = np.flatnonzero(position % width == 0)
     tail = np.append(head[1:], len(rank)) - 1
     return BranchVectors(
         width=width,
-        template_start=np.concatenate(([0], np.cumsum(np.bincount(template[head])))),
+        template_start=offsets(np.bincount(template[head])),
         template=template[head],
         rows=length[head],
         even=length[tail],

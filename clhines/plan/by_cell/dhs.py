@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from clhines.arrays import offsets
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout, schedule
@@ -197,6 +198,6 @@ def _node_tables(trees: Trees, order: np.ndarray) -> dict[str, np.ndarray]:
     return {
         "node_parent": np.where(parent < 0, -1, parent - start),
         "node_order": trees.rank[order] - start,
-        "node_children": np.concatenate(([0], np.cumsum(counts))),
+        "node_children": offsets(counts),
         "node_child": np.append(child - start[child], 0),  # one more: never empty
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 from clhines.plan.packing import cells_by_shape
 
@@ -53,7 +53,7 @@ class Columns:
 
 def cell_after_cell(forest: Forest, cells: np.ndarray) -> Columns:
     """Blocks of one lane, in the order of `cells`: (num_cells,) integer."""
-    start = np.concatenate(([0], np.cumsum(forest.sizes[cells])))
+    start = offsets(forest.sizes[cells])
     return Columns(cells, np.arange(len(cells) + 1), start)
 
 
@@ -81,7 +81,7 @@ def columns(forest: Forest, width: int, whole_shapes: bool = False) -> Columns:
         lanes[: len(cells)] = cells
         block_lane = np.arange(0, len(lanes) + 1, width)
     block_size = forest.sizes[lanes[block_lane[:-1]]] * np.diff(block_lane)
-    return Columns(lanes, block_lane, np.concatenate(([0], np.cumsum(block_size))))
+    return Columns(lanes, block_lane, offsets(block_size))
 
 
 def size_classes(sizes: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def _whole_shapes(shape: np.ndarray, cells: np.ndarray, width: int) -> np.ndarra
     counts = np.diff(edges)
     padded = -(-counts // width) * width
     lanes = np.full(int(padded.sum()), -1)
-    lanes[ranges(np.cumsum(padded) - padded, counts)] = cells
+    lanes[ranges(starts(padded), counts)] = cells
     return lanes
 
 

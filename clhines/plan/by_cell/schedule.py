@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from clhines.arrays import offsets
 from clhines.forest import Trees
 
 
@@ -93,7 +94,7 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
         steps.append(len(width) - before)
     return LaneSteps(
         order=by_priority[np.array(order) + np.repeat(trees.offsets[:-1], trees.sizes)],
-        offsets=np.concatenate(([0], np.cumsum(steps))),
+        offsets=offsets(steps),
         width=np.array(width),
     )
 

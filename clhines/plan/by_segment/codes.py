@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.plan.by_segment.schedule import NO_LANE, Contraction, Segments
 
 MAX_CELL_NODES = 1 << 29  # a step code holds a node number and two flags in 32 bits
@@ -66,10 +66,10 @@ def segment_lanes(
     rank = np.lexsort((-cut.length[source], leaf, slot_template[slot]))
     new = np.empty_like(rank)
     new[rank] = np.arange(len(rank))
-    shift = (np.cumsum(counts) - counts - cut.offsets[slot_tree])[slot]
+    shift = (starts(counts) - cut.offsets[slot_tree])[slot]
     source, slot, shift, leaf = source[rank], slot[rank], shift[rank], leaf[rank]
     template, length, when = slot_template[slot], cut.length[source], plan.round[source]
-    start = np.concatenate(([0], np.cumsum(np.bincount(template))))
+    start = offsets(np.bincount(template))
     begin = start[template]
 
     def neighbour(of: np.ndarray) -> np.ndarray:
@@ -82,7 +82,7 @@ def segment_lanes(
     mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == NO_LANE)
     own = length | _longest(length, leaf, begin) << 5 | parent << 10 | mailbox << 20
     kept = when == Contraction.KEPT
-    before = np.cumsum(kept) - kept
+    before = starts(kept)
     above = np.where(kept, before - before[begin], above)
     links = np.stack((own, np.where(leaf, 0, when | above << 10 | below << 20)), axis=1)
     last = np.where(leaf | kept, -1, when)

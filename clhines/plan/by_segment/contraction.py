@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
-from clhines.forest import Forest
+from clhines.forest import Forest, Trees
 from clhines.plan import layout, packing
 from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
 from clhines.plan.by_segment import codes, schedule
@@ -253,18 +253,18 @@ class _Contraction:
         scatter[inner.gather[real]] = np.flatnonzero(real)
         counts = np.add.reduceat((cut.kept >= 0) + 0, cut.segments.offsets[:-1])
         kept_of_piece = counts[pieces.forest.shape_of_cell]
-        begin = np.cumsum(kept_of_piece) - kept_of_piece
+        begin = starts(kept_of_piece)
         # the kept lanes of every block, in the order of their numbers
         is_kept = np.flatnonzero(cut.kept[lanes.segment] >= 0)
         per_template = np.bincount(lanes.template[is_kept], minlength=len(lanes.inner))
-        first = np.cumsum(per_template) - per_template
+        first = starts(per_template)
         kind = blocks.template
         lane = is_kept[ranges(first[kind], per_template[kind])]
         block = np.repeat(np.arange(blocks.num_blocks), per_template[kind])
         slot = lanes.slot[lane] - blocks.slot_start[kind[block]]
         piece = blocks.cells[blocks.cell_start[block] + slot]
         tables = {
-            "kept_start": np.cumsum(per_template[kind]) - per_template[kind],
+            "kept_start": starts(per_template[kind]),
             "kept": scatter[begin[piece] + cut.kept[lanes.segment[lane]]],
         }
         whole = replace(blocks, cells=pieces.cell[blocks.cells])
@@ -304,11 +304,11 @@ class _Contraction:
         number = np.full(len(trees.parent), -1)
         number[last] = cut.kept[kept]
         counts = np.bincount(tree, minlength=trees.num_trees)
-        first = np.cumsum(counts) - counts
+        first = starts(counts)
         shape = pieces.forest.shape_of_cell
         which = ranges(first[shape], counts[shape])
         piece = np.repeat(np.arange(len(shape)), counts[shape])
-        begin = np.cumsum(counts[shape]) - counts[shape]
+        begin = starts(counts[shape])
         above = cut.contraction.parent[kept[which]]
         parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
         outside = pieces.above[piece]
@@ -317,7 +317,7 @@ class _Contraction:
         hung = (above < 0) & (outside >= 0)
         parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
         sizes = np.bincount(pieces.cell[piece], minlength=num_cells)
-        rest = Forest(parent, np.concatenate(([0], np.cumsum(sizes))))
+        rest = Forest(parent, offsets(sizes))
         place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
         return rest, place
 
@@ -377,30 +377,11 @@ class _Contraction:
         more: dict[str, np.ndarray] | None = None,
     ) -> Part:
         """One launch: a work-group per block, a work-item per segment."""
-        trees, kind = forest.trees, blocks.template
-        longest, counts = int(places.rows.shape[-1]), np.diff(lanes.template_start)
-        leaves = places.rows[:, 1, 0]
-        record = (
-            places.block_start,
-            places.template_size[kind],
-            lanes.template_start[kind],
-            (counts | lanes.inner << 16)[kind],
-            kind * longest * 2,
-            lanes.rounds[kind],
-            blocks.cell_start[:-1],
-            blocks.cell_start[1:],
-        )
-        tables = {
-            "blocks": np.stack(record, axis=1).reshape(-1),
-            "cell_number": blocks.cells,
-            "rows": places.rows.reshape(-1),
-            "links": lanes.links.reshape(-1),
-            "children": lanes.children,
-            "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
-            "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
-            **({} if node_rank is None else {"node_rank": node_rank}),
-            **(more or {}),
-        }
+        kind, counts = blocks.template, np.diff(lanes.template_start)
+        longest, leaves = int(places.rows.shape[-1]), places.rows[:, 1, 0]
+        tables = _tables(forest.trees, blocks, lanes, places)
+        if node_rank is not None:
+            tables["node_rank"] = node_rank
         spec = ContractionSpec(
             real=self.real,
             symmetric=True,
@@ -420,7 +401,7 @@ class _Contraction:
         used = int((np.bincount(kind) * counts).sum())
         return Part(
             spec=spec,
-            tables=as_int32(tables, places.size),
+            tables=as_int32(tables | (more or {}), places.size),
             num_units=blocks.num_blocks,
             num_groups=blocks.num_blocks,
             max_rhs=1,
@@ -433,6 +414,35 @@ class _Contraction:
                 "cells_per_block": len(blocks.cells) / blocks.num_blocks,
             },
         )
+
+
+def _tables(
+    trees: Trees,
+    blocks: packing.Blocks,
+    lanes: codes.SegmentLanes,
+    places: segment_layout.SegmentRows,
+) -> dict[str, np.ndarray]:
+    """Tables that every form of the kernel takes."""
+    kind, counts = blocks.template, np.diff(lanes.template_start)
+    record = (
+        places.block_start,
+        places.template_size[kind],
+        lanes.template_start[kind],
+        (counts | lanes.inner << 16)[kind],
+        kind * int(places.rows.shape[-1]) * 2,
+        lanes.rounds[kind],
+        blocks.cell_start[:-1],
+        blocks.cell_start[1:],
+    )
+    return {
+        "blocks": np.stack(record, axis=1).reshape(-1),
+        "cell_number": blocks.cells,
+        "rows": places.rows.reshape(-1),
+        "links": lanes.links.reshape(-1),
+        "children": lanes.children,
+        "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+        "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+    }
 
 
 def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.arrays import starts
 from clhines.forest import Trees
 from clhines.plan.by_segment import schedule
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
@@ -41,13 +42,13 @@ def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
     else:
         pinned = ordered[cut.first + cut.length - 1]
     plan = schedule.contract(cut.parent, pinned)
-    starts = cut.offsets[:-1]
+    begin = cut.offsets[:-1]
     leaf = plan.round == schedule.Contraction.LEAF
-    inner = np.add.reduceat(~leaf + 0, starts)
+    inner = np.add.reduceat(~leaf + 0, begin)
     places = trees.sizes + np.maximum(
-        0, KEPT_VALUES * inner - np.add.reduceat(np.where(leaf, cut.length, 0), starts)
+        0, KEPT_VALUES * inner - np.add.reduceat(np.where(leaf, cut.length, 0), begin)
     )
     is_kept = plan.round == schedule.Contraction.KEPT
-    before = np.cumsum(is_kept) - is_kept
-    number = before - np.repeat(before[starts], lanes)
+    before = starts(is_kept)
+    number = before - np.repeat(before[begin], lanes)
     return Cut(cut, plan, lanes, places, np.where(is_kept, number, -1))

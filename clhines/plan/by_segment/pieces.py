@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import climb, ranges
+from clhines.arrays import climb, offsets, ranges, starts
 from clhines.forest import Forest, Trees
 from clhines.plan.by_segment import schedule
 
@@ -60,24 +60,24 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
     new[place] = np.arange(len(place))
     above = trees.parent[trees.order]
     above = np.where(above < 0, -1, trees.rank[above])  # parents as places
-    offsets = np.concatenate(([0], np.cumsum(np.bincount(piece))))
+    bounds = offsets(np.bincount(piece))
     inside = (above >= 0) & (piece[above] == piece)
-    pieces = Trees(offsets, np.where(inside, new[above], -1)[place])
-    first = place[offsets[:-1]]  # the top of each piece
+    pieces = Trees(bounds, np.where(inside, new[above], -1)[place])
+    first = place[bounds[:-1]]  # the top of each piece
     hangs = np.where(above[first] < 0, -1, new[above[first]])
     ends = np.zeros(len(place), bool)
-    ends[offsets[:-1]] = True
+    ends[bounds[:-1]] = True
     ends[hangs[hangs >= 0]] = True
 
     tree_of_place = np.repeat(np.arange(trees.num_trees), trees.sizes)
     counts = np.bincount(tree_of_place[first], minlength=trees.num_trees)
-    begin = np.cumsum(counts) - counts
+    begin = starts(counts)
     shape = forest.shape_of_cell
     which = ranges(begin[shape], counts[shape])
     cell = np.repeat(np.arange(forest.num_cells), counts[shape])
     local = (trees.order - trees.offsets[tree_of_place])[place]
     sizes = pieces.sizes[which]
-    natural = local[ranges(offsets[which], sizes)] + np.repeat(forest.cell_offsets[cell], sizes)
+    natural = local[ranges(bounds[which], sizes)] + np.repeat(forest.cell_offsets[cell], sizes)
     shift = forest.cell_offsets[cell] - trees.offsets[shape[cell]]
     return Pieces(
         forest=Forest.of_trees(pieces, which),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clhines.arrays import climb
+from clhines.arrays import climb, offsets, starts
 from clhines.forest import Trees
 
 NO_LANE = 0x3FF  # in `SegmentLanes`: no such lane
@@ -59,7 +59,7 @@ def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segment
     length = np.diff(np.append(start, trees.offsets[-1]))
     pieces = -(-length // most)
     stretch = np.repeat(np.arange(len(length)), pieces)
-    begin = np.cumsum(pieces) - pieces
+    begin = starts(pieces)
     k = np.arange(len(stretch)) - begin[stretch]
     short, longer = np.divmod(length, pieces)
     size = short[stretch] + (k < longer[stretch])
@@ -70,7 +70,7 @@ def segments(trees: Trees, most: int, ends: np.ndarray | None = None) -> Segment
     at_start = first == trees.branch_start[branch[stretch]]
     parent = np.where(at_start, np.where(above < 0, -1, tail[above]), np.arange(len(stretch)) - 1)
     counts = np.bincount(trees.branch_tree[branch[stretch]], minlength=trees.num_trees)
-    return Segments(np.concatenate(([0], np.cumsum(counts))), first, size, parent)
+    return Segments(offsets(counts), first, size, parent)
 
 
 KEPT_VALUES = 5  # local memory of an inner segment, where `u` of the leaf segments was

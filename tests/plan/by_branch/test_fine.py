@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 import pytest
-from systems import dissimilar, families, make_system
+from systems import dissimilar, families
 
-from clhines import Forest, InputError, PivotError, Solver, draw, make_plan
+from clhines import Forest, InputError, draw, make_plan
 from clhines.cells.shapes import caterpillar, chain, complete_binary, random_binary_tree, star
 from clhines.plan import packing, transforms
 from clhines.plan.by_branch import schedule
@@ -271,24 +271,6 @@ def test_every_option_gives_a_permutation_plus_padding(options, limits):
         gather = plan.gather
         assert np.array_equal(np.sort(gather[gather >= 0]), np.arange(forest.num_nodes))
         assert plan.forest is forest
-
-
-@pytest.mark.parametrize("name", ["split_mean", "split_block", "level_shift", "local", "all"])
-def test_every_option_solves_and_names_bad_pivots(queue, name):
-    forest = mixture()
-    options = {"work_group": 6, "max_cells": 5, **SHAPED[name]}
-    solver = Solver(forest, "fine", np.float32, queue=queue, **options)
-    plain = Solver(forest, "fine", np.float32, queue=queue, work_group=6, max_cells=5)
-    for rows, symmetric in ((None, True), (5, False)):
-        system = make_system(forest, np.float32, symmetric, rows)
-        system.assert_solved(solver.solve(**system.arrays))
-    system = make_system(forest, np.float32)
-    nodes = np.random.default_rng(3).choice(forest.num_nodes, 40, replace=False)
-    system.d[nodes] = -1
-    with pytest.raises(PivotError):
-        solver.solve(**system.arrays)
-    plain.solve(**system.arrays, check=False)
-    assert np.array_equal(solver.status(), plain.status())
 
 
 # ------------------------------------------------------------------------------------- pictures

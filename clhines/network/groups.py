@@ -1,0 +1,82 @@
+"""Groups: instances of a mechanism with their nodes and parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from clhines.checks import shown
+from clhines.errors import InputError
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.model import as_parameter
+
+
+class Owner(Protocol):
+    """What a group must know of its `Network`."""
+
+    def check_not_frozen(self, what: str) -> None:
+        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
+
+
+class Parameters(dict[str, "float | np.ndarray"]):
+    """Parameters of a group; those of a frozen network do not change."""
+
+    def __init__(
+        self, network: Owner, mechanism: str, count: int, values: dict[str, float | np.ndarray]
+    ) -> None:
+        super().__init__(values)
+        self._network, self._mechanism, self._count = network, mechanism, count
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self._network.check_not_frozen(f"{self._mechanism}: {name}")
+        if name not in self:
+            raise InputError(
+                f"{self._mechanism} has no parameter {shown(name)}; expected one of "
+                f"{', '.join(self) or 'none'}"
+            )
+        super().__setitem__(name, as_parameter(self._mechanism, name, value, self._count))
+
+    def update(self, *given: Any, **named: Any) -> None:
+        """Set several parameters; as `dict.update`."""
+        for name, value in dict(*given, **named).items():
+            self[name] = value
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise InputError(f"{self._mechanism}: parameters can only be set; expected a new value")
+
+    __delitem__ = clear = pop = popitem = setdefault = _refuse
+
+    def __ior__(self, other: Any) -> Parameters:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Parameters, (self._network, self._mechanism, self._count, dict(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Instances of a mechanism that were inserted or added together.
+
+    Attributes
+    ----------
+    network : Network
+    number : int
+        Among the network's groups.
+    mechanism : Mechanism
+    nodes : (count,) int64
+        Natural index of each instance's node, in the order given.
+    parameters : dict of name -> float or (count,) float64
+        Values may be replaced until a `Simulation` is made of the network.
+    """
+
+    network: Owner = field(repr=False)
+    number: int
+    mechanism: Mechanism
+    nodes: np.ndarray
+    parameters: dict[str, float | np.ndarray] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.nodes)

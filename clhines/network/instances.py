@@ -1,0 +1,87 @@
+"""Instances: the groups of a network merged by mechanism, into the kinds of a `Model`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.groups import Group
+from clhines.network.model import DENSITY, Kind
+
+
+def kinds_of(
+    given: Sequence[Group], area: np.ndarray, constant_d: np.ndarray, constant_b: np.ndarray
+) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
+    """Merge the groups of each mechanism; constant mechanisms are added to the arrays.
+
+    Parameters
+    ----------
+    given : sequence of Group
+        All of a network, in order.
+    area : (n,) float64, µm²
+    constant_d : (n,) float64, µS
+        Gets the conductances of the constant mechanisms.
+    constant_b : (n,) float64, nA
+        Gets their currents at 0 mV, negated.
+
+    Returns
+    -------
+    kinds : tuple of Kind
+    instances : tuple of (int, (count,) int64)
+        See `Model`.
+    """
+    together: dict[Mechanism, list[Group]] = {}
+    instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
+    for group in given:
+        if group.mechanism.constant:
+            _fold(group, area, constant_d, constant_b)
+        elif len(group):
+            together.setdefault(group.mechanism, []).append(group)
+    kinds: list[Kind] = []
+    targets = first = 0
+    for mechanism, groups in together.items():
+        node = np.concatenate([g.nodes for g in groups])
+        order = np.argsort(node, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        ends = np.cumsum([len(g) for g in groups])
+        for group, end in zip(groups, ends.tolist(), strict=True):
+            instances[group.number] = len(kinds), place[end - len(group) : end]
+        node = node[order]
+        kind = Kind(
+            mechanism=mechanism,
+            node=node,
+            parameters={p: _merged(groups, p, order) for p in mechanism.parameters},
+            factor=_factor(mechanism, area[node]),
+            first_target=targets if mechanism.takes_events else -1,
+            first_instance=first,
+        )
+        kinds.append(kind)
+        first += kind.count
+        targets += kind.count if mechanism.takes_events else 0
+    return tuple(kinds), tuple(instances)
+
+
+def _factor(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
+    return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
+
+
+def _fold(group: Group, area: np.ndarray, constant_d: np.ndarray, constant_b: np.ndarray) -> None:
+    """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
+    mechanism, count = group.mechanism, len(group)
+    values = {k: np.broadcast_to(np.float64(v), count) for k, v in group.parameters.items()}
+    i, g = mechanism.current(np.zeros(count), 0.0, values, {})
+    factor, n = _factor(mechanism, area[group.nodes]), len(area)
+    constant_d += np.bincount(group.nodes, factor * g, n)
+    constant_b -= np.bincount(group.nodes, factor * i, n)
+
+
+def _merged(groups: Sequence[Group], name: str, order: np.ndarray) -> float | np.ndarray:
+    """Join a parameter of several groups; a float where it is one number."""
+    values = [g.parameters[name] for g in groups]
+    if all(np.ndim(v) == 0 and v == values[0] for v in values):
+        return values[0]
+    each = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
+    return np.concatenate(each)[order]

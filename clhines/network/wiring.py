@@ -1,0 +1,153 @@
+"""Wiring: the connections and the events from outside that a network was given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.checks import as_finite, as_indices, broadcast
+from clhines.errors import InputError
+from clhines.network.groups import Group, Owner
+from clhines.network.model import Connections, Events, joined_columns, targets_of
+from clhines.network.plasticity import STDP
+from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
+
+
+class Wiring:
+    """Connections and events by group and instance, until the step is known.
+
+    Parameters
+    ----------
+    network : Network
+        Whose connections and events these are.
+    num_cells : int
+    """
+
+    def __init__(self, network: Owner, num_cells: int) -> None:
+        self._network, self._num_cells = network, num_cells
+        self._rule: STDP | None = None
+        self._connections: list[tuple[np.ndarray, ...]] = []
+        self._events: list[tuple[np.ndarray, ...]] = []
+
+    def check_target(self, target: object) -> None:
+        """Raise InputError unless `target` is a group of the network that takes events."""
+        if not isinstance(target, Group):
+            raise InputError(f"target is {type(target).__name__}; expected a Group, from add()")
+        if target.network is not self._network:
+            raise InputError(f"target {target.mechanism.name} belongs to another network")
+        if not target.mechanism.takes_events:
+            raise InputError(f"target {target.mechanism.name} takes no events")
+
+    def connect(
+        self,
+        source: ArrayLike,
+        target: Group,
+        index: ArrayLike,
+        weight: ArrayLike,
+        delay: ArrayLike,
+        rule: STDP | None,
+    ) -> None:
+        """Check and keep connections; see `Network.connect`."""
+        self._check_rule(rule)
+        given: dict[str, object] = {
+            "source": source,
+            "index": index,
+            "weight": weight,
+            "delay": delay,
+        }
+        arrays = broadcast(given)
+        cells = as_indices("source", arrays["source"], self._num_cells, "cell")
+        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        weights, delays = as_finite("weight", arrays["weight"]), as_finite("delay", arrays["delay"])
+        if len(delays) and delays.min() <= 0:
+            k = int(np.argmin(delays))
+            raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected above 0")
+        group = np.full(len(cells), target.number)
+        plastic = np.full(len(cells), rule is not None)
+        self._connections.append((cells, group, instance, weights, delays, plastic))
+        self._rule = rule or self._rule
+
+    def event(self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike) -> None:
+        """Check and keep events from outside; see `Network.event`."""
+        arrays = broadcast({"index": index, "time": time, "weight": weight})
+        instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
+        times, weights = as_finite("time", arrays["time"]), as_finite("weight", arrays["weight"])
+        if len(times) and times.min() < 0:
+            raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
+        self._events.append((np.full(len(times), target.number), instance, times, weights))
+
+    def _check_rule(self, rule: STDP | None) -> None:
+        if rule is None:
+            return
+        if not isinstance(rule, STDP):
+            raise InputError(f"rule is {type(rule).__name__}; expected an STDP")
+        if self._rule is not None and self._rule != rule:
+            raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
+
+    def compiled_connections(
+        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
+    ) -> Connections:
+        """Return the connections in steps and numbers of targets.
+
+        Parameters
+        ----------
+        dt : float, ms
+        first : (number of groups,) int64
+            First target of the kind of each group, -1 of one that takes no events.
+        instances
+            See `Model`.
+
+        Raises
+        ------
+        InputError
+            A delay shorter than a step or too long, or a weight outside the bounds of its rule.
+        """
+        empty: tuple[np.ndarray, ...] = tuple(
+            np.zeros(0, t) for t in (int, int, int, float, float, bool)
+        )
+        source, group, index, weight, delay, plastic = joined_columns(self._connections, empty)
+        short = np.flatnonzero(delay < dt * (1 - ROUNDING))
+        if len(short):
+            k = int(short[0])
+            raise InputError(
+                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
+                f"at least one step, dt = {dt:g} ms"
+            )
+        long = np.flatnonzero(delay / dt >= LAST_STEP)
+        if len(long):
+            k = int(long[0])
+            raise InputError(
+                f"delay of connection {k}, from cell {source[k]}, is {delay[k]:g} ms; expected "
+                f"less than {LAST_STEP} steps of {dt:g} ms"
+            )
+        steps = np.maximum(delay_steps(delay, dt), 1)
+        target = targets_of(group, index, first, instances)
+        self._check_bounds(source, weight, plastic)
+        return Connections(source, target, weight, steps, plastic, self._rule)
+
+    def _check_bounds(self, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray) -> None:
+        if self._rule is None:
+            return
+        low, high = self._rule.w_min, self._rule.w_max
+        outside = np.flatnonzero(plastic & ((weight < low) | (weight > high)))
+        if len(outside):
+            k = int(outside[0])
+            raise InputError(
+                f"weight of connection {k}, from cell {source[k]}, is {weight[k]:g}; expected "
+                f"{low:g} to {high:g}, the bounds of its rule"
+            )
+
+    def compiled_events(
+        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
+    ) -> Events:
+        """Return the events in steps and numbers of targets; as `compiled_connections`."""
+        empty: tuple[np.ndarray, ...] = tuple(np.zeros(0, t) for t in (int, int, float, float))
+        group, index, time, weight = joined_columns(self._events, empty)
+        soon = time / dt < LAST_STEP
+        group, index, time, weight = (a[soon] for a in (group, index, time, weight))
+        step = event_steps(time, dt)
+        order = np.argsort(step, kind="stable")
+        target = targets_of(group, index, first, instances)
+        return Events(target[order], step[order], weight[order])

@@ -1,0 +1,130 @@
+"""Decisions: what no partition of a network may change, made once from the whole network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.network.connections import Connections
+from clhines.network.model import Model
+
+MAX_EPOCH = 256  # steps between two deliveries of spikes at most
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """What the bits of a cell depend on, besides the cell.
+
+    A network gives the same bits in one process and in any number of parts. So whatever is chosen
+    by looking at more than one cell is chosen for the whole network, here, and handed to the parts.
+
+    Attributes
+    ----------
+    network : Model
+        Of the whole network. What depends on the device too is chosen from it by the executors:
+        lanes of a vector, most nodes of a segment, method of the solver.
+    split : bool
+        Whether the network is simulated in parts, which exchange their spikes.
+    overlap : bool
+        Whether the spikes of an epoch are exchanged during the next one.
+    epoch : int
+        Steps whose events are known before the first of them.
+    slots : int
+        Of the ring of incoming events: those due at step s are in row ``s % slots``.
+    scale : float
+        Unit of the integer weights, a power of two; their sums fit in int64.
+    constant_factors : bool
+        Whether only the conductances at the roots change.
+    inflow : bool
+        Whether a constant mechanism brings current at 0 mV to any node.
+    """
+
+    network: Model
+    split: bool
+    overlap: bool
+    epoch: int
+    slots: int
+    scale: float
+    constant_factors: bool
+    inflow: bool
+
+    @classmethod
+    def of(cls, network: Model, split: bool = False, overlap: bool = False) -> Decisions:
+        """Decide for the whole network.
+
+        Parameters
+        ----------
+        network : Model
+        split, overlap : bool
+            See `Decisions`.
+
+        Raises
+        ------
+        InputError
+            See `Connections.scale`.
+        """
+        connections = spike_connections(network, network.forest.num_cells)
+        return cls(
+            network=network,
+            split=split,
+            overlap=overlap,
+            epoch=epoch_steps(network, overlap),
+            slots=ring_slots(network),
+            scale=incoming_scale(network, connections),
+            constant_factors=network.constant_factors,
+            inflow=bool(network.constant_b.any()),
+        )
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of the whole network."""
+        return self.network.forest.num_cells
+
+
+def epoch_steps(model: Model, overlap: bool = False) -> int:
+    """Count the steps whose events are known before the first: the smallest delay, or less.
+
+    Half of that where the spikes of an epoch are exchanged during the next one (`overlap`): they
+    act in the one after it at the earliest.
+    """
+    delay = model.connections.min_delay
+    return min((delay + 1) // 2 if overlap else delay, MAX_EPOCH)
+
+
+def ring_slots(model: Model) -> int:
+    """Count the steps for which the ring of incoming events has room."""
+    return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
+
+
+def spike_connections(model: Model, num_cells: int) -> Connections:
+    """Return the connections as `Delivery` takes them; `num_cells` are in the whole network."""
+    given, sources = model.connections, num_cells
+    numbers = sources, max(model.num_targets, 1)
+    return Connections(given.source, given.target, given.weight, given.delay, *numbers)
+
+
+def external_sums(model: Model) -> np.ndarray:
+    """(num_targets,) float64: the most that events from outside bring to each target in a step."""
+    given, targets = model.events, max(model.num_targets, 1)
+    key, where = np.unique(given.step * targets + given.target, return_inverse=True)
+    each = np.bincount(where.reshape(-1), np.abs(given.weight), len(key))
+    external = np.zeros(targets)
+    np.maximum.at(external, key % targets, each)
+    return external
+
+
+def largest_weights(model: Model, connections: Connections) -> np.ndarray:
+    """(k,) float64: the largest magnitude that each weight can reach."""
+    given = model.connections
+    if given.rule is None:
+        return np.abs(connections.weight)
+    return given.rule.largest(connections, given.plastic)
+
+
+def incoming_scale(model: Model, connections: Connections) -> float:
+    """Return the unit of the integer weights, a power of two; their sums fit in int64."""
+    external, largest = external_sums(model), largest_weights(model, connections)
+    if largest.any():
+        return connections.scale(external, largest)
+    return float(2.0 ** (np.frexp(external.max())[1] - 62))

@@ -1,0 +1,146 @@
+"""Hashes of all generated kernels, with each vendor switch on and off.
+
+A kernel that changes by accident fails `test_snapshots.py`. After a change that is meant, write
+the hashes again, from the root of the checkout, and commit them with it:
+
+    python tests/kernels/snapshots.py
+
+The file has a line for each of the devices below, dtype and method (or template): the hash of all
+the forms of its kernels, one after another.
+"""
+
+import hashlib
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from clhines import METHODS, Forest, Network, make_plan
+from clhines.cells.cable import discretise
+from clhines.cells.shapes import chain, random_binary_tree, star
+from clhines.cells.synthetic import ring_cell
+from clhines.device.templates import render
+from clhines.device.timing import FloorSpec
+from clhines.plan.plan import Limits, real_name
+from clhines.simulate import delivery, epoch_plan, epoch_vector, kinds, passive, plasticity, state
+from clhines.simulate.steps import StepSpec
+from clhines.solve.loaded import PermuteSpec
+from clhines.solve.mixed import ResidualSpec
+
+FILE = Path(__file__).with_name("snapshots.json")
+CPU = Limits(compute_units=4, max_work_group=1024, is_cpu=True, vector_bytes=32)
+GPU = Limits(compute_units=132, max_work_group=1024)
+SMALL = replace(GPU, local_bytes=4 << 10, max_work_group=64)  # cells do not fit: pieces of them
+DEVICES = {
+    "cpu": CPU,
+    "cpu, Clang": replace(CPU, clang=True),
+    "gpu": GPU,
+    "gpu, PTX": replace(GPU, ptx=True),
+    "small": SMALL,
+    "small, PTX": replace(SMALL, ptx=True),
+}
+OPTIONS = {  # besides the default ones, where they bring in other kernels
+    "fine": [{"work_group": 16}, {"work_group": 16, "local": True}, {"vector_width": 4}],
+    "levels": [{"padding": "skip"}, {"padding": "compute"}],
+    "dhs": [{"k": 4, "local": True}],
+    "block_interleaved": [{"block_size": 8, "vector_width": 4}],
+}
+
+
+def forest(chains_only):
+    """Cells of several sizes and shapes, one of them large."""
+    sizes = (3, 17, 17, 1, 700)
+    if chains_only:
+        return Forest.from_cells([chain(n) for n in sizes])
+    return Forest.from_cells([star(9), *(random_binary_tree(n, 5, n) for n in sizes)])
+
+
+def forms(part):
+    """Every form of a launch's kernel: with and without l, rows, factors, natural order."""
+    for symmetric, rhs, factor, natural in itertools.product(
+        (True, False), sorted({1, part.max_rhs}), ("", "make", "use"), (False, True)
+    ):
+        able = (part.takes_natural or not natural) and (part.keeps_factors or not factor)
+        if able:
+            yield part.solve_spec(symmetric, rhs, factor, natural)
+
+
+def method_specs(method, dtype, limits):
+    """Specs of all kernels of a method."""
+    row = METHODS[method]
+    for options in [{}, *OPTIONS.get(method, [])]:
+        for part in make_plan(forest(row.chains_only), method, dtype, limits, **options).parts:
+            if not part.on_host:
+                yield from forms(part)
+
+
+def model(noise, secondorder):
+    """Active somas on passive dendrites, with synapses; with noise the dendrites vary too."""
+    cables = [discretise(ring_cell(3, 0.6, 3, seed=k), max_length=90.0) for k in (1, 2)]
+    net = Network(cables, 4)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    synapses = net.add("expsyn", at=net.soma, tau=np.linspace(1.0, 2.0, 4), e=0.0)
+    net.connect(np.arange(4), synapses, np.roll(np.arange(4), 1), 0.05, 0.5)
+    if noise:
+        net.add("inoise", at=net.soma + 1, mean=0.01, std=0.02)
+        net.insert("hh", net.soma + 2)
+    return net.compile(0.025, secondorder=secondorder, seed=7)
+
+
+def network_specs(dtype, limits):
+    """Specs of the kernels that advance a network."""
+    real = real_name(dtype)
+    for noise, secondorder in ((False, False), (True, True)):
+        network = model(noise, secondorder)
+        plain, source = kinds.model_kinds(network, real)
+        yield StepSpec(real, plain, secondorder, source)
+        if limits.is_cpu:
+            grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
+            yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source)
+            continue
+        for plan in epoch_plan.plan_epochs(network, dtype, limits):
+            yield plan.spec
+            if plan.spec.constant:
+                yield plan.spec.of_factors
+
+
+def other_specs(dtype):
+    """Specs of the kernels that know nothing of the device but numbers."""
+    real = real_name(dtype)
+    yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
+    yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
+    yield state.EventsSpec()
+    yield plasticity.PlasticSpec(16)
+    yield from (ResidualSpec(symmetric, 16) for symmetric in (True, False))
+    for algorithm, exclusive in itertools.product(delivery.ALGORITHMS, (True, False)):
+        yield delivery.DeliverSpec(algorithm, 8, 16, 4, exclusive)
+
+
+def specs():
+    """Yield (name, device, specs) of every line of the file."""
+    for (name, limits), dtype in itertools.product(DEVICES.items(), ("float64", "float32")):
+        for method in METHODS:
+            found = list(method_specs(method, dtype, limits))
+            if found:
+                yield f"{name}; {dtype}; {method}", name, found
+        if limits.local_bytes >= GPU.local_bytes:
+            yield f"{name}; {dtype}; networks", name, list(network_specs(dtype, limits))
+    for dtype in ("float64", "float32"):
+        yield f"any; {dtype}; others", "any", list(other_specs(dtype))
+
+
+def hashes():
+    """Lines of the file as a dict."""
+    found = {}
+    for name, _, every in specs():
+        text = "\n".join(render(spec) for spec in every)
+        found[name] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return found
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(hashes(), indent=1) + "\n", "utf-8")
+    print(f"written: {FILE}")

@@ -1,0 +1,120 @@
+"""Every template with each vendor switch on and off: unchanged, and plain where all are off."""
+
+import json
+import re
+from dataclasses import fields, replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+import snapshots
+import test_epoch
+from systems import make_system
+from test_simulation import DT, mixed_network, simple_network, truth
+from tolerances import assert_close
+
+from clhines import Forest, Solver
+from clhines.cells.shapes import random_binary_tree
+from clhines.device import devices
+from clhines.device.templates import render
+from clhines.simulate.epoch_plan import plan_epochs
+
+ASSEMBLY = re.compile(r"\basm\b|__asm")
+CLANG = "__builtin_prefetch"
+
+
+@pytest.fixture(scope="module")
+def every():
+    """All specs, as (line of the file, device, spec)."""
+    return [(name, device, s) for name, device, found in snapshots.specs() for s in found]
+
+
+def test_all_kernels_are_those_of_the_snapshots():
+    stored, found = json.loads(snapshots.FILE.read_text("utf-8")), snapshots.hashes()
+    changed = sorted(k for k in stored.keys() | found.keys() if stored.get(k) != found.get(k))
+    assert changed == [], "meant? then run: python tests/kernels/snapshots.py"
+
+
+def test_every_template_is_rendered(every):
+    folder = Path(str(files("clhines.kernels")))
+    templates = {p.relative_to(folder).with_suffix("").as_posix() for p in folder.rglob("*.mako")}
+    rendered = {spec.template for _, _, spec in every}
+    assert rendered == {t for t in templates if not t.startswith("common/")}
+    for switch in ("ptx", "prefetch"):
+        with_it = [s for _, _, s in every if switch in {f.name for f in fields(s)}]
+        for template in {s.template for s in with_it}:
+            values = {(s.real, getattr(s, switch)) for s in with_it if s.template == template}
+            assert {real for real, _ in values} == {"double", "float"}
+            assert len(values) == 2 * len({value for _, value in values}) > 2, template
+
+
+def test_assembly_stands_only_where_its_switch_is_on(every):
+    for name, device, spec in every:
+        on = getattr(spec, "ptx", False)
+        assert on <= device.endswith("PTX"), name
+        assert bool(ASSEMBLY.search(render(spec))) == on, f"{name}: {spec}"
+
+
+def test_builtin_functions_stand_only_where_the_compiler_takes_them(every):
+    for name, device, spec in every:
+        on = getattr(spec, "prefetch", "") == "builtin"
+        assert on <= device.endswith("Clang"), name
+        assert (CLANG in render(spec)) == on, f"{name}: {spec}"
+    assert any(getattr(s, "prefetch", "") == "builtin" for _, _, s in every)
+
+
+# ------------------------------------------------------------------------ on NVIDIA's devices
+
+
+@pytest.fixture
+def ptx_queue(fast_queue):
+    if not devices.limits(fast_queue.device).ptx:
+        pytest.skip("this device does not take PTX")
+    return fast_queue
+
+
+def without_ptx(monkeypatch):
+    limits = devices.limits
+    monkeypatch.setattr(devices, "limits", lambda device: replace(limits(device), ptx=False))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("nodes", [300, 30_000])
+def test_nvidia_ptx_solves_the_same(ptx_queue, monkeypatch, nodes, symmetric, dtype):
+    """In natural and in device order, with factors, in whole cells and in pieces of them."""
+    forest = Forest.from_cells([random_binary_tree(nodes, 30, seed) for seed in range(20)])
+    system = make_system(forest, np.dtype(dtype), symmetric)
+    found = []
+    for on in (True, False):
+        if not on:
+            without_ptx(monkeypatch)
+        solver = Solver(forest, "contraction", dtype, queue=ptx_queue)
+        assert {part.spec.ptx for part in solver.plan.parts} == {on}
+        lower = {} if symmetric else {"l": system.l}
+        factors = solver.factor(system.d, system.u, **lower)
+        found.append((solver.solve(**system.arrays), factors.solve(system.b)))
+        for x in found[-1]:
+            system.assert_solved(x)
+    for one, other in zip(*found, strict=True):
+        assert_close(forest, one, other, np.dtype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("build", [mixed_network, simple_network])
+def test_nvidia_ptx_advances_the_same(ptx_queue, monkeypatch, build, dtype):
+    """Bounds as in `test_blocks_follow_the_reference`, for each and for both."""
+    expected, v = truth(build)
+    bound = 1e-7 if dtype == "float64" else 0.5
+    limits = devices.limits(ptx_queue.device)
+    for on in (True, False):
+        room = replace(limits, ptx=on)
+        monkeypatch.setattr(test_epoch, "limits", lambda device, room=room: room)
+        sim = test_epoch.simulation(build, ptx_queue, dtype)
+        assert {p.spec.ptx for p in plan_epochs(sim.model, dtype, room)} == {on}
+        result = sim.run(10.0)
+        assert np.abs(sim.voltages() - v).max() < bound
+        np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+        late = np.abs(result.spike_time - expected.spike_time).max()
+        assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
