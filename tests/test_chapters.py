@@ -24,6 +24,15 @@ def test_chapter(name):
     assert result.attempted == len(test.examples) and result.failed == 0
 
 
+@pytest.mark.parametrize("name", sorted({*FREE, *OTHERS}))
+def test_chapter_names_every_module(name):
+    package = importlib.import_module(f"clhines.{name}")
+    modules = [p.stem for p in Path(package.__file__).parent.glob("[!_]*.py")]
+    assert modules
+    missing = [m for m in modules if f"`{m}`" not in package.__doc__]
+    assert not missing, f"the chapter of clhines.{name} lacks {missing}"
+
+
 def test_chapters_that_need_no_device_run_without_opencl():
     """The examples of what a user describes run where pyopencl cannot be imported."""
     program = (

@@ -11,9 +11,11 @@ Who owns what
     its executor. `steps`: a few kernels per step, cells of any size. `epoch`, `epoch_plan`,
     `epoch_spec`: whole cells on the chip of a GPU. `epoch_vector`: the same on CPUs, one cell per
     lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
-    voltages, states and events on the device. `delivery`, `delivery_tables`: spikes to targets.
-    `plasticity`: weights. `result`: `Result`. `saved`: files. `reference`: the same in NumPy, the
-    oracle. `mpi`, `partition`, `ranks`: several processes. `passive`: `PassiveCells`.
+    voltages, states and events on the device. `records`: recorded quantities. `decisions`: what no
+    partition of a network may change, made once. `delivery`, `delivery_tables`, `delivery_timing`:
+    spikes to targets. `plasticity`: weights. `result`: `Result`. `saved`: files. `reference`: the
+    same in NumPy, the oracle. `mpi`, `partition`, `ranks`, `received`: several processes.
+    `passive`: `PassiveCells`.
 
 A cell with a current into its soma, on the device and by the oracle:
 
