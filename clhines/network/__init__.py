@@ -7,8 +7,8 @@ network. Units are NEURON's: mV, ms, nA, µS and nF at nodes, S/cm² and mA/cm²
 
 Who owns what
     `network`: `Network`. `groups`: `Group`. `instances` merges groups by mechanism, `wiring` holds
-    the connections and events as given. `model`: `Model`, the arrays that every executor takes, with
-    one `Kind` per mechanism; `Events` from outside. `connections`: `Connections`, checked, and
+    the connections and events as given. `model`: `Model`, the arrays that every executor takes,
+    with one `Kind` per mechanism; `Events` from outside. `connections`: `Connections`, checked, and
     random ones. `plasticity`: `STDP`. `times`: delays and event times as steps, rounded as in
     NEURON. `ring`: the ring network of the 2018 report.
 
