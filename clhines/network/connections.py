@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from clhines.checks import as_array, as_number, as_seed, as_whole_number
 from clhines.errors import InputError
 from clhines.hostmemory import check_room
+from clhines.network.plasticity import STDP
 
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32
 _SUM_BITS = 63  # of an int64, without its sign
@@ -36,11 +37,15 @@ class Connections:
         At least 1. A spike of step s has its effect at step s + 1 + delay.
     num_sources, num_targets : int, optional
         Default: one above the largest number given.
+    plastic : bool or (k,) bool
+        Connections whose weights `rule` changes.
+    rule : STDP, optional
 
     Attributes
     ----------
-    source, target, delay : (k,) int32, and weight : (k,) float64
+    source, target, delay : (k,) int32, weight : (k,) float64, and plastic : (k,) bool
         As given, in the order given.
+    rule : STDP or None
     order : (k,) int64
         Connection at each place of the rows.
     row : (num_sources + 1,) int64
@@ -60,6 +65,8 @@ class Connections:
         delay: ArrayLike = 1,
         num_sources: int | None = None,
         num_targets: int | None = None,
+        plastic: ArrayLike = False,
+        rule: STDP | None = None,
     ) -> None:
         source = as_array("source", source)
         shape = source.shape
@@ -75,6 +82,8 @@ class Connections:
         if not np.isfinite(self.weight).all():
             k = int(np.argmin(np.isfinite(self.weight)))
             raise InputError(f"weight of connection {k} is {self.weight[k]}; expected finite")
+        self.plastic = broadcast_numbers("plastic", as_array("plastic", plastic, bool), shape)
+        self.rule = rule
 
     @property
     def count(self) -> int:
@@ -88,8 +97,13 @@ class Connections:
 
     @property
     def min_delay(self) -> int:
-        """Smallest delay in steps; 1 where there are no connections."""
-        return int(self.delay.min()) if self.count else 1
+        """Smallest delay in steps; a very large number where there are no connections."""
+        return int(self.delay.min()) if self.count else 1 << 30
+
+    @property
+    def largest(self) -> np.ndarray:
+        """(k,) float64: the largest magnitude that each weight can reach."""
+        return np.abs(self.weight) if self.rule is None else self.rule.largest(self, self.plastic)
 
     @cached_property
     def order(self) -> np.ndarray:

@@ -13,7 +13,7 @@ from clhines.checks import as_array, as_finite
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.plasticity import STDP
+from clhines.network.connections import Connections
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 
@@ -85,6 +85,7 @@ class Model:
     num_targets : int
         Instances that take events.
     connections : Connections
+        In the order given; sources are cells of the network, targets are numbered as here.
     events : Events
     threshold : (num_cells,) float64, mV
     v_init : (n,) float64, mV
@@ -134,42 +135,6 @@ class Model:
     def initial_states(self) -> list[dict[str, np.ndarray]]:
         """States of each kind at `v_init`, (count,) float64 arrays by name."""
         return [k.mechanism.initial(self.v_init[k.node], k.arrays()) for k in self.kinds]
-
-
-@dataclass(frozen=True, eq=False)
-class Connections:
-    """From spikes to events; one entry a connection, in the order in which they were given.
-
-    Attributes
-    ----------
-    source : (m,) int64
-        Cell whose spikes count.
-    target : (m,) int64
-        Number of the instance among all targets.
-    weight : (m,) float64
-    delay : (m,) int64
-        Steps, 1 or more: an event of a spike at step s is due at step ``s + 1 + delay``.
-    plastic : (m,) bool
-        Whether `rule` changes the weight.
-    rule : STDP or None
-    """
-
-    source: np.ndarray
-    target: np.ndarray
-    weight: np.ndarray
-    delay: np.ndarray
-    plastic: np.ndarray
-    rule: STDP | None
-
-    @property
-    def min_delay(self) -> int:
-        """Smallest delay, steps; a very large number where there are no connections."""
-        return int(self.delay.min()) if len(self.delay) else 1 << 30
-
-    @property
-    def max_delay(self) -> int:
-        """Largest delay, steps; 1 where there are no connections."""
-        return int(self.delay.max()) if len(self.delay) else 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -310,7 +310,7 @@ class Network:
             One step or more, which `compile` checks. It acts after the nearest whole number of
             steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`.
         rule : STDP, optional
-            Of `clhines.simulate.plasticity`: changes the weights with the spikes of both ends. All
+            Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.
         """
         self.check_not_frozen("connect()")
@@ -365,6 +365,7 @@ class Network:
         constant_d, constant_b = self._axial_sums(), np.zeros(n)
         kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
+        targets = sum(k.count for k in kinds if k.first_target >= 0)
         return Model(
             forest=self.forest,
             soma=self.soma,
@@ -375,8 +376,8 @@ class Network:
             constant_b=constant_b,
             kinds=kinds,
             instances=instances,
-            num_targets=sum(k.count for k in kinds if k.first_target >= 0),
-            connections=self._wiring.compiled_connections(dt, first, instances),
+            num_targets=targets,
+            connections=self._wiring.compiled_connections(dt, targets, first, instances),
             events=self._wiring.compiled_events(dt, first, instances),
             threshold=spread("threshold", self.threshold, self.num_cells),
             v_init=spread("v_init", v_init, n),

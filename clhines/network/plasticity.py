@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from clhines.checks import as_number
 from clhines.errors import InputError
-from clhines.network.connections import Connections
 
 _FORGOTTEN = 2.0**-64  # a trace that has decayed to this share counts as 0
+
+
+class Weighted(Protocol):
+    """Connections, as far as a rule knows them: `weight` is (k,) float64."""
+
+    weight: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class STDP:
         if self.w_min > self.w_max:
             raise InputError(f"w_min is {self.w_min}, above w_max, {self.w_max}")
 
-    def largest(self, connections: Connections, plastic: bool | np.ndarray = True) -> np.ndarray:
+    def largest(self, connections: Weighted, plastic: bool | np.ndarray = True) -> np.ndarray:
         """Return the largest magnitude that each weight can reach, for `Delivery`.
 
         Parameters

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import as_finite, as_indices, broadcast
 from clhines.errors import InputError
+from clhines.network.connections import Connections
 from clhines.network.groups import Group, Owner
-from clhines.network.model import Connections, Events, joined_columns, targets_of
+from clhines.network.model import Events, joined_columns, targets_of
 from clhines.network.plasticity import STDP
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
 
@@ -87,13 +88,18 @@ class Wiring:
             raise InputError(f"rule is {rule}; expected that of earlier connections, {self._rule}")
 
     def compiled_connections(
-        self, dt: float, first: np.ndarray, instances: Sequence[tuple[int, np.ndarray]]
+        self,
+        dt: float,
+        num_targets: int,
+        first: np.ndarray,
+        instances: Sequence[tuple[int, np.ndarray]],
     ) -> Connections:
         """Return the connections in steps and numbers of targets.
 
         Parameters
         ----------
         dt : float, ms
+        num_targets : int
         first : (number of groups,) int64
             First target of the kind of each group, -1 of one that takes no events.
         instances
@@ -125,7 +131,8 @@ class Wiring:
         steps = np.maximum(delay_steps(delay, dt), 1)
         target = targets_of(group, index, first, instances)
         self._check_bounds(source, weight, plastic)
-        return Connections(source, target, weight, steps, plastic, self._rule)
+        sizes = self._num_cells, max(num_targets, 1)
+        return Connections(source, target, weight, steps, *sizes, plastic, self._rule)
 
     def _check_bounds(self, source: np.ndarray, weight: np.ndarray, plastic: np.ndarray) -> None:
         if self._rule is None:

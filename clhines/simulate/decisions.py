@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.network.connections import Connections
 from clhines.network.model import Model
 
 MAX_EPOCH = 256  # steps between two deliveries of spikes at most
@@ -64,14 +63,13 @@ class Decisions:
         InputError
             See `Connections.scale`.
         """
-        connections = spike_connections(network, network.forest.num_cells)
         return cls(
             network=network,
             split=split,
             overlap=overlap,
             epoch=epoch_steps(network, overlap),
             slots=ring_slots(network),
-            scale=incoming_scale(network, connections),
+            scale=incoming_scale(network),
             constant_factors=network.constant_factors,
             inflow=bool(network.constant_b.any()),
         )
@@ -97,13 +95,6 @@ def ring_slots(model: Model) -> int:
     return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
 
 
-def spike_connections(model: Model, num_cells: int) -> Connections:
-    """Return the connections as `Delivery` takes them; `num_cells` are in the whole network."""
-    given, sources = model.connections, num_cells
-    numbers = sources, max(model.num_targets, 1)
-    return Connections(given.source, given.target, given.weight, given.delay, *numbers)
-
-
 def external_sums(model: Model) -> np.ndarray:
     """(num_targets,) float64: the most that events from outside bring to each target in a step."""
     given, targets = model.events, max(model.num_targets, 1)
@@ -114,17 +105,9 @@ def external_sums(model: Model) -> np.ndarray:
     return external
 
 
-def largest_weights(model: Model, connections: Connections) -> np.ndarray:
-    """(k,) float64: the largest magnitude that each weight can reach."""
-    given = model.connections
-    if given.rule is None:
-        return np.abs(connections.weight)
-    return given.rule.largest(connections, given.plastic)
-
-
-def incoming_scale(model: Model, connections: Connections) -> float:
+def incoming_scale(model: Model) -> float:
     """Return the unit of the integer weights, a power of two; their sums fit in int64."""
-    external, largest = external_sums(model), largest_weights(model, connections)
+    external, largest = external_sums(model), model.connections.largest
     if largest.any():
-        return connections.scale(external, largest)
+        return model.connections.scale(external, largest)
     return float(2.0 ** (np.frexp(external.max())[1] - 62))

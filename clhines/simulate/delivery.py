@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -445,7 +445,7 @@ class _Launcher:
 
     def _pull(
         self,
-        lists: list[Any],
+        lists: list[object],
         incoming: cla.Array,
         first_step: int,
         steps: int,

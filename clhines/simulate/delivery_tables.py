@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 
 from clhines.network.connections import Connections
 
@@ -67,7 +67,7 @@ class Tables:
         return [to_device(self.queue, a, np.int32) for a in arrays]
 
 
-def to_device(queue: cl.CommandQueue, values: np.ndarray, dtype: Any) -> cla.Array:
+def to_device(queue: cl.CommandQueue, values: np.ndarray, dtype: DTypeLike) -> cla.Array:
     """Copy an array to the device as `dtype`; one zero stands for an empty one."""
     return cla.to_device(queue, np.ascontiguousarray(values if len(values) else [0], dtype))
 

@@ -6,8 +6,6 @@ many steps a work-group keeps its cells' voltages, states and factors in local m
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -122,7 +120,7 @@ class _Shared:
         self._records = [self.integers(starts), self.integers(entries)]
         self._num_records = np.int32(len(entries))
 
-    def record_arguments(self, row: int) -> list[Any]:
+    def record_arguments(self, row: int) -> list[object]:
         """Return what a kernel takes to write records from a row on."""
         return [*self._records, self.state.record_v, np.int32(row), self._num_records]
 
@@ -184,7 +182,7 @@ class _Launch:
         """Return the kernel with its arguments; those of records are the last."""
         state, model, shared = self._state, self.model, self._shared
         real = state.dtype.type
-        arguments: list[Any] = [np.int32(0), np.int32(0), np.int32(len(self.plan.cells))]
+        arguments: list[object] = [np.int32(0), np.int32(0), np.int32(len(self.plan.cells))]
         arguments += [*self._tables, self._d, self._tie, self._up]
         if self.spec.constant:
             arguments += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]

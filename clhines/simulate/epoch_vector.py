@@ -8,7 +8,7 @@ step only moves their right-hand sides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl.array as cla
@@ -328,7 +328,7 @@ class CellEpochs:
         built = program.build(self.queue.context, spec)
         self._kernel = program.BoundKernel(built, "epoch", self._arguments(variable))
 
-    def _arguments(self, variable: np.ndarray) -> list[Any]:
+    def _arguments(self, variable: np.ndarray) -> list[object]:
         """Put all numbers into blocks on the device; `set_records` and `advance` change some."""
         model, blocks, state = self.model, self.blocks, self.state
         real, put = state.dtype.type, self._put
@@ -336,7 +336,7 @@ class CellEpochs:
         arrays = self._node_values(variable)
         found = [state.spike_source, state.spike_step, state.spike_count]
         self._table_on_device = put(self._table)
-        arguments: list[Any] = [
+        arguments: list[object] = [
             np.int32(0), np.int32(0), real(model.dt), self._table_on_device,
             put(blocks.parent.astype(np.int32)), *arrays,
             put(blocks.cells.astype(np.int32)),

@@ -11,15 +11,20 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import DTypeLike
 
 from clhines.device import devices
 from clhines.errors import InputError, RankError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
 
@@ -38,7 +43,7 @@ def launched() -> bool:
     return any(size.isdigit() and int(size) > 1 for size in sizes)
 
 
-def world() -> Any:
+def world() -> MPI.Comm:
     """Return ``mpi4py.MPI.COMM_WORLD``.
 
     Raises
@@ -77,7 +82,7 @@ class Ranks:
         For which it looks again and again before it sleeps between two looks.
     """
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: MPI.Comm) -> None:
         self.comm = _own(comm)
         self.rank, self.size = comm.rank, comm.size
         machines = comm.allgather(platform.node())
@@ -102,7 +107,7 @@ class Ranks:
             error = caught
         self.agree(error)
 
-    def same(self, given: dict[str, Any]) -> None:
+    def same(self, given: Mapping[str, object]) -> None:
         """Refuse, on all ranks, what is not the same on all.
 
         Parameters
@@ -132,7 +137,7 @@ class Ranks:
         rank = next(r for r, line in enumerate(lines) if line)
         raise RankError(f"rank {rank}: {lines[rank]}", rank)
 
-    def _wait(self, request: Any) -> None:
+    def _wait(self, request: MPI.Request) -> None:
         """Wait for a request, without taking the processor from a device that is it."""
         end = time.perf_counter() + self.spin
         while not request.Test():
@@ -204,10 +209,10 @@ def one_line(error: BaseException) -> str:
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
 
-_known: list[tuple[Any, Any]] = []  # communicators, and our own of the same ranks
+_known: list[tuple[MPI.Comm, MPI.Comm]] = []  # communicators, and our own of the same ranks
 
 
-def _own(comm: Any) -> Any:
+def _own(comm: MPI.Comm) -> MPI.Comm:
     """Return a communicator of the same ranks that nobody else uses."""
     for given, own in _known:
         if given == comm and own.size == comm.size:
@@ -219,11 +224,11 @@ def _own(comm: Any) -> Any:
     return own
 
 
-def _stop_all_on_errors(comm: Any) -> None:
+def _stop_all_on_errors(comm: MPI.Comm) -> None:
     """See to it that an error that nobody catches ends all ranks, not this one alone."""
     usual = sys.excepthook
 
-    def stop(kind: Any, value: Any, trace: Any) -> None:
+    def stop(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
         if isinstance(value, RankError):
             time.sleep(1.0)  # the rank that has the error says so first, if it does
             print(f"clhines: {value}", file=sys.stderr)
@@ -236,7 +241,7 @@ def _stop_all_on_errors(comm: Any) -> None:
     sys.excepthook = stop
 
 
-def finish(comm: Any, message: str, code: int) -> int:
+def finish(comm: MPI.Comm, message: str, code: int) -> int:
     """End a program on all ranks: wait for the others, and say once what went wrong.
 
     Parameters
@@ -271,7 +276,7 @@ def finish(comm: Any, message: str, code: int) -> int:
     return int(found[:, 0].max())
 
 
-def own_queue(ranks: Ranks, spec: Any, dtype: Any) -> cl.CommandQueue:
+def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> cl.CommandQueue:
     """Return a queue on this rank's device: the ranks of a machine take its devices in turn.
 
     A CPU that several ranks share is divided among them, as far as it has cores.

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from clhines.errors import InputError
-from clhines.network.model import Connections, Events, Kind, Model
+from clhines.network.connections import Connections
+from clhines.network.model import Events, Kind, Model
 from clhines.simulate.decisions import MAX_EPOCH
 from clhines.simulate.mpi import Ranks
 from clhines.simulate.state import Record
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 # what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
@@ -63,7 +67,7 @@ def split(costs: np.ndarray, size: int) -> np.ndarray:
     return np.minimum(bounds, cells - size + number)
 
 
-def ranks_of(comm: Any) -> Ranks | None:
+def ranks_of(comm: MPI.Comm | None) -> Ranks | None:
     """Return the ranks of a communicator of mpi4py; None where there is one alone, or no `comm`.
 
     Raises
@@ -100,10 +104,10 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
         Arguments of the `Simulation`.
     """
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
-    told = {name: str(value) for name, value in given.items()}
+    told: dict[str, object] = {name: str(value) for name, value in given.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
     digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
-    ranks.same(sizes | digests | told)
+    ranks.same({**sizes, **digests, **told})
 
 
 def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
@@ -164,6 +168,8 @@ def part_of(model: Model, first: int, end: int) -> Model:
             local[given.target[ours]],
             given.weight[ours],
             given.delay[ours],
+            given.num_sources,
+            max(targets, 1),
             given.plastic[ours],
             given.rule,
         ),

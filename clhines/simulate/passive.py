@@ -157,7 +157,7 @@ class PassiveCells:
         """(num_nodes,) of the solver's dtype, mV: in natural order, after the last step."""
         return self._natural(self._v)
 
-    def _natural(self, a: Any) -> np.ndarray:
+    def _natural(self, a: np.ndarray | cla.Array) -> np.ndarray:
         if not self._on_device:
             return a.copy()
         found = self.solver.unpack(a)

@@ -8,12 +8,14 @@ a postsynaptic one as well; the delay lies between the connection and its target
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import ArrayLike
 
 from clhines.device import devices, program
 from clhines.errors import DeviceError, InputError
@@ -58,8 +60,8 @@ class Plasticity:
         delivery: Delivery,
         rule: STDP,
         dt: float,
-        cell_of_target: Any,
-        plastic: Any = True,
+        cell_of_target: ArrayLike,
+        plastic: ArrayLike = True,
     ) -> None:
         queue, connections = delivery.queue, delivery.connections
         if not devices.has_fp64(queue.device):
@@ -110,7 +112,7 @@ class Plasticity:
         incoming: cla.Array,
         first_step: int,
         steps: int = 1,
-        wait_for: Any = None,
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call, and change the weights.
 
@@ -129,7 +131,11 @@ class Plasticity:
         return event
 
     def _launch(
-        self, kernel: cl.Kernel, found: tuple[cla.Array, ...], step: int, wait_for: Any = None
+        self,
+        kernel: cl.Kernel,
+        found: tuple[cla.Array, ...],
+        step: int,
+        wait_for: Sequence[cl.Event] | None = None,
     ) -> cl.Event:
         rule, delivery = self.rule, self.delivery
         forward = kernel is self._pre
@@ -202,7 +208,7 @@ class Plasticity:
 
 
 def _checked(
-    delivery: Delivery, rule: STDP, cell_of_target: Any, plastic: Any
+    delivery: Delivery, rule: STDP, cell_of_target: ArrayLike, plastic: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the cells as int64 and the mask of plastic connections."""
     c = delivery.connections

@@ -12,7 +12,7 @@ from clhines import reference
 from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
-from clhines.simulate.decisions import Decisions, largest_weights, spike_connections
+from clhines.simulate.decisions import Decisions
 from clhines.simulate.runs import values_now
 from clhines.simulate.state import Chunk, Record
 
@@ -34,9 +34,9 @@ class ReferenceRun:
         self.max_steps = decisions.epoch if decisions.split else 1
         self.records: list[Record] = []
         self.slots, self.scale = decisions.slots, decisions.scale
-        self.connections = spike_connections(model, decisions.num_cells)
+        self.connections = model.connections
         self.weight = self.connections.weight.copy()
-        changing = largest_weights(model, self.connections).any()
+        changing = self.connections.largest.any()
         self._plastic = model.connections.rule is not None and bool(changing)
         self._post = model.cell_of_target()[model.connections.target]
         cells = decisions.num_cells

@@ -13,7 +13,7 @@ import pyopencl as cl
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.errors import DeviceMemoryError, InputError
-from clhines.simulate.decisions import external_sums, largest_weights
+from clhines.simulate.decisions import external_sums
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
@@ -232,7 +232,7 @@ class DeviceRun:
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
         self._received = Received(state) if state.decisions.split else None
-        largest = largest_weights(state.model, state.connections)
+        largest = state.connections.largest
         if not largest.any():
             return
         self.delivery = Delivery(

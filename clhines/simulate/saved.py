@@ -11,13 +11,7 @@ from clhines.errors import InputError
 from clhines.files import Member, Npz, PathLike, write_npz
 from clhines.network.model import Model
 from clhines.network.times import LAST_STEP
-from clhines.simulate.decisions import (
-    external_sums,
-    incoming_scale,
-    largest_weights,
-    ring_slots,
-    spike_connections,
-)
+from clhines.simulate.decisions import external_sums, incoming_scale, ring_slots
 
 _WHAT = "a file that save() has written"
 _SCALAR = np.dtype(np.int64)
@@ -33,7 +27,8 @@ def signature(model: Model) -> str:
     known, events = model.connections, model.events
     arrays = [model.forest.parent, model.u, model.capacitance, model.threshold]
     arrays += [model.constant_d, model.constant_b, events.target, events.step, events.weight]
-    arrays += [known.source, known.target, known.weight, known.delay, known.plastic]
+    arrays += [known.source.astype(np.int64), known.target.astype(np.int64), known.weight]
+    arrays += [known.delay.astype(np.int64), known.plastic]
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
@@ -103,7 +98,7 @@ def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
         for name in kind.mechanism.states:
             found[f"state{k}_{name}"] = Member((kind.count,), dtype)
     rule, given = model.connections.rule, model.connections
-    if rule is not None and largest_weights(model, spike_connections(model, cells)).any():
+    if rule is not None and given.largest.any():
         float64 = np.dtype(np.float64)
         low, high = (np.where(given.plastic, w, given.weight) for w in (rule.w_min, rule.w_max))
         found["plastic_weight"] = Member((len(given.weight),), float64, low, high)
@@ -115,11 +110,10 @@ def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
 
 def _incoming(model: Model) -> Member:
     """Return what the sums of events on their way are: at most what all sources together send."""
-    connections = spike_connections(model, model.forest.num_cells)
-    targets = model.num_targets
-    largest = np.bincount(connections.target, largest_weights(model, connections), targets)
+    connections, targets = model.connections, model.num_targets
+    largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)
-    scale = incoming_scale(model, connections)
+    scale = incoming_scale(model)
     most = (largest[:targets] + external_sums(model)[:targets]) / scale + count[:targets]
     most *= 1 + 2.0**-50  # of rounding these sums
     shape = ring_slots(model), targets

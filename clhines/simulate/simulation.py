@@ -7,7 +7,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyopencl as cl
@@ -51,6 +51,9 @@ from clhines.simulate.runs import (
 )
 from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
@@ -132,7 +135,7 @@ class Simulation:
         seed: int = 0,
         chunk: int = 1024,
         max_spikes: int | None = None,
-        comm: object = None,
+        comm: MPI.Comm | None = None,
         **options: Any,
     ) -> None:
         self._lock, self._on_host = threading.RLock(), path == "reference"

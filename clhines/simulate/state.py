@@ -14,7 +14,7 @@ from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.model import Model
 from clhines.plan.plan import real_name
-from clhines.simulate.decisions import Decisions, spike_connections
+from clhines.simulate.decisions import Decisions
 
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
@@ -116,7 +116,7 @@ class State:
     Attributes
     ----------
     decisions : Decisions
-    connections : spikes.Connections
+    connections : Connections
     slots : int
         Of the ring: events due at step s are in row ``s % slots`` of `incoming`.
     epoch : int
@@ -151,7 +151,7 @@ class State:
         decisions = decisions or Decisions.of(model)
         self.decisions = decisions
         self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
-        self.connections = spike_connections(model, decisions.num_cells)
+        self.connections = model.connections
         self.slots, self.incoming_scale = decisions.slots, decisions.scale
         self.epoch, cells = decisions.epoch, model.forest.num_cells
         most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
@@ -212,7 +212,7 @@ class State:
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Make room for what a chunk of so many steps will record.
 
-        The list of spikes is emptied by `spikes.Delivery.reset`, which has its place in it.
+        The list of spikes is emptied by `Delivery.reset`, which has its place in it.
         """
         if rows == self.rows and len(records) == len(self.records):
             if all(a is b for a, b in zip(records, self.records, strict=True)):

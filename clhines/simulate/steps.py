@@ -108,7 +108,7 @@ class Steps:
         self._kernel = program.BoundKernel(built, "between_solves", self._arguments(base_d, gather))
         self._recorded: cla.Array | None = None
 
-    def _arguments(self, base_d: np.ndarray, gather: np.ndarray) -> list[Any]:
+    def _arguments(self, base_d: np.ndarray, gather: np.ndarray) -> list[object]:
         """Put the tables on the device; `_launch` sets the arguments that change."""
         model, state, real = self.model, self.state, self.state.dtype.type
         nodes = np.unique(np.concatenate([model.soma, *(k.node for k in model.kinds)]))
@@ -117,14 +117,14 @@ class Steps:
         cell = np.full(len(nodes), -1, np.int32)
         cell[number[model.soma]] = np.arange(model.forest.num_cells)
         active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
-        arrays: list[Any] = [
+        arrays: list[object] = [
             self._put(active), self._over_dt, self._constant_b, self._x, self._v, self._d, self._b,
             self._put(base_d[nodes].astype(real)), self._put(cell),
             self._put(model.threshold.astype(real)), state.failed,
         ]  # fmt: skip
         found = [state.spike_source, state.spike_step, state.spike_count]
         changing = [*[np.int32(0)] * 4, *[real(0)] * 3]
-        arguments: list[Any] = [np.int32(self._places), *changing, *arrays]
+        arguments: list[object] = [np.int32(self._places), *changing, *arrays]
         arguments += [np.int32(state.max_spikes), *found]
         self._row_argument = len(arguments)
         arguments += [

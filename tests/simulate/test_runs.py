@@ -1,0 +1,40 @@
+"""The protocols `Executor` and `Run`: whatever plays the part takes the same arguments."""
+
+import inspect
+
+import pytest
+
+from clhines.simulate.epoch import BlockEpochs
+from clhines.simulate.epoch_vector import CellEpochs
+from clhines.simulate.ranks import SplitRun
+from clhines.simulate.reference import ReferenceRun
+from clhines.simulate.runs import DeviceRun, Executor, PartRun, Run
+from clhines.simulate.steps import Steps
+
+PLAYED = [
+    *((Executor, cls) for cls in (BlockEpochs, CellEpochs, Steps)),
+    *((PartRun, cls) for cls in (DeviceRun, ReferenceRun)),
+    (Run, SplitRun),
+]
+
+
+def methods(protocol):
+    """Public methods of a protocol and of those that it extends."""
+    found = {}
+    for base in protocol.__mro__:
+        if getattr(base, "_is_protocol", False):
+            found |= {k: f for k, f in vars(base).items() if inspect.isfunction(f)}
+    return {k: f for k, f in found.items() if not k.startswith("_")}
+
+
+@pytest.mark.parametrize(("protocol", "cls"), PLAYED)
+def test_methods_are_those_of_the_protocol(protocol, cls):
+    expected = methods(protocol)
+    assert len(expected) >= 4
+    for name, method in expected.items():
+        found = inspect.signature(getattr(cls, name)).parameters
+        assert [*found] == [*inspect.signature(method).parameters], name
+
+
+def test_a_part_is_a_run_too():
+    assert methods(Run).keys() < methods(PartRun).keys()
