@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,6 +46,69 @@ class Limits:
     local_bytes: int = 48 << 10
     ptx: bool = False
     clang: bool = False
+
+
+class KernelSpec:
+    """The contract of a kernel, which planner, template and launcher share.
+
+    A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
+    of what is built. These are the same for all specs of a class:
+
+    Attributes
+    ----------
+    template : str
+        Name of the template, without its ending.
+    tables : tuple of str
+        Index tables that the kernel takes, in the order of its arguments, after three numbers:
+        what the launch begins with, the values of an array, and the first right-hand side.
+        ``NAME``, ``NAME:ROLE``, or either of them with ``if CONDITION and ...``, attributes of the
+        spec. The role says how `Part.moved` shifts the table when plans are combined:
+        ``place``: places of the device order; ``place/8``: each eighth entry is one; ``in_order``:
+        an entry for each place; ``cell``: numbers of cells. Tables without a role stay as they are.
+    takes : tuple of str
+        Arrays that the kernel takes after its tables, like `tables` without roles.
+    needs_factor : bool
+        The launcher gives it a scratch array in device order for the factors.
+    factor_may_be_d : bool
+        The factors may take the place of `d`: pivots are not looked at again.
+    keeps_factors : bool
+        It can work out the inverse pivots once and solve with them.
+    takes_natural : bool
+        It can read and write natural order.
+    """
+
+    template: ClassVar[str] = ""
+    tables: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[tuple[str, ...]] = ()
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = True
+    keeps_factors: ClassVar[bool] = False
+    takes_natural: ClassVar[bool] = False
+    symmetric: bool
+    phase: str = "solve"
+
+    @property
+    def unsymmetric(self) -> bool:
+        """Whether ``l`` is passed."""
+        return not self.symmetric
+
+    def roles(self) -> dict[str, str]:
+        """Role of each table that this kernel takes, in the order of its arguments; or ''."""
+        found = (text.partition(":") for text in self._given(self.tables))
+        return {name: role for name, _, role in found}
+
+    def arrays(self) -> list[str]:
+        """Names of the arrays that this kernel takes after its tables."""
+        return self._given(self.takes)
+
+    def _given(self, texts: tuple[str, ...]) -> list[str]:
+        """Return the texts whose conditions hold, without these."""
+        parts = (text.partition(" if ") for text in texts)
+        return [
+            name
+            for name, _, conditions in parts
+            if all(getattr(self, c) for c in conditions.split(" and ") if c)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +162,7 @@ class Part:
     @property
     def phase(self) -> str:
         """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
-        return getattr(self.spec, "phase", "solve")
+        return str(self.spec.phase)
 
     @property
     def on_host(self) -> bool:
@@ -114,14 +177,13 @@ class Part:
     @property
     def takes_natural(self) -> bool:
         """Whether the launch can read and write natural order."""
-        able = getattr(self.spec, "takes_natural", False) or self.keeps_factors
+        able = self.spec.takes_natural or self.spec.keeps_factors
         return able and self.phase == "solve" and self.source == 0
 
     @property
     def keeps_factors(self) -> bool:
         """Whether the launch can work out the inverse pivots once and solve with them."""
-        able = getattr(self.spec, "keeps_factors", not self.spec.needs_factor)
-        return able and self.phase == "solve" and self.source == 0
+        return bool(self.spec.keeps_factors) and self.phase == "solve" and self.source == 0
 
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
         """Spec of the kernel for `rhs` right-hand sides, with or without `l`.
@@ -157,7 +219,7 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch as a part of a larger plan.
+        """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
 
         Parameters
         ----------
@@ -169,16 +231,17 @@ class Part:
             Scratch arrays before its own.
         """
         tables = dict(self.tables)
-        for name in ("cell_start", "block_start", "blocks") if not self.source else ():
-            if name in tables:
+        for name, role in self.spec.roles().items():
+            if name not in tables or (self.source and role != "cell"):
+                continue
+            if role.startswith("place"):
                 tables[name] = tables[name].copy()
-                tables[name][:: 8 if name == "blocks" else 1] += np.int32(first_place)
-        in_order = getattr(self.spec, "codes_in_order", False)
-        for name in ("node_rank", *(["codes"] if in_order else [])) if not self.source else ():
-            if name in tables:  # places before its own are not read
+                tables[name][:: int(role[6:] or 1)] += np.int32(first_place)
+            elif role == "in_order":  # places before its own are not read
                 tables[name] = np.pad(tables[name], (first_place, 0))
-        number = tables["cell_number"]
-        tables["cell_number"] = np.where(number < 0, -1, cells[number]).astype(np.int32)
+            elif role == "cell":
+                number = tables[name]
+                tables[name] = np.where(number < 0, -1, cells[number]).astype(np.int32)
         source, target = (k + scratch if k else 0 for k in (self.source, self.target))
         return replace(self, tables=tables, source=source, target=target)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -14,6 +14,8 @@ import pyopencl.array as cla
 from clhines import reference
 from clhines.device import devices, program
 from clhines.plan.plan import STATUS_CLEAN, Part, Plan
+
+_FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
 
 
 @dataclass(frozen=True)
@@ -24,59 +26,68 @@ class PermuteSpec:
     real: str
 
 
+class _Bound(NamedTuple):
+    """A kernel, the arguments that are the same in every launch, and the names of the others."""
+
+    kernel: cl.Kernel
+    values: int
+    tables: list[cl.Buffer]
+    takes: list[str]
+
+
 class Launch:
     """One part of a plan on a queue: its index tables and the kernels it was asked for."""
 
     def __init__(self, part: Part, plan: Plan, queue: cl.CommandQueue, gather: cla.Array) -> None:
         self.part, self.plan, self.queue, self.gather = part, plan, queue, gather
-        self.tables = [cla.to_device(queue, t) for t in part.tables.values()]
-        self._kernels: dict[tuple[bool, int, str, bool], cl.Kernel] = {}
-        self._constants: dict[bool, list[Any]] = {}
+        self.tables = {name: cla.to_device(queue, t) for name, t in part.tables.items()}
+        self._kernels: dict[tuple[bool, int, str, bool], _Bound] = {}
 
     @functools.cached_property
-    def natural_tables(self) -> list[cla.Array]:
-        """What the kernel for natural order takes after `tables`, made when first needed."""
+    def natural_tables(self) -> dict[str, cla.Array]:
+        """Further tables of the kernel for natural order, made when first needed."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
-        return [self.gather, *(cla.to_device(self.queue, t) for t in more.values())]
+        tables = {name: cla.to_device(self.queue, t) for name, t in more.items()}
+        return {"gather": self.gather, **tables}
 
     def kernel(
         self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
     ) -> cl.Kernel:
         """Return the kernel, built when first needed."""
+        return self._bound(symmetric, rhs, factor, natural).kernel
+
+    def _bound(self, symmetric: bool, rhs: int, factor: str, natural: bool) -> _Bound:
         key = symmetric, rhs, factor, natural
         if key not in self._kernels:
             spec = self.part.solve_spec(symmetric, rhs, factor, natural)
             built = program.build(self.queue.context, spec)
-            self._kernels[key] = program.typed_kernel(built, "solve", "iii")
+            tables = self.tables | (self.natural_tables if natural else {})
+            self._kernels[key] = _Bound(
+                program.typed_kernel(built, "solve", "iii"),
+                self.plan.forest.num_nodes if natural else self.plan.packed_size,
+                [tables[name].data for name in spec.roles()],
+                spec.arrays(),
+            )
         return self._kernels[key]
-
-    def _constant(self, natural: bool) -> list[Any]:
-        """Arguments that are the same in every launch: number of values, after it the tables."""
-        if natural not in self._constants:
-            values = self.plan.forest.num_nodes if natural else self.plan.packed_size
-            tables = [*self.tables, *(self.natural_tables if natural else [])]
-            self._constants[natural] = [values, *(table.data for table in tables)]
-        return self._constants[natural]
 
     def run(
         self,
-        arrays: Sequence[cla.Array],
+        arrays: dict[str, cla.Array],
         symmetric: bool,
         rows: range,
         wait_for: list[cl.Event] | None,
         factor: str = "",
         natural: bool = False,
     ) -> list[cl.Event]:
-        """Launch on some rows of b and x; `arrays` is what follows the tables."""
-        kernel = self.kernel(symmetric, len(rows), factor, natural)
-        values, *tables = self._constant(natural)
-        given = [array.base_data for array in arrays]
+        """Launch on some rows of b and x; `arrays` by the names in `takes` of the spec."""
+        bound = self._bound(symmetric, len(rows), factor, natural)
+        given = [arrays[name].base_data for name in bound.takes]
         size = self.part.spec.work_group
         events = []
         for argument, groups in self.part.launches:
-            kernel.set_args(argument, values, rows.start, *tables, *given)
+            bound.kernel.set_args(argument, bound.values, rows.start, *bound.tables, *given)
             shape = (groups * size,), (size,)
-            run = cl.enqueue_nd_range_kernel(self.queue, kernel, *shape, wait_for=wait_for)
+            run = cl.enqueue_nd_range_kernel(self.queue, bound.kernel, *shape, wait_for=wait_for)
             events.append(run)
             wait_for = None  # the queue is in order
         return events
@@ -133,21 +144,16 @@ class Resident:
         factor = operands[0] if overwrite and once else self.factor
         step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
         sets = [(operands, x), *self._scratch(len(operands))]
-        symmetric = len(operands) == 3
+        symmetric, names = len(operands) == 3, _names(len(operands) == 3)
         events = []
         for first in range(0, count, step):
             for launch in self.launches:
                 part = launch.part
                 (given, out), (rest, rest_x) = sets[part.source], sets[part.target]
-                factors = [factor] if part.needs_factor else []
-                room = [*rest[:3], rest_x] if part.target else []  # of a launch that solves
-                arrays = {
-                    "solve": [*given, *factors, *room, out, status],
-                    "reduce": [*given, *rest, status],
-                    "expand": [*given, rest_x, out, status],
-                    "backward": [*given, *factors, out, status],
-                    "forward": [*factors, out],
-                }[part.phase]
+                arrays = dict(zip(names, given)) | {"factor": factor, "x": out, "status": status}
+                if part.target:
+                    arrays |= {f"rest_{name}": a for name, a in zip(names, rest)}
+                    arrays |= dict(zip(_FAR, [*rest[:3], rest_x])) | {"rest_x": rest_x}
                 use = "use" if part.keeps_factors and factored is not None else ""
                 rows = range(first, min(first + step, count)) if not part.source else range(1)
                 for row in range(rows.start, rows.stop, part.max_rhs):
@@ -185,8 +191,10 @@ class Resident:
         factors = matrix[0].copy(queue=self.queue)
         status = cla.zeros(self.queue, self.plan.forest.num_cells, np.int32)
         events = [e for a in (*matrix, factors, status) for e in a.events]
+        given = dict(zip(_names(len(matrix) == 2), matrix))
+        given |= {"inverses": factors, "status": status}
         for launch in able:
-            run = launch.run([*matrix, factors, status], len(matrix) == 2, range(1), events, "make")
+            run = launch.run(given, len(matrix) == 2, range(1), events, "make")
             only_event(factors, run[-1])
         if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
             b = cla.zeros_like(factors)
@@ -284,6 +292,11 @@ def make_resident(plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> Reside
     """Return what solves the plan on the queue."""
     on_host = any(part.on_host for part in plan.parts)
     return (HostResident if on_host else Resident)(plan, queue, dtype)
+
+
+def _names(symmetric: bool) -> list[str]:
+    """Names of the operands of a solve, in their order."""
+    return ["d", "u", "b"] if symmetric else ["d", "u", "l", "b"]
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:

@@ -14,13 +14,23 @@ from clhines.plan.by_branch import layout as branch_layout
 from clhines.plan.by_branch import schedule
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.packing import PACKINGS
-from clhines.plan.plan import MAX_RHS, SMALL, Limits, Part, Plan, as_int32, coarse, work_group_size
+from clhines.plan.plan import (
+    MAX_RHS,
+    SMALL,
+    KernelSpec,
+    Limits,
+    Part,
+    Plan,
+    as_int32,
+    coarse,
+    work_group_size,
+)
 
 CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
 
 
 @dataclass(frozen=True)
-class FineSpec:
+class FineSpec(KernelSpec):
     """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
 
     Attributes
@@ -33,6 +43,22 @@ class FineSpec:
     """
 
     template: ClassVar[str] = "by_branch/fine"
+    tables: ClassVar[tuple[str, ...]] = (
+        "block_template",
+        "block_start:place",
+        "block_cells",
+        "cell_number:cell",
+        "template_levels",
+        "level_branches",
+        "level_offset",
+        "branch_length",
+        "branch_parent",
+        "branch_children",
+        "child_first",
+        "branch_slot",
+        "branch_rank",
+    )
+    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
     needs_factor: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = True
     real: str

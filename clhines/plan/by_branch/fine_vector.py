@@ -13,11 +13,21 @@ from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import CACHE_BYTES, plan_lanes, rank_in_tree
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.packing import PACKINGS
-from clhines.plan.plan import MAX_RHS, SMALL, STREAM_BYTES, Limits, Part, Plan, as_int32, coarse
+from clhines.plan.plan import (
+    MAX_RHS,
+    SMALL,
+    STREAM_BYTES,
+    KernelSpec,
+    Limits,
+    Part,
+    Plan,
+    as_int32,
+    coarse,
+)
 
 
 @dataclass(frozen=True)
-class FineVectorSpec:
+class FineVectorSpec(KernelSpec):
     """Numbers and switches of ``fine_vector.mako``: one work-item per block, a branch per lane.
 
     Attributes
@@ -44,6 +54,26 @@ class FineVectorSpec:
     """
 
     template: ClassVar[str] = "by_branch/fine_vector"
+    tables: ClassVar[tuple[str, ...]] = (
+        "block_template",
+        "block_start:place",
+        "block_cells",
+        "cell_number:cell",
+        "template_vectors",
+        "vector_place",
+        "vector_rows",
+        "vector_even",
+        "vector_parent",
+        "vector_rounds",
+        "round_vector",
+        "round_child",
+        "lane_parent",
+        "lane_length",
+        "lane_slot",
+        "lane_rank",
+        "gather if natural",
+    )
+    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
     takes_natural: ClassVar[bool] = True
     needs_factor: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False

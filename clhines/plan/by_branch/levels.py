@@ -13,14 +13,14 @@ from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import rank_in_tree
 from clhines.plan.by_cell import layout as cell_layout
-from clhines.plan.plan import Limits, Part, Plan, as_int32, work_group_size
+from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32, work_group_size
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
 
 
 @dataclass(frozen=True)
-class LevelSpec:
+class LevelSpec(KernelSpec):
     """Numbers and switches of ``levels.mako``: a launch per level, one work-item per branch.
 
     Attributes
@@ -35,6 +35,29 @@ class LevelSpec:
     """
 
     template: ClassVar[str] = "by_branch/levels"
+    tables: ClassVar[tuple[str, ...]] = (
+        "level_branches",
+        "level_offset",
+        "level_longest",
+        "level_depth",
+        "branch_length",
+        "branch_children if backward",
+        "child if backward",
+        "child_first if backward",
+        "branch_rank if backward",
+        "cell_number:cell if backward",
+        "branch_bad if backward",
+        "branch_parent if forward",
+    )
+    takes: ClassVar[tuple[str, ...]] = (
+        "d if backward",
+        "u if backward",
+        "l if backward and unsymmetric",
+        "b if backward",
+        "factor",
+        "x",
+        "status if backward",
+    )
     needs_factor: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = True
     real: str
@@ -43,6 +66,16 @@ class LevelSpec:
     work_group: int
     computes_padding: bool
     phase: str
+
+    @property
+    def backward(self) -> bool:
+        """Whether this is the elimination."""
+        return self.phase == "backward"
+
+    @property
+    def forward(self) -> bool:
+        """Whether this is the forward sweep."""
+        return self.phase == "forward"
 
 
 def plan_levels(

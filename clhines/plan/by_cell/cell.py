@@ -12,11 +12,20 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import MAX_RHS, Limits, Part, Plan, as_int32, local_size, work_group_size
+from clhines.plan.plan import (
+    MAX_RHS,
+    KernelSpec,
+    Limits,
+    Part,
+    Plan,
+    as_int32,
+    local_size,
+    work_group_size,
+)
 
 
 @dataclass(frozen=True)
-class CellSpec:
+class CellSpec(KernelSpec):
     """Numbers and switches of ``cell.mako``: one work-item per cell, or a vector of cells.
 
     Attributes
@@ -43,6 +52,16 @@ class CellSpec:
     """
 
     template: ClassVar[str] = "by_cell/cell"
+    tables: ClassVar[tuple[str, ...]] = (
+        "cell_start:place",
+        "cell_stride",
+        "cell_size",
+        "cell_number:cell",
+        "code_start",
+        "codes:in_order if codes_in_order",
+        "codes if codes_by_shape",
+    )
+    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
     needs_factor: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = True
     real: str
@@ -54,6 +73,11 @@ class CellSpec:
     codes_in_order: bool
     work_group: int
     rhs_local: int
+
+    @property
+    def codes_by_shape(self) -> bool:
+        """Whether step codes lie shape after shape."""
+        return not self.codes_in_order
 
 
 def plan_cells(

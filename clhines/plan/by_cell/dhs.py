@@ -13,13 +13,13 @@ from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import MAX_RHS, Limits, Part, Plan, as_int32, local_size
+from clhines.plan.plan import MAX_RHS, KernelSpec, Limits, Part, Plan, as_int32, local_size
 
 LANES = 16  # a cell, unless asked for
 
 
 @dataclass(frozen=True)
-class DhsSpec:
+class DhsSpec(KernelSpec):
     """Numbers and switches of ``dhs.mako``: some lanes per cell, a barrier per step.
 
     Attributes
@@ -34,6 +34,20 @@ class DhsSpec:
     """
 
     template: ClassVar[str] = "by_cell/dhs"
+    tables: ClassVar[tuple[str, ...]] = (
+        "cell_start:place",
+        "cell_number:cell",
+        "cell_node",
+        "cell_step",
+        "cell_steps",
+        "group_steps",
+        "step_first",
+        "node_parent",
+        "node_order",
+        "node_children",
+        "node_child",
+    )
+    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
     needs_factor: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = True
     real: str

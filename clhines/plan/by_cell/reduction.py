@@ -11,7 +11,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import Limits, Part, Plan, as_int32, coarse, work_group_size
+from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32, coarse, work_group_size
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
@@ -20,7 +20,7 @@ SPARE_BYTES = 64  # of local memory, for what is not a row
 
 
 @dataclass(frozen=True)
-class ReductionSpec:
+class ReductionSpec(KernelSpec):
     """Numbers and switches of ``reduction.mako``: one work-group per chain.
 
     Attributes
@@ -38,9 +38,26 @@ class ReductionSpec:
     """
 
     template: ClassVar[str] = "by_cell/reduction"
+    tables: ClassVar[tuple[str, ...]] = (
+        "cell_start:place",
+        "cell_size",
+        "cell_number:cell",
+        "scratch_start if far",
+    )
+    takes: ClassVar[tuple[str, ...]] = (
+        "d",
+        "u",
+        "l if unsymmetric",
+        "b",
+        "far_low if far",
+        "far_mid if far",
+        "far_up if far",
+        "far_right if far",
+        "x",
+        "status",
+    )
     needs_factor: ClassVar[bool] = False
     factor_may_be_d: ClassVar[bool] = True
-    keeps_factors: ClassVar[bool] = False
     real: str
     symmetric: bool
     rhs: int
@@ -48,6 +65,11 @@ class ReductionSpec:
     capacity: int
     switch: int
     storage: str
+
+    @property
+    def far(self) -> bool:
+        """Whether the first steps work in scratch arrays."""
+        return self.storage == "global"
 
 
 def plan_reduction(

@@ -8,18 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clhines.forest import Forest
-from clhines.plan.plan import Limits, Part, Plan, as_int32
+from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32
 
 
 @dataclass(frozen=True)
-class SerialSpec:
+class SerialSpec(KernelSpec):
     """What stands for a kernel's numbers where there is none; `real` is that of the values."""
 
-    template: ClassVar[str] = ""
     needs_factor: ClassVar[bool] = False
-    factor_may_be_d: ClassVar[bool] = True
-    phase: ClassVar[str] = "host"
     real: str
+    phase: str = "host"
 
 
 def plan_serial(

@@ -19,7 +19,7 @@ from clhines.plan.by_segment.joined import USUAL_PLACES, joined
 from clhines.plan.by_segment.pieces import Pieces, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import Limits, Part, Plan, as_int32, local_size
+from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32, local_size
 
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
@@ -27,7 +27,7 @@ OWN_LAUNCH = 32 * USUAL_PLACES  # nodes a compute unit: fewer go into the launch
 
 
 @dataclass(frozen=True)
-class ContractionSpec:
+class ContractionSpec(KernelSpec):
     """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
     Attributes
@@ -57,6 +57,37 @@ class ContractionSpec:
     """
 
     template: ClassVar[str] = "by_segment/contraction"
+    tables: ClassVar[tuple[str, ...]] = (
+        "blocks:place/8",
+        "cell_number:cell",
+        "rows",
+        "links",
+        "children",
+        "lane_slot",
+        "lane_rank",
+        "node_rank:in_order if shared",
+        "kept_start if of_pieces",
+        "kept if of_pieces",
+        "gather if natural",
+        "order_start if natural",
+        "order if natural",
+        "cell_base if natural",
+    )
+    takes: ClassVar[tuple[str, ...]] = (
+        "d",
+        "u",
+        "l if unsymmetric",
+        "b if solves",
+        "inverses if makes",
+        "rest_d if reduces",
+        "rest_u if reduces",
+        "rest_l if reduces and unsymmetric",
+        "rest_b if reduces",
+        "rest_x if expands",
+        "x if gives_x",
+        "status",
+    )
+    keeps_factors: ClassVar[bool] = True
     needs_factor: ClassVar[bool] = False
     factor_may_be_d: ClassVar[bool] = True
     real: str
@@ -72,6 +103,36 @@ class ContractionSpec:
     derived: bool = False
     factor: str = ""
     natural: bool = False
+
+    @property
+    def of_pieces(self) -> bool:
+        """Whether some nodes of the cells are kept for another system."""
+        return self.phase != "solve"
+
+    @property
+    def reduces(self) -> bool:
+        """Whether the kernel leaves the system of the kept nodes."""
+        return self.phase == "reduce"
+
+    @property
+    def expands(self) -> bool:
+        """Whether the kernel takes the solution of the kept nodes."""
+        return self.phase == "expand"
+
+    @property
+    def makes(self) -> bool:
+        """Whether the kernel writes inverse pivots."""
+        return self.factor == "make"
+
+    @property
+    def solves(self) -> bool:
+        """Whether the kernel takes a right-hand side."""
+        return not self.makes
+
+    @property
+    def gives_x(self) -> bool:
+        """Whether the kernel writes a solution."""
+        return self.solves and not self.reduces
 
 
 def plan_contraction(
