@@ -32,11 +32,10 @@ from clhines.cells.cable import discretise
 from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
 from clhines.device import devices, program
-from clhines.device import templates as device_templates
 from clhines.device.timing import FloorSpec
 from clhines.network.connections import random_connections
 from clhines.network.plasticity import STDP
-from clhines.plan import plan
+from clhines.plan.by_branch import fine_vector
 from clhines.plan.plan import Limits
 from clhines.simulate.delivery import ALGORITHMS, Delivery
 from clhines.simulate.epoch import BlockEpochs
@@ -100,7 +99,7 @@ def equal_forest(method="flat"):
 
 def open_queue():
     simulators = [d for _, d in devices.all_devices() if devices.is_simulator(d)]
-    return devices.make_queue(simulators[0])
+    return cl.CommandQueue(cl.Context([simulators[0]]))  # a context without programs
 
 
 # --------------------------------------------------------------------------------------- cases
@@ -456,7 +455,7 @@ for _config in CONFIGS:
 
 def fault_case(config, old, new):
     """Solve with a changed kernel in a context of its own, whatever comes out."""
-    queue, real_render, there = open_queue(), device_templates.render, []
+    queue, real_render, there = open_queue(), program.render, []
     mixed = config == "mixed"
 
     def changed(spec):
@@ -467,7 +466,7 @@ def fault_case(config, old, new):
             there.append(old in source)
         return source.replace(old, new)
 
-    device_templates.render = changed
+    program.render = changed
     try:
         if config == "spikes":
             deliver_spikes(queue, "vsn", False, (1, 3))
@@ -487,7 +486,7 @@ def fault_case(config, old, new):
         assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         queue.finish()
     finally:
-        device_templates.render = real_render
+        program.render = real_render
 
 
 def main(part):
@@ -501,7 +500,7 @@ def main(part):
         self.set(np.zeros(self.shape, self.dtype))
 
     cla.Array.__init__, cla.Array._zero_fill = make_and_keep, copy_zeros
-    plan.STREAM_BYTES = 0  # small batches go past the caches as well
+    fine_vector.STREAM_BYTES = 0  # small batches go past the caches as well
     if part.startswith("clean"):
         queue = open_queue()
         for name, case in share_of(part):
