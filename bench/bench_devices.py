@@ -84,8 +84,7 @@ def on_devices(case: Case, queues: list[cl.CommandQueue], method: str) -> dict[s
     begin = time.perf_counter()
     several = len(queues) > 1
     given: dict[str, Any] = {"devices": queues} if several else {"queue": queues[0]}
-    more = {"shares": "device"} if several else {}
-    solver = clhines.Solver(case.forest, method, case.dtype, **given, **more)
+    solver = clhines.Solver(case.forest, method, case.dtype, **given)
     made = time.perf_counter() - begin
     row = {
         "devices": len(queues),
@@ -96,28 +95,33 @@ def on_devices(case: Case, queues: list[cl.CommandQueue], method: str) -> dict[s
         "make_seconds": made,
         **in_device_order(case, solver),
     }
-    if several and solver._share.rates is not None:  # other shares, where copies count
-        solver = clhines.Solver(case.forest, method, case.dtype, **given)
     numpy_s = wall(lambda: solver.solve(**case.arrays, out=case.out, check=False), 5, 1)
     row["numpy_shares"] = solver.shares
-    row["numpy_device_seconds"] = solver._share.seconds if several else [numpy_s]
+    row["numpy_device_seconds"] = solver.engine.seconds if several else [numpy_s]
     return row | {"numpy_seconds": numpy_s, "numpy_error": case.error(case.out)}
 
 
 def in_device_order(case: Case, solver: clhines.Solver) -> dict[str, Any]:
     """Time solves of arrays on the devices, without copies."""
-    d, u, b = (solver.pack(case.arrays[name], of=name) for name in NAMES)
-    x = [cla.zeros_like(a) for a in b] if isinstance(b, list) else cla.zeros_like(b)
+    packed = []
+    for part in solver.parts:
+        arrays = [part.solver.pack(case.arrays[name][part.nodes], of=name) for name in NAMES]
+        packed.append((part.solver, arrays, cla.zeros_like(arrays[-1])))
+
+    def enqueue() -> None:
+        for one, arrays, x in packed:
+            one.enqueue(*arrays, out=x)
+            one.queue.flush()
 
     def solves(count: int) -> None:
         for _ in range(count):
-            solver.enqueue(d, u, b, out=x)
+            enqueue()
         for queue in solver.queues:
             queue.finish()
 
     def ends() -> list[float]:
         begin = time.perf_counter()
-        solver.enqueue(d, u, b, out=x)
+        enqueue()
         with ThreadPoolExecutor(len(solver.queues)) as pool:
             waits = [
                 pool.submit(lambda q: (q.finish(), time.perf_counter())[1], q)
@@ -129,8 +133,7 @@ def in_device_order(case: Case, solver: clhines.Solver) -> dict[str, Any]:
     each = np.median([ends() for _ in range(15)], axis=0)
     count = int(np.clip(0.2 / single, 4, 200))
     stream = wall(lambda: solves(count), 5) / count
-    found = solver.unpack(x)
-    values = [a.get() for a in (found if isinstance(found, list) else [found])]
+    values = [one.unpack(x).get() for one, _, x in packed]
     return {
         "single_seconds": single,
         "device_seconds": each.tolist(),
@@ -157,7 +160,7 @@ def in_slices(
     try:
         solve()
         error = case.error(case.out)
-        pipeline = solver._pipeline
+        pipeline = solver.engine.pipeline
         assert pipeline is not None
         both, copies = [], []
         for _ in range(SLICED_ROUNDS):  # in turn, as whatever else runs disturbs both
@@ -192,7 +195,7 @@ def in_slices(
 
 def solves_alone(case: Case, queue: cl.CommandQueue, sliced: clhines.Solver) -> float:
     """Time of the solves of all slices, of values that are on the device, s."""
-    part = sliced._plans[0].forest
+    part = sliced.plan.forest
     solver = clhines.Solver(part, sliced.plan.method, case.dtype, queue=queue)
     arrays = [cla.to_device(queue, case.arrays[name][: part.num_nodes]) for name in NAMES]
     x = cla.empty_like(arrays[-1])

@@ -84,7 +84,7 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     """
     queue = case.queue
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
-    resident = solver._resident  # pack() has no `out`, and memory is not what is timed
+    resident = solver.engine.loaded  # pack() has no `out`, and memory is not what is timed
     natural = [[cla.to_device(queue, a) for a in arrays] for arrays in case.sets]
     edges = [solver.pack(u, of="u") for _, u, _ in natural]
     d, b, x = (cla.empty_like(edges[0]) for _ in range(3))
@@ -110,7 +110,7 @@ def _in_and_out(solver: Any, natural: list[Any], packed: tuple[Any, ...], out: A
     d, u, b, x = packed
     events = []
     for source, target in ((natural[0], d), (natural[2], b)):
-        solver._resident.permute(source, target, True)
+        solver.engine.loaded.permute(source, target, True)
         events.append(target.events[-1])
     solver.enqueue(d, u, b, out=x)
     events += solver.kernel_events

@@ -31,7 +31,7 @@ def devices_and_memory(arguments: argparse.Namespace) -> dict[str, Any]:
     names = arguments.device or [None]
     if len(names) == 1:
         return options | {"device": names[0]}
-    return options | {"devices": names, "shares": "device"}
+    return options | {"devices": names}
 
 
 def state_memory(solver: Solver) -> None:

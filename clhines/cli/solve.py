@@ -96,9 +96,9 @@ def _speed(cells: PassiveCells, step_s: float) -> dict[str, float]:
 
     solver, n = cells.solver, cells.forest.num_nodes
     solve_s = step_s
-    if solver.takes_device_order and len(solver.queues) > 1:
+    if cells.on_device and len(solver.queues) > 1:
         solve_s = _seconds_of_all(cells)
-    elif solver.takes_device_order:
+    elif cells.on_device:
         solve_s = timing.median_seconds(solver.queue, lambda _: cells.solve_again())
     floor_n = min(n, solver.plan.forest.num_nodes)
     shares = [share for share in solver.shares if share]

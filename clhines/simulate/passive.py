@@ -20,7 +20,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.hostmemory import check_room
 from clhines.plan.plan import real_name
-from clhines.solve.solver import Solver
+from clhines.solve.solver import Part, Solver
 
 _NODE_BYTES = 8 + 5 * 4  # of the forest, the matrix and the voltages of `PassiveCells` in float32
 
@@ -31,6 +31,63 @@ class PassiveSpec:
 
     template: ClassVar[str] = "around/passive"
     real: str
+
+
+class _OnHost:
+    """Values of all cells in NumPy arrays."""
+
+    def __init__(self, solver: Solver, values: dict[str, np.ndarray], v: np.ndarray) -> None:
+        self.solver, self.values = solver, values
+        self.v, self.before, self.b = v, np.empty_like(v), np.empty_like(v)
+
+    def step(self) -> None:
+        """Take one step."""
+        values = self.values
+        self.v, self.before = self.before, self.v
+        self.b[:] = values["capacitance_over_dt"] * self.before + values["constant"]
+        self.solve()
+
+    def solve(self) -> None:
+        """Solve again."""
+        self.solver.solve(self.values["d"], self.values["u"], self.b, out=self.v, check=False)
+
+    def voltages(self, before: bool) -> np.ndarray:
+        """Values in natural order."""
+        return self.before if before else self.v
+
+
+class _OnDevice:
+    """Values of the cells of one device, in its order."""
+
+    def __init__(self, part: Part, values: dict[str, np.ndarray], v: np.ndarray) -> None:
+        solver = self.solver = part.solver
+        self.values = {
+            k: solver.pack(a[part.nodes], of="u" if k == "u" else "b") for k, a in values.items()
+        }
+        self.v = solver.pack(v[part.nodes], of="x")
+        self.before, self.b = (
+            cla.zeros(self.v.queue, self.v.shape, self.v.dtype) for _ in range(2)
+        )
+        built = program.build(solver.queue.context, PassiveSpec(real_name(solver.dtype)))
+        self.right_hand_side = program.typed_kernel(built, "right_hand_side", "i")
+
+    def step(self) -> None:
+        """Enqueue one step."""
+        self.v, self.before = self.before, self.v
+        queue, n = self.solver.queue, self.v.size
+        arrays = self.values["capacitance_over_dt"], self.values["constant"], self.before, self.b
+        groups = devices.small_groups(queue.device, n)
+        self.right_hand_side(queue, *groups, n, *(a.data for a in arrays))
+        self.solve()
+
+    def solve(self) -> None:
+        """Enqueue a solve, which the device begins at once."""
+        self.solver.enqueue(self.values["d"], self.values["u"], self.b, out=self.v)
+        self.solver.queue.flush()
+
+    def voltages(self, before: bool) -> np.ndarray:
+        """Values in natural order."""
+        return self.solver.unpack(self.before if before else self.v).get()
 
 
 class PassiveCells:
@@ -56,6 +113,8 @@ class PassiveCells:
     solver : Solver
     steps : int
         Steps taken so far.
+    on_device : bool
+        Whether all values stay on the device between steps; not in slices, nor in ``mixed``.
     """
 
     def __init__(
@@ -87,27 +146,10 @@ class PassiveCells:
         dtype = self.solver.dtype
         values = {k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()}
         v = np.full(self.forest.num_nodes, v_init, dtype)
-        self._on_device = self.solver.takes_device_order
-        if self._on_device:
-            self._values: dict[str, Any] = {
-                k: self.solver.pack(a, of="u" if k == "u" else "b") for k, a in values.items()
-            }
-            self._v: Any = self.solver.pack(v, of="x")
-            self._before, self._b = (self._like(self._v) for _ in range(2))
-            spec = PassiveSpec(real_name(dtype))
-            self._rhs = [
-                program.typed_kernel(program.build(q.context, spec), "right_hand_side", "i")
-                for q in self.solver.queues
-            ]
-        else:
-            self._values, self._v, self._before = values, v, np.empty_like(v)
-            self._b = np.empty_like(v)
-
-    def _like(self, a: Any) -> Any:
-        """Zeros, where `a` has values: an array, or a list of them of several devices."""
-        if isinstance(a, list):
-            return [self._like(one) for one in a]
-        return cla.zeros(a.queue, a.shape, a.dtype)
+        self.on_device = all(part.solver.takes_device_order for part in self.solver.parts)
+        self._each: list[_OnHost] | list[_OnDevice] = [_OnHost(self.solver, values, v)]
+        if self.on_device:
+            self._each = [_OnDevice(part, values, v) for part in self.solver.parts]
 
     def finish(self) -> None:
         """Wait until all devices have done what they were told."""
@@ -128,40 +170,28 @@ class PassiveCells:
         for step in steps:
             self._step()
             self.steps += 1
-            if self._on_device and step % 32 == 31:
+            if self.on_device and step % 32 == 31:
                 self.finish()
         self.finish()
         return time.perf_counter() - begin
 
     def _step(self) -> None:
-        v = self._values
-        self._v, self._before = self._before, self._v
-        if not self._on_device:
-            self._b[:] = v["capacitance_over_dt"] * self._before + v["constant"]
-            self.solver.solve(v["d"], v["u"], self._b, out=self._v, check=False)
-            return
-        operands = v["capacitance_over_dt"], v["constant"], self._before, self._b
-        each = zip(*(a if isinstance(a, list) else [a] for a in operands), strict=True)
-        for kernel, queue, arrays in zip(self._rhs, self.solver.queues, each, strict=True):
-            n = arrays[0].size
-            kernel(queue, *devices.small_groups(queue.device, n), n, *(a.data for a in arrays))
-        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
+        for one in self._each:
+            one.step()
 
     def solve_again(self) -> list[cl.Event]:
         """Enqueue the last step's solve once more, for timing; the voltages stay the same."""
-        v = self._values
-        self.solver.enqueue(v["d"], v["u"], self._b, out=self._v)
+        for one in self._each:
+            one.solve()
         return self.solver.kernel_events
 
     def voltages(self) -> np.ndarray:
         """(num_nodes,) of the solver's dtype, mV: in natural order, after the last step."""
-        return self._natural(self._v)
+        return self._natural(False)
 
-    def _natural(self, a: np.ndarray | cla.Array) -> np.ndarray:
-        if not self._on_device:
-            return a.copy()
-        found = self.solver.unpack(a)
-        return np.concatenate([one.get() for one in found]) if isinstance(a, list) else found.get()
+    def _natural(self, before: bool) -> np.ndarray:
+        """Voltages after the last step, or before it."""
+        return np.concatenate([one.voltages(before) for one in self._each])
 
     def check(self) -> dict[str, float]:
         """Check the last step, on the host, from the voltages before it.
@@ -192,7 +222,7 @@ class PassiveCells:
             repeat([a.astype(dtype) for a in self._once[k]], count)
             for k in ("d", "u", "capacitance_over_dt", "constant")
         )
-        before, v = self._natural(self._before), self._natural(self._v)
+        before, v = self._natural(True), self.voltages()
         different = min(len(self.cables), count)
         once = Forest.repeated([cell.parent for cell in self.cables], different)
         m = once.num_nodes

@@ -2,47 +2,58 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.forest import Forest
+from clhines.device.arrays import events_of, unshared
+from clhines.device.guard import exclusive
+from clhines.solve import accuracy
+from clhines.solve.arguments import Arguments
+from clhines.solve.engine import Eliminated, Engine, first_nodes
+from clhines.solve.memory import Memory, memory_errors
 
-if TYPE_CHECKING:
-    from clhines.solve.solver import Solver
 
-
-@dataclass(frozen=True, eq=False)
 class Factors:
     """A matrix that `Solver.factor` has eliminated, for any number of right-hand sides.
 
     Attributes
     ----------
-    solver : Solver
-    pivots : (packed size,) pyopencl array
-        In device order: inverse pivots where the plan can use them, else the diagonal.
-    u, l : (packed size,) pyopencl arrays
-        In device order; `l` is None where the system is symmetric.
-    bad : (num_cells,) int32 pyopencl array
-        Keys of bad pivots; see `status`.
+    eliminated : Eliminated
+        What the solver's engine keeps; `clhines.solve.whole.WholeFactors` has the arrays.
     """
 
-    solver: Solver
-    pivots: cla.Array
-    u: cla.Array
-    l: cla.Array | None  # noqa: E741
-    bad: cla.Array
+    def __init__(
+        self,
+        engine: Engine,
+        eliminated: Eliminated,
+        arguments: Arguments,
+        lock: threading.RLock,
+    ) -> None:
+        self.eliminated = eliminated
+        self._engine, self._arguments, self._lock = engine, arguments, lock
 
     @property
-    def _matrix(self) -> list[cla.Array]:
-        return [self.pivots, self.u, *([] if self.l is None else [self.l])]
+    def queue(self) -> cl.CommandQueue:
+        """Of the solver; the first of several."""
+        return self._engine.queue
 
+    @property
+    def memory(self) -> list[Memory]:
+        """As `Solver.memory`."""
+        return self._engine.memory
+
+    @exclusive
+    @memory_errors
     def solve(self, b: Any, *, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
         """Solve for right-hand sides in *natural* order.
+
+        Of a solver in ``mixed``, which waits for the device, ``solver.refinement`` says what came
+        of it.
 
         Parameters
         ----------
@@ -59,15 +70,38 @@ class Factors:
         Raises
         ------
         InputError, DeviceMemoryError
-        """
-        return self.solver._solve_factored(self, b, out, overwrite, check)
 
+        Warns
+        -----
+        AccuracyWarning, RefinementWarning
+            As `Solver.solve`.
+        """
+        engine, forest = self._engine, self._arguments.forest
+        rows = self._arguments.natural({"b": b})["b"]
+        target = self._arguments.target(b, rows, out, overwrite)
+        if check:
+            self._arguments.check_finite("b", rows)
+        measured = check and engine.may_lose and isinstance(rows, np.ndarray)
+        before = {**self.eliminated.matrix_on_host(), "b": rows.copy()} if measured else {}
+        if isinstance(rows, cla.Array):
+            self.eliminated.solve_device(rows, target)
+        else:
+            self.eliminated.solve_host(unshared(rows, target), target)
+        if check:
+            self._arguments.check_finite("x", target)
+        engine.warn()
+        if measured:
+            accuracy.warn_where_lost(engine.plan, forest, before, target, self._arguments.dtype)
+        return target
+
+    @exclusive
+    @memory_errors
     def enqueue(
         self,
         b: cla.Array,
         *,
         out: cla.Array,
-        wait_for: Sequence[cl.Event] | None = None,
+        wait_for: cl.Event | Sequence[cl.Event] | None = None,
         overwrite: bool = False,
     ) -> cl.Event:
         """Enqueue a solve of right-hand sides in *device* order, without waiting.
@@ -82,15 +116,13 @@ class Factors:
         pyopencl.Event
             Of the last kernel.
         """
-        return self.solver._enqueue_factored(self, b, out, wait_for)
+        size = self._engine.device_order("enqueue()").plan.packed_size
+        waits = events_of("wait_for", wait_for, self.queue)
+        b = self._arguments.checked("b", b, size, on_device=True)
+        self._arguments.check_out(out, b, size)
+        return self.eliminated.enqueue(b, out, waits)
 
+    @exclusive
     def status(self) -> np.ndarray:
         """Return the first bad node of every cell as `Solver.status` does; waits."""
-        return self.solver._status_of(self)
-
-
-def first_nodes(forest: Forest, found: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """(num_cells,) int64: the bad node of each cell, -1 for none."""
-    status = np.full(forest.num_cells, -1)
-    status[found[0]] = found[1]
-    return status
+        return first_nodes(self._arguments.forest, self.eliminated.bad_pivots())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
+import pyopencl as cl
 
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
@@ -14,6 +17,7 @@ from clhines.plan.plan import MAX_PLACES, Plan
 STAGES = 3  # slices on the device: one comes in, one is solved, one goes out
 _ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
 _TABLE_BYTES = 4  # a node, at the least: its place in natural order
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _PERIODS = 64  # places where a pattern of shapes may begin again that are looked at
 
 
@@ -134,6 +138,29 @@ class Memory:
         text = f"{size_text(self.device)} on the device"
         text += f", {size_text(self.pinned)} of pinned host memory" if self.pinned else ""
         return text + (f", in {self.slices} slices" if self.slices > 1 else "")
+
+
+def memory_errors(method: _Method) -> _Method:
+    """Turn OpenCL's out-of-memory errors of a method into `DeviceMemoryError`.
+
+    Its object has `memory`, one item a device, and `queue`, that of the first.
+    """
+
+    @functools.wraps(method)
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except cl.MemoryError as error:
+            device, slices = self.queue.device, max(memory.slices for memory in self.memory)
+            what = f"the batch in {slices} slices needs" if slices > 1 else "the batch needs"
+            need = max(memory.device for memory in self.memory)
+            raise DeviceMemoryError(
+                f"{device.name.strip()} has no memory left: {what} {size_text(need)} of its "
+                f"{size_text(device.global_mem_size)}; a smaller max_memory makes smaller "
+                "slices"
+            ) from error
+
+    return wrapped  # type: ignore[return-value]
 
 
 def bytes_needed(plans: Sequence[Plan], itemsize: int, rows: int) -> int:

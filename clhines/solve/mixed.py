@@ -1,11 +1,10 @@
-"""Mixed precision: float32 factors, float64 residuals, and refinement on the device."""
+"""The engine of mixed precision: float32 factors, refined with float64 residuals."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -13,15 +12,13 @@ import pyopencl.array as cla
 
 from clhines.arrays import ranges
 from clhines.device import devices, program
-from clhines.device.guard import exclusive
+from clhines.device.templates import render
 from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, warn_caller
 from clhines.forest import Forest
 from clhines.plan.plan import MAX_RHS
-
-if TYPE_CHECKING:
-    from clhines.solve.factors import Factors
-    from clhines.solve.solver import Solver
-
+from clhines.solve.engine import BadPivots, DeviceOrder, nothing_solved
+from clhines.solve.memory import Memory
+from clhines.solve.whole import Whole, WholeFactors
 
 EPS = float(np.finfo(np.float64).eps)
 GOAL = 2 * EPS  # row-wise backward error at which a cell is left as it is
@@ -111,19 +108,21 @@ def bytes_needed(num_nodes: int, rows: int) -> int:
 
 
 class Mixed:
-    """What a `Solver` of dtype ``mixed`` works with.
+    """Engine: eliminations in float32, and refinement with float64 residuals.
 
     Parameters
     ----------
-    rounded : Solver
+    rounded : Whole
         The same forest and method in float32, on a device that has float64.
     memory : int
         Bytes that both may use.
 
     Attributes
     ----------
-    events : list of pyopencl.Event
-        Of the kernels of the last solve.
+    kernel_events : list of pyopencl.Event
+        Of the last solve.
+    refinement : Refinement or None
+        Of the last solve.
 
     Raises
     ------
@@ -131,16 +130,17 @@ class Mixed:
         The whole batch does not fit.
     """
 
-    def __init__(self, rounded: Solver, memory: int) -> None:
-        self.rounded, self.forest, self.queue = rounded, rounded.forest, rounded.queue
+    num_slices = 1
+    takes_device_order = False
+    may_lose = False  # the residual is known anyhow
+
+    def __init__(self, rounded: Whole, memory: int) -> None:
+        self.rounded, self.plan, self.queue = rounded, rounded.plan, rounded.queue
+        self.forest = self.plan.forest
         n, device = self.forest.num_nodes, self.queue.device
-        taken = sum(rounded._room.needed(plan) for plan in rounded._plans)
-        if rounded.num_slices > 1 or n * 8 > device.max_mem_alloc_size:
-            need = (taken + bytes_needed(n, 1)) / 2**20
-            raise DeviceMemoryError(
-                f"dtype 'mixed' needs the whole batch on the device: about {need:.1f} MiB of "
-                f"{memory / 2**20:.1f} MiB; float64 and float32 work in slices"
-            )
+        taken = rounded.room.needed(self.plan)
+        if n * 8 > device.max_mem_alloc_size:
+            raise too_large(taken, n, memory)
         several = taken + bytes_needed(n, MAX_RHS) <= memory
         self.rows_at_once = (
             MAX_RHS if several and n * 8 * MAX_RHS <= device.max_mem_alloc_size else 1
@@ -151,9 +151,74 @@ class Mixed:
         tables = refinement_tables(self.forest)
         self._num_chunks = len(tables["chunks"])
         self._tables = {name: cla.to_device(self.queue, t) for name, t in tables.items()}
-        self.events: list[cl.Event] = []
+        self.kernel_events: list[cl.Event] = []
+        self.refinement: Refinement | None = None
+        self._bad: BadPivots | None = None
         self._kernels: dict[tuple[str, bool], cl.Kernel] = {}
         program.build(self.queue.context, self.spec())
+
+    @property
+    def memory(self) -> list[Memory]:
+        """See `Engine`."""
+        (rounded,) = self.rounded.memory
+        more = bytes_needed(self.forest.num_nodes, self.rows_at_once)
+        return [Memory(rounded.device + more, 0, 1)]
+
+    @property
+    def source(self) -> str:
+        """See `Engine`."""
+        return self.rounded.source + "\n" + render(self.spec())
+
+    def describe(self) -> str:
+        """See `Engine`."""
+        return self.rounded.describe()
+
+    def device_order(self, what: str) -> DeviceOrder:
+        """Raise `InputError`: device order is for the other dtypes."""
+        raise InputError(
+            f"{what} works in device order; dtype 'mixed' has natural order only: use solve() "
+            "or factor().solve()"
+        )
+
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+        """See `Engine`; refines nothing where there are bad pivots that are to be reported."""
+        self._solve(dict(arrays), target, check)
+
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+        """See `Engine`; waits."""
+        self._solve(dict(arrays), target, check)
+
+    def _solve(
+        self,
+        arrays: dict[str, np.ndarray | cla.Array],
+        target: np.ndarray | cla.Array,
+        check: bool,
+    ) -> None:
+        b = arrays.pop("b")
+        factors = self._eliminate(arrays, check, keep=False)
+        self._bad = factors.bad_pivots()
+        if not (check and len(self._bad[0])):
+            self.refine(factors, b, target)
+
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> MixedFactors:
+        """See `Engine`; `check` refuses values beyond float32."""
+        return self._eliminate(arrays, check, keep=True)
+
+    def bad_pivots(self) -> BadPivots:
+        """See `Engine`."""
+        if self._bad is None:
+            raise nothing_solved()
+        return self._bad
+
+    def warn(self) -> None:
+        """Warn where the residual is above `LIMIT`."""
+        done = self.refinement
+        if done is not None and not done.reached:
+            message = (
+                f"the residual is {done.residual:.3g} after {done.steps} corrections; expected "
+                f"{LIMIT:.3g}: too ill-conditioned for float32 factors; use dtype float64"
+            )
+            warn_caller(message, RefinementWarning)
 
     def spec(self, symmetric: bool = True) -> ResidualSpec:
         """Spec of the kernels."""
@@ -171,33 +236,20 @@ class Mixed:
         size = self._num_chunks * self._group, rows
         return kernel(self.queue, size, (self._group, 1), *values, wait_for=wait_for)
 
-    def factor(
-        self, arrays: dict[str, Any], check: bool, keep: bool
-    ) -> tuple[Factors, list[cla.Array]]:
-        """Eliminate d, u, (l), in natural order, in float32; bad pivots are not looked for.
-
-        Parameters
-        ----------
-        check : bool
-            `InputError` for values beyond float32.
-        keep : bool
-            Copy what is on the device already.
-
-        Returns
-        -------
-        rounded : Factors
-        matrix : list of (n,) float64 arrays on the device
-        """
-        matrix, narrowed = [], []
+    def _eliminate(
+        self, arrays: dict[str, np.ndarray | cla.Array], check: bool, keep: bool
+    ) -> MixedFactors:
+        """Eliminate d, u, (l) in float32; with `keep` copies what is on the device already."""
+        matrix: list[cla.Array] = []
+        narrowed: dict[str, np.ndarray | cla.Array] = {}
         for name, a in arrays.items():
             if not isinstance(a, cla.Array):
                 a = cla.to_device(self.queue, a)
             elif keep:
                 a = a.copy(queue=self.queue)
             matrix.append(a)
-            narrowed.append(self._narrow(name, a, check, len(arrays) == 2))
-        lower = narrowed[2] if len(narrowed) == 3 else None
-        return self.rounded.factor(*narrowed[:2], l=lower, check=False), matrix
+            narrowed[name] = self._narrow(name, a, check, len(arrays) == 2)
+        return MixedFactors(self, self.rounded.factor(narrowed, check=False), matrix)
 
     def _narrow(self, name: str, wide: cla.Array, check: bool, symmetric: bool) -> cla.Array:
         """Return d, u or l in float32."""
@@ -217,11 +269,16 @@ class Mixed:
             )
         return out
 
-    def solve(self, factors: MixedFactors, b: Any, target: Any) -> Refinement:
+    def refine(
+        self,
+        factors: MixedFactors,
+        b: Any,
+        target: Any,
+    ) -> None:
         """Solve for b, (n,) or (k, n) in natural order, into `target` of the same kind."""
         n, on_device = self.forest.num_nodes, isinstance(b, cla.Array)
         count = b.size // n
-        self.events, done = [], []
+        self.kernel_events, done = [], []
         for first in range(0, count, self.rows_at_once):
             x = cla.zeros(self.queue, (min(self.rows_at_once, count - first), n), np.float64)
             if on_device:
@@ -236,7 +293,7 @@ class Mixed:
                 part = cla.to_device(self.queue, np.ascontiguousarray(np.atleast_2d(b)[some]))
                 done.append(self._refine(factors, part, 0, x))
                 np.atleast_2d(target)[some] = x.get(self.queue)
-        return Refinement(max(d.steps for d in done), max(d.residual for d in done))
+        self.refinement = Refinement(max(d.steps for d in done), max(d.residual for d in done))
 
     def _refine(self, factors: MixedFactors, b: cla.Array, first: int, x: cla.Array) -> Refinement:
         """Solve for rows of b from `first` on into x, (rows, n), which is zero so far.
@@ -259,15 +316,15 @@ class Mixed:
         step = -1  # at first the residual is b
         while step <= MAX_STEPS:
             if step >= 0:
-                factors.rounded.solve(rounded, out=dx, check=False)
-                self.events += self.rounded.kernel_events
+                factors.rounded.solve_device(rounded, dx)
+                self.kernel_events += self.rounded.kernel_events
             args = [*sizes, np.int32(first), chunks, *tree, *matrix, b, x, dx, scales, r, most]
-            self.events.append(self._run("residual", symmetric, rows, args, wait_for))
+            self.kernel_events.append(self._run("residual", symmetric, rows, args, wait_for))
             new_errors, new_scales = (cla.empty(queue, (rows, cells), float) for _ in range(2))
             active = cla.empty(queue, (rows, cells), np.int32)
             args = [*sizes, np.float64(GOAL), chunks, starts, most, r, dx, errors, scales]
             args += [new_errors, new_scales, active, x, rounded]
-            self.events.append(self._run("update", symmetric, rows, args))
+            self.kernel_events.append(self._run("update", symmetric, rows, args))
             scales = new_scales
             if step >= 0:
                 errors = new_errors
@@ -277,77 +334,49 @@ class Mixed:
         return Refinement(min(step, MAX_STEPS), float(errors.get(queue).max()))
 
 
-@dataclass(frozen=True, eq=False)
 class MixedFactors:
-    """A matrix that a `Solver` of dtype ``mixed`` has eliminated in float32.
+    """A matrix that `Mixed` has eliminated in float32.
 
     Attributes
     ----------
-    solver : Solver
-    rounded : Factors
+    rounded : WholeFactors
         Of the float32 matrix.
     matrix : list of (n,) float64 pyopencl arrays
         d, u, (l) in natural order.
     """
 
-    solver: Solver
-    rounded: Factors
-    matrix: list[cla.Array]
+    def __init__(self, engine: Mixed, rounded: WholeFactors, matrix: list[cla.Array]) -> None:
+        self.engine, self.rounded, self.matrix = engine, rounded, matrix
 
-    def solve(self, b: Any, *, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
-        """Solve for right-hand sides in *natural* order; waits for the device.
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        """See `Eliminated`."""
+        self.engine.refine(self, b, target)
 
-        What came of it is in ``solver.refinement``.
+    def solve_device(self, b: cla.Array, target: cla.Array) -> None:
+        """See `Eliminated`; waits."""
+        self.engine.refine(self, b, target)
 
-        Parameters
-        ----------
-        b, out, overwrite
-            As in `Solver.solve`.
-        check : bool
-            Raise `InputError` for values of `b` or `x` that are not finite (NumPy only).
+    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Raise `InputError`."""
+        self.engine.device_order("enqueue()")
+        raise AssertionError
 
-        Returns
-        -------
-        x : like b
+    def bad_pivots(self) -> BadPivots:
+        """See `Eliminated`."""
+        return self.rounded.bad_pivots()
 
-        Warns
-        -----
-        RefinementWarning
-            The residual stayed above `LIMIT`.
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        """See `Eliminated`."""
+        return {
+            name: a.get(self.engine.queue)
+            for name, a in zip(("d", "u", "l"), self.matrix, strict=False)
+        }
 
-        Raises
-        ------
-        InputError, DeviceMemoryError
-        """
-        return self._solve(b, out, overwrite, check)
 
-    @property
-    def _lock(self) -> threading.RLock:
-        return self.solver._lock
-
-    @exclusive
-    def _solve(self, b: Any, out: Any, overwrite: bool, check: bool) -> Any:
-        solver = self.solver
-        rows = solver._natural({"b": b})["b"]
-        target = solver._target(b, rows, out, overwrite)
-        check = check and isinstance(rows, np.ndarray)
-        if check:
-            solver._check_finite("b", rows)
-        solver.refinement = done = solver._refine(self, rows, target)
-        if check:
-            solver._check_finite("x", target)
-        if not done.reached:
-            message = (
-                f"the residual is {done.residual:.3g} after {done.steps} corrections; expected "
-                f"{LIMIT:.3g}: too ill-conditioned for float32 factors; use dtype float64"
-            )
-            warn_caller(message, RefinementWarning)
-        return target
-
-    def enqueue(self, *_: Any, **__: Any) -> None:
-        """Raise `InputError`: device order is for the other dtypes."""
-        self.solver._whole("enqueue()")
-
-    def status(self) -> np.ndarray:
-        """Return the first bad node of every cell as `Solver.status` does; waits."""
-        return self.rounded.status()
+def too_large(taken: int, num_nodes: int, memory: int) -> DeviceMemoryError:
+    """Error of a batch that does not fit on the device as a whole."""
+    need = (taken + bytes_needed(num_nodes, 1)) / 2**20
+    return DeviceMemoryError(
+        f"dtype 'mixed' needs the whole batch on the device: about {need:.1f} MiB of "
+        f"{memory / 2**20:.1f} MiB; float64 and float32 work in slices"
+    )

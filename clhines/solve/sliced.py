@@ -1,4 +1,4 @@
-"""Batches larger than the memory of a device, solved in slices."""
+"""The engine of a batch larger than the memory of its device, which is solved in slices."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
-from clhines.device import copies
+from clhines.device import copies, devices
+from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
+from clhines.solve import accuracy
+from clhines.solve.engine import BadPivots, DeviceOrder, Eliminated, nothing_solved
 from clhines.solve.loaded import Resident, make_resident, only_event
-from clhines.solve.memory import STAGES
+from clhines.solve.memory import STAGES, Memory, Room, bytes_needed, size_text
+from clhines.solve.transfer import Transfer, ended
+from clhines.solve.whole import Whole, memory_of, source_of
 
 _POLL = 0.1  # s, between two looks whether another stage has failed
 _Channel = channels.SimpleQueue  # between two stages
@@ -49,6 +54,135 @@ class _Job:
 
 class _StoppedError(Exception):
     """Another stage has failed."""
+
+
+class Sliced:
+    """Engine: slices of whole cells from NumPy to NumPy, through a pipeline where several fit.
+
+    Parameters
+    ----------
+    forest : Forest
+    plans, bounds
+        Of `Room.plan`.
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    room : Room
+
+    Attributes
+    ----------
+    pipeline : Pipeline or None
+        Made when first needed; None where slices are so large that they are solved one by one.
+    """
+
+    refinement = None
+    takes_device_order = False
+
+    def __init__(
+        self,
+        forest: Forest,
+        plans: list[Plan],
+        bounds: np.ndarray,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        room: Room,
+    ) -> None:
+        self.forest, self.plans, self.bounds = forest, plans, bounds
+        self.plan, self.queue, self.dtype, self.room = plans[0], queue, dtype, room
+        self.transfer = Transfer(queue, dtype)
+        self.pipeline: Pipeline | None = None
+        self.kernel_events: list[cl.Event] = []
+        self._bad: BadPivots | None = None
+
+    @property
+    def num_slices(self) -> int:
+        """See `Engine`."""
+        return len(self.plans)
+
+    @property
+    def several_fit(self) -> bool:
+        """Whether the slices are small enough for a pipeline of them."""
+        return all(self.room.fits(plan, STAGES) for plan in self.plans)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Right-hand sides of a slice that a pipeline takes."""
+        return min(self.room.rows_at_once(plan, STAGES) for plan in self.plans)
+
+    @property
+    def memory(self) -> list[Memory]:
+        """See `Engine`."""
+        if not self.several_fit:
+            return [memory_of(self.plans, self.room, self.transfer)]
+        pinned = copies.pinned_bytes() if copies.helps(self.queue.device) else 0
+        taken = bytes_needed(self.plans, self.room.itemsize, self.rows_at_once)
+        return [Memory(taken, 2 * pinned, self.num_slices)]
+
+    @property
+    def source(self) -> str:
+        """See `Engine`; of the first slice."""
+        return source_of(self.plan)
+
+    @property
+    def may_lose(self) -> bool:
+        """See `Engine`."""
+        return accuracy.may_lose(self.plan)
+
+    def describe(self) -> str:
+        """See `Engine`."""
+        return f"{self.plan.method}, {devices.label(self.queue.device)})"
+
+    def device_order(self, what: str) -> DeviceOrder:
+        """Raise `DeviceMemoryError`."""
+        raise DeviceMemoryError(
+            f"{what} needs the whole batch on the device: "
+            f"{size_text(sum(map(self.room.needed, self.plans)))}, where "
+            f"{size_text(self.room.memory)} may be taken; use solve() with NumPy arrays, which "
+            f"works in {self.num_slices} slices"
+        )
+
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+        """Raise `DeviceMemoryError`."""
+        self.device_order("solve() with device arrays")
+
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> Eliminated:
+        """Raise `DeviceMemoryError`."""
+        self.device_order("factor()")
+        raise AssertionError
+
+    def warn(self) -> None:
+        """Nothing was promised."""
+
+    def bad_pivots(self) -> BadPivots:
+        """See `Engine`."""
+        if self._bad is None:
+            raise nothing_solved()
+        return self._bad
+
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+        """See `Engine`."""
+        with ended(self.queue):
+            if not self.several_fit:
+                self._bad = self._one_by_one(arrays, target)
+                return
+            if self.pipeline is None:
+                given = self.forest, self.plans, self.bounds, self.queue, self.dtype
+                self.pipeline = Pipeline(*given, self.rows_at_once)
+            self._bad = self.pipeline.solve(arrays, target)
+
+    def _one_by_one(self, arrays: dict[str, np.ndarray], target: np.ndarray) -> BadPivots:
+        found, where = [], []
+        for k, plan in enumerate(tqdm(self.plans, "slices", disable=None, leave=False)):
+            cells = self.bounds[k : k + 2]
+            nodes = slice(*self.forest.cell_offsets[cells].tolist())
+            one = Whole(plan, self.queue, self.dtype, self.room, self.transfer)
+            given = {name: a[..., nodes] for name, a in arrays.items()}
+            one.solve_host(given, target[..., nodes], False)
+            bad_cells, bad_nodes = one.bad_pivots()
+            found.append(bad_cells + cells[0])
+            where.append(bad_nodes + nodes.start)
+            del one
+            self.transfer.keep(None)
+        return np.concatenate(found), np.concatenate(where)
 
 
 class Pipeline:

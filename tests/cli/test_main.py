@@ -28,7 +28,7 @@ from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.auto import CANDIDATES, Candidate
 from clhines.simulate.passive import PassiveCells, PassiveSpec
 from clhines.simulate.simulation import Simulation
-from clhines.solve import rates, store
+from clhines.solve import store
 from clhines.solve.solver import Solver
 
 SWC = """# a ball and three sticks
@@ -185,13 +185,12 @@ def test_solve_on_every_device(cli, queue, swc):
     assert result.table()["check"] == "good"
 
 
-def test_solve_on_two_devices(cli, monkeypatch, tmp_path):
+def test_solve_on_two_devices(cli, tmp_path):
     """Half of the cells on each, and the same voltages as on one."""
     found = [(index, devices.is_simulator(d)) for index, d in devices.all_devices()]
     if len({simulator for _, simulator in found}) < 2:
         pytest.skip("needs a simulator and another device")
     indices = [next(i for i, s in found if s is kind) for kind in (False, True)]
-    monkeypatch.setattr(rates, "measure", lambda *_: [rates.Rate(0.0, 1.0)] * 2)
     where = [word for index in indices for word in ("--device", index)]
     common = ["solve", "--steps", 2, "--cells", 12, "--dtype", "float32", "--method", "flat"]
     both = cli(*common, *where, "--out", tmp_path / "two.npz")

@@ -110,7 +110,7 @@ def solve_case(queue, config, forest, dtype, symmetric, rows):
     solver = Solver(forest, method, dtype, queue=queue, **options)
     system = make_system(forest, dtype, symmetric, rows)
     system.assert_solved(solver.solve(**system.arrays), updates_for(method))
-    if method == "fine" and solver._resident.takes_natural:  # what solve() did not need
+    if method == "fine" and solver.engine.loaded.takes_natural:  # what solve() did not need
         packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
         out = cla.empty_like(packed["b"])
         solver.enqueue(**packed, out=out)
@@ -479,7 +479,7 @@ def fault_case(config, old, new):
         dtype = "mixed" if mixed else np.float32
         solver = Solver(forest, method, dtype, queue=queue, **options)
         solver.solve(**system.arrays, check=False)
-        if solver._resident is not None and solver._resident.takes_natural:  # the other kernel
+        if solver.takes_device_order and solver.engine.loaded.takes_natural:  # the other kernel
             given = system.d, system.u, system.b
             packed = [solver.pack(v, of=name) for v, name in zip(given, "dub", strict=True)]
             solver.enqueue(*packed, out=cla.empty_like(packed[2]))

@@ -38,7 +38,7 @@ def meter(monkeypatch):
 
 def tables_of(solver):
     """Bytes of what stays on the device."""
-    return sum(a.nbytes for launch in solver._resident.launches for a in launch.tables)
+    return sum(a.nbytes for launch in solver.engine.loaded.launches for a in launch.tables)
 
 
 @pytest.mark.parametrize("method", ["flat", "levels", "dhs"])
@@ -46,13 +46,16 @@ def test_what_is_kept_between_solves_stays_within_what_is_said(fast_queue, metho
     """Several numbers of right-hand sides in turn, which take room of several sizes."""
     forest = Forest.repeated([random_binary_tree(512, 50, 1)], 100)
     solver = Solver(forest, method, queue=fast_queue)
-    if solver._pool is None:
+    if solver.engine.transfer.pool is None:
         pytest.skip("no CPU")
     for rows in (1, 2, 3, 4, 5, 9, 5):
         system = make_system(forest, symmetric=False, rows=rows)
         for _ in range(2):
             system.assert_solved(solver.solve(**system.arrays))
-            assert solver._pool.managed_bytes + tables_of(solver) <= solver.memory[0].device
+            assert (
+                solver.engine.transfer.pool.managed_bytes + tables_of(solver)
+                <= solver.memory[0].device
+            )
 
 
 @pytest.mark.parametrize("method", ["flat", "dhs"])
@@ -62,11 +65,11 @@ def test_slices_one_by_one_keep_nothing(fast_queue, method):
     limit = Solver(Forest(chain(31_000)), method, queue=fast_queue).plan.bytes_needed(8, 8) + 1000
     solver = Solver(forest, method, queue=fast_queue, max_memory=limit)
     assert solver.num_slices == forest.num_cells
-    assert not solver._several_fit
+    assert not solver.engine.several_fit
     system = make_system(forest)
     system.assert_solved(solver.solve(**system.arrays))
-    if solver._pool is not None:
-        assert solver._pool.managed_bytes == 0
+    if solver.engine.transfer.pool is not None:
+        assert solver.engine.transfer.pool.managed_bytes == 0
 
 
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])

@@ -282,7 +282,7 @@ def test_memory(device):
     expected = mixed_solver(device, forest).solve(**system.arrays)
     tight = mixed.bytes_needed(forest.num_nodes, 2) + 48 * forest.num_nodes + 8000
     solver = mixed_solver(device, forest, max_memory=tight)
-    assert solver._mixed.rows_at_once == 1
+    assert solver.engine.rows_at_once == 1
     assert np.array_equal(solver.solve(**system.arrays), expected)
     for most in (1000, 100 * forest.num_nodes):
         with pytest.raises(DeviceMemoryError, match=r"'mixed' needs the whole batch|MiB"):

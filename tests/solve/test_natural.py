@@ -48,7 +48,7 @@ def test_natural_and_device_order_agree(queue, needs, config, dtype, symmetric, 
     for cells in (scattered_cells(), dissimilar(20), families()["random"]):
         forest = Forest.from_cells(cells)
         solver = make_solver(queue, forest, config, dtype)
-        assert solver._resident.takes_natural
+        assert solver.engine.loaded.takes_natural
         system = make_system(forest, dtype, symmetric, rows)
         arrays = on_device(queue, system)
         x = solver.solve(**arrays)
@@ -74,7 +74,7 @@ def test_nothing_is_packed(queue, monkeypatch, config):
     def refuse(*_):
         raise AssertionError("pack or unpack")
 
-    monkeypatch.setattr(solver._resident, "permute", refuse)
+    monkeypatch.setattr(solver.engine.loaded, "permute", refuse)
     system.assert_solved(solver.solve(**on_device(queue, system)).get())
     system.assert_solved(solver.solve(**system.arrays))
 

@@ -1,7 +1,4 @@
-"""Several devices: shares, agreement with one device, lists of arrays, and what fails."""
-
-import threading
-import time
+"""Several devices: shares, agreement with one device, plain solvers, and what fails."""
 
 import numpy as np
 import pyopencl as cl
@@ -10,11 +7,20 @@ import pytest
 from systems import dissimilar, make_system
 from tolerances import assert_close
 
-from clhines import DeviceMemoryError, Forest, InputError, PivotError, ShareError, Solver, errors
+from clhines import (
+    DeviceMemoryError,
+    Forest,
+    InputError,
+    PivotError,
+    ShareError,
+    Solver,
+    errors,
+    reference,
+)
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import devices
-from clhines.solve import rates
-from clhines.solve.rates import Rate, cut
+from clhines.errors import AccuracyWarning
+from clhines.solve.several import cut
 
 
 @pytest.fixture(scope="module")
@@ -53,129 +59,32 @@ def unequal():
 
 def test_cut_by_hand():
     forest = Forest.from_cells([chain(10)] * 12)
-    equal, twice = Rate(0.0, 1.0), Rate(0.0, 0.5)
-    assert cut(forest, [equal, equal]).tolist() == [0, 6, 12]
-    assert cut(forest, [equal, twice]).tolist() == [0, 4, 12]
-    # 40 nodes late, the same speed: 40 + 80 nodes
-    assert cut(forest, [Rate(40.0, 1.0), equal]).tolist() == [0, 4, 12]
-    # would only begin when the other has ended
-    assert cut(forest, [equal, Rate(200.0, 1e-3)]).tolist() == [0, 12, 12]
+    assert cut(forest, np.ones(2)).tolist() == [0, 6, 12]
+    assert cut(forest, np.array([0.5, 1.0])).tolist() == [0, 4, 12]
+    assert cut(forest, np.array([0.0, 1.0, 0.0])).tolist() == [0, 0, 12, 12]
     one = Forest(chain(10))
-    assert cut(one, [equal] * 3).tolist()[-1] == 1
+    assert cut(one, np.ones(3)).tolist()[-1] == 1
     sizes = Forest.from_cells([chain(90), chain(10), chain(10), chain(90)])
-    assert cut(sizes, [equal, equal]).tolist() == [0, 2, 4]
+    assert cut(sizes, np.ones(2)).tolist() == [0, 2, 4]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_cut_balances_nodes(count):
     forest = Forest.from_cells(dissimilar(200))
-    rng = np.random.default_rng(count)
-    rates = [Rate(0.0, r) for r in rng.uniform(1, 3, count)]
-    edges = cut(forest, rates)
+    shares = np.random.default_rng(count).uniform(1, 3, count)
+    edges = cut(forest, shares)
     assert edges[0] == 0 and edges[-1] == forest.num_cells
-    times = np.diff(forest.cell_offsets[edges]) * [r.node for r in rates]
-    assert np.ptp(times) <= 2 * 3 * forest.sizes.max()
+    expected = forest.num_nodes * shares / shares.sum()
+    assert np.abs(np.diff(forest.cell_offsets[edges]) - expected).max() <= forest.sizes.max()
 
 
-def test_equal_devices_are_not_timed(halves, monkeypatch):
-    monkeypatch.setattr(rates, "measure", lambda *_: pytest.fail("measured"))
+def test_shares_are_equal(halves):
     solver = Solver(Forest.from_cells([chain(5)] * 10), dtype=np.float32, devices=halves)
     assert solver.shares == [0.5, 0.5]
     assert solver.queues == halves
     assert solver.queue is halves[0]
     text = repr(solver)
     assert text.count(" 50.0%  5 cells, 25 nodes, ") == 2
-
-
-def test_different_devices_are_timed(unequal):
-    forest = Forest.repeated([random_binary_tree(64, 6, 1)], 3000)
-    solver = Solver(forest, dtype=np.float32, devices=unequal)
-    assert solver.shares[0] > 0.9
-    assert sum(solver.shares) == pytest.approx(1)
-    assert repr(solver).count("\n") == 2
-    system = make_system(forest, np.float32)
-    system.assert_solved(solver.solve(**system.arrays))
-
-
-class Sleeper:
-    """Stands for a solver of which only the time matters: it depends on the nodes."""
-
-    def __init__(self, forest, fixed, node):
-        self.seconds = fixed + node * forest.num_nodes
-
-    def work(self, *_):
-        return lambda: lambda: time.sleep(self.seconds)
-
-
-@pytest.mark.parametrize(
-    ("fixed", "node"),
-    [((0, 0), (1e-6, 3e-6)), ((4e-3, 0), (1e-6, 2e-6)), ((0, 5e-3), (1e-6, 3e-6))],
-)
-def test_devices_that_were_timed_end_together(monkeypatch, fixed, node):
-    forest = Forest.repeated([chain(50)], 1000)
-    monkeypatch.setattr(rates, "_work", Sleeper.work)
-    found = rates.measure(
-        forest, [0, 1], np.float32, "device", lambda part, k: Sleeper(part, fixed[k], node[k])
-    )
-    nodes = np.diff(forest.cell_offsets[cut(forest, found)])
-    ends = np.array(fixed) + nodes * node
-    assert nodes.min() > 0
-    assert ends.max() <= 1.1 * ends.min()
-
-
-def test_a_device_with_a_cache_ends_with_the_others(monkeypatch):
-    """Its share of a whole batch does not fit into its cache, and takes three times as long."""
-    forest = Forest.repeated([chain(50)], 20_000)
-
-    def seconds(k, nodes):
-        return nodes * 1e-8 * ((1 if nodes < 1e5 else 3) if k else 2)
-
-    def sleep(solver, *_):
-        return lambda: lambda: time.sleep(solver.seconds)
-
-    monkeypatch.setattr(rates, "_work", sleep)
-
-    def make(part, k):
-        found = Sleeper(part, 0.0, 0.0)
-        found.seconds = seconds(k, part.num_nodes)
-        return found
-
-    found = rates.measure(forest, [0, 1], np.float32, "device", make)
-    nodes = np.diff(forest.cell_offsets[cut(forest, found)])
-    ends = [seconds(k, n) for k, n in enumerate(nodes.tolist())]
-    assert min(nodes) > 1e5
-    assert max(ends) <= 1.1 * min(ends)
-
-
-@pytest.mark.parametrize("fast", [0, 1])
-def test_a_device_that_only_keeps_the_other_waiting_is_left_out(monkeypatch, fast):
-    forest = Forest.repeated([chain(50)], 1000)
-    bus = threading.Lock()
-
-    def work(solver, *_):
-        def solve():
-            with bus:
-                time.sleep(solver.seconds)
-
-        return lambda: solve
-
-    monkeypatch.setattr(rates, "_work", work)
-    nodes = [2e-7, 2e-7]
-    nodes[fast] = 1e-7
-    found = rates.measure(
-        forest, [0, 1], np.float32, "numpy", lambda part, k: Sleeper(part, 0.0, nodes[k])
-    )
-    assert np.diff(cut(forest, found))[fast] == 1000
-
-
-def test_a_device_that_saves_nothing_is_left_out(monkeypatch):
-    forest = Forest.repeated([chain(50)], 1000)
-    monkeypatch.setattr(rates, "_work", Sleeper.work)
-    nodes = 1e-6, 9e-5  # of which it would have one in ninety
-    found = rates.measure(
-        forest, [0, 1], np.float32, "device", lambda part, k: Sleeper(part, 0.0, nodes[k])
-    )
-    assert cut(forest, found).tolist() == [0, 1000, 1000]
 
 
 def test_shares_as_asked_for(unequal):
@@ -197,48 +106,6 @@ def test_shares_of_any_size(halves, size):
     assert solver.shares == [0.5, 0.5]
     solver = Solver(forest, "flat", np.float32, devices=halves, shares=[5e-324, 1e308])
     assert solver.shares == [0, 1]
-
-
-def test_samples_of_cells_of_all_sizes(monkeypatch):
-    """A sample of more cells that has fewer nodes says nothing of the rate."""
-    sizes = np.full(100, 1)
-    sizes[33] = 4000  # in a sample of 6 cells, not in one of 49
-    monkeypatch.setattr(rates, "_SAMPLE_SECONDS", 10.0)
-    forest = Forest.from_cells([chain(n) for n in sizes])
-    timed = []
-
-    def make(part, _):
-        timed.append(part.num_nodes)
-        return Solver(part, "serial", np.float64)
-
-    rate = rates._alone(forest, None, np.dtype(np.float64), "numpy", make)
-    assert timed == [4005, 4099]
-    assert rate.fixed >= 0
-    assert rate.node > 0
-
-
-def test_samples_are_neither_tuned_nor_stored(unequal, monkeypatch):
-    modes = []
-    monkeypatch.setattr(Solver, "_tune", lambda self, *_: modes.append(self.forest.num_cells))
-    forest = Forest.repeated([chain(8)], 400)
-    solver = Solver(forest, dtype=np.float32, devices=unequal, tune="measure")
-    assert modes == [s.forest.num_cells for s in solver._share.solvers]
-
-
-def test_errors_of_timing_name_the_device(unequal, monkeypatch):
-    forest = Forest.repeated([chain(8)], 400)
-
-    def broken(*_, **__):
-        raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
-
-    words = r"^devices\[0\], .*: a sample of the batch could not be timed: .*OUT_OF_RESOURCES"
-    for where in ("solve", "_settle"):
-        with monkeypatch.context() as patch, pytest.raises(errors.DeviceError, match=words):
-            patch.setattr(Solver, where, broken)
-            Solver(forest, dtype=np.float32, devices=unequal)
-    patched = rates._named(1, cl.CommandQueue(cl.Context([unequal[1]])))(broken)
-    with pytest.raises(errors.DeviceError, match=r"^devices\[1\], "):
-        rates._together([patched, lambda: None])
 
 
 def test_a_device_without_cells(halves):
@@ -275,52 +142,59 @@ def test_two_give_the_bits_of_one(halves, method, rows, symmetric):
     assert np.array_equal(out, x)
 
 
-def parts_of(solver, a):
-    """A list of arrays in natural order, one on each device."""
-    cuts = np.cumsum([s.forest.num_nodes for s in solver._share.solvers])[:-1]
-    parts = np.split(a, cuts, axis=-1)
-    return [
-        cla.to_device(q, np.ascontiguousarray(p)) for q, p in zip(solver.queues, parts, strict=True)
-    ]
-
-
-def joined(arrays):
-    return np.concatenate([a.get() for a in arrays], axis=-1)
-
-
-@pytest.mark.parametrize("method", ["fine"])
-def test_lists_of_arrays(halves, method):
+def test_parts_are_plain_solvers_of_their_cells(halves):
+    """Arrays on the devices, in natural and in device order, and events between solves."""
     forest = Forest.from_cells(dissimilar(60))
     system = make_system(forest, rows=2, symmetric=False)
-    solver = Solver(forest, method, devices=halves)
+    solver = Solver(forest, "fine", devices=halves)
     truth = solver.solve(**system.arrays)
-    natural = {name: parts_of(solver, a) for name, a in system.arrays.items()}
-    assert np.array_equal(joined(solver.solve(**natural)), truth)
-    out = [cla.zeros_like(b) for b in natural["b"]]
-    assert solver.solve(**natural, out=out)[1] is out[1]
-    assert np.array_equal(joined(out), truth)
-
-    packed = {name: solver.pack(a) for name, a in system.arrays.items()}
-    same = {name: solver.pack(a) for name, a in natural.items()}
-    assert np.array_equal(joined(same["d"]), joined(packed["d"]))
-    x = [cla.zeros_like(b) for b in packed["b"]]
-    events = solver.enqueue(packed["d"], packed["u"], packed["b"], out=x, l=packed["l"])
-    assert len(events) == 2
-    assert np.array_equal(joined(solver.unpack(x)), truth)
-    first, second = events
-    for waits in (events, tuple(events), [[first], [second]], [first, None], [[], [second] * 2]):
-        found = solver.enqueue(packed["d"], packed["u"], packed["b"], out=x, wait_for=waits)
-        assert len(found) == 2
-    solver.enqueue(packed["d"], packed["u"], packed["b"], out=x, wait_for=events, l=packed["l"])
+    assert [part.solver.queue for part in solver.parts] == solver.queues == halves
+    cells, nodes = zip(*((part.cells, part.nodes) for part in solver.parts), strict=True)
+    assert cells[0].start == 0 and cells[0].stop == cells[1].start
+    assert cells[1].stop == forest.num_cells
+    for one, of in zip(cells, nodes, strict=True):
+        assert [of.start, of.stop] == forest.cell_offsets[[one.start, one.stop]].tolist()
+    for part in solver.parts:
+        plain = part.solver
+        natural = {
+            name: cla.to_device(plain.queue, np.ascontiguousarray(a[..., part.nodes]))
+            for name, a in system.arrays.items()
+        }
+        assert np.array_equal(plain.solve(**natural).get(), truth[:, part.nodes])
+        packed = {name: plain.pack(a) for name, a in natural.items()}
+        x = cla.zeros_like(packed["b"])
+        event = plain.enqueue(**packed, out=x)
+        plain.enqueue(**packed, out=x, wait_for=event)
+        assert np.array_equal(plain.unpack(x).get(), truth[:, part.nodes])
+        assert (plain.status() == -1).all()
     assert (solver.status() == -1).all()
     assert len(solver.kernel_events) >= 2
 
-    factors = solver.factor(system.d, system.u, l=system.l)
+    one = Solver(forest, "fine", queue=halves[0])
+    ((itself, *ranges),) = one.parts
+    assert itself is one
+    assert ranges == [slice(0, forest.num_cells), slice(0, forest.num_nodes)]
+
+
+def test_factors_on_several(halves):
+    forest = Forest.from_cells(dissimilar(60))
+    system = make_system(forest, rows=2, symmetric=False)
+    factors = Solver(forest, "fine", devices=halves).factor(system.d, system.u, l=system.l)
     assert_close(forest, factors.solve(system.b), system.truth(), np.float64)
-    assert_close(forest, joined(factors.solve(natural["b"])), system.truth(), np.float64)
-    factors.enqueue(packed["b"], out=x, wait_for=factors.enqueue(packed["b"], out=x))
-    assert_close(forest, joined(solver.unpack(x)), system.truth(), np.float64)
     assert (factors.status() == -1).all()
+
+
+def test_factors_on_several_warn_as_on_one(halves):
+    """Parallel cyclic reduction of chains whose couplings differ by orders of magnitude."""
+    forest = Forest.repeated([chain(256)], 4)
+    rng, n = np.random.default_rng(0), forest.num_nodes
+    u, b = -(10.0 ** rng.uniform(-6, 6, n)) * rng.uniform(0.1, 1, n), rng.uniform(-1, 1, n)
+    d = reference.multiply(forest, np.zeros(n), -u, np.ones(n)) * (1 + 4 * np.finfo(float).eps)
+    d[forest.parent < 0] *= 2
+    for where in ({"queue": halves[0]}, {"devices": halves}):
+        factors = Solver(forest, "pcr", **where).factor(d, u)
+        with pytest.warns(AccuracyWarning, match="backward error of 'pcr'"):
+            factors.solve(b)
 
 
 def test_a_bad_pivot_has_the_numbers_of_the_whole_batch(halves):
@@ -332,7 +206,6 @@ def test_a_bad_pivot_has_the_numbers_of_the_whole_batch(halves):
     for call in (
         lambda: solver.solve(**system.arrays),
         lambda: solver.factor(system.d, system.u),
-        lambda: solver.solve(*(parts_of(solver, a) for a in (system.d, system.u, system.b))),
     ):
         with pytest.raises(PivotError) as caught:
             call()
@@ -357,14 +230,12 @@ def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
     system = make_system(forest)
     solver = Solver(forest, "flat", devices=halves)
     truth = solver.solve(**system.arrays)
-    natural = [parts_of(solver, a) for a in (system.d, system.u, system.b)]
-    second = solver._share.solvers[1]
-    first = solver._share.solvers[0].forest.num_nodes
+    second, first = solver.parts[1].solver, solver.parts[0].nodes.stop
 
     def broken(*_, **__):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
-    monkeypatch.setattr(second._resident, "solve", broken)
+    monkeypatch.setattr(second.engine.loaded, "solve", broken)
     words = r"^devices\[1\], .*, cells \d+ to 39: .*OUT_OF_RESOURCES; the other \d+ cells of 40 "
     with pytest.raises(ShareError, match=words) as caught:
         solver.solve(**system.arrays)
@@ -372,11 +243,7 @@ def test_a_device_that_fails_is_named_and_the_rest_is_kept(halves, monkeypatch):
     assert list(error.errors) == [1]
     assert np.array_equal(error.result[:first], truth[:first])
     assert np.isnan(error.result[first:]).all()
-    assert error.solved.sum() == solver._share.solvers[0].forest.num_cells
-    with pytest.raises(ShareError, match=r"devices\[1\]") as caught:
-        solver.solve(*natural)
-    assert caught.value.result[1] is None
-    assert np.array_equal(caught.value.result[0].get(), truth[:first])
+    assert error.solved.sum() == solver.parts[0].cells.stop
 
 
 def test_factors_keep_what_the_others_solved(halves, monkeypatch):
@@ -385,12 +252,12 @@ def test_factors_keep_what_the_others_solved(halves, monkeypatch):
     solver = Solver(forest, "flat", devices=halves)
     factors = solver.factor(system.d, system.u)
     truth, out = factors.solve(system.b), np.zeros_like(system.b)
-    first = solver._share.solvers[0].forest.num_nodes
+    first = solver.parts[0].nodes.stop
 
     def broken(*_, **__):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
-    monkeypatch.setattr(solver._share.solvers[1]._resident, "solve", broken)
+    monkeypatch.setattr(solver.parts[1].solver.engine.loaded, "solve", broken)
     for given in (out, None):
         with pytest.raises(ShareError, match=r"devices\[1\]") as caught:
             factors.solve(system.b, out=given)
@@ -420,7 +287,7 @@ def test_factors_check_the_numbers_of_the_whole_batch(halves):
         "out is read-only": lambda: factors.solve(system.b, out=kept),
         "b has dtype": lambda: factors.solve("text"),
         r"b has shape \(3,\)": lambda: factors.solve([1, 2, 3]),
-        "a is not an array": lambda: factors.share.pack([[1.0], [1.0, 2.0]]),
+        "b is not an array": lambda: factors.solve([[1.0], [1.0, 2.0]]),
     }.items():
         with pytest.raises(InputError, match=words):
             call()
@@ -434,7 +301,7 @@ def test_a_device_out_of_memory(halves, monkeypatch):
     def full(*_, **__):
         raise cl.MemoryError("clCreateBuffer failed: MEM_OBJECT_ALLOCATION_FAILURE")
 
-    monkeypatch.setattr(solver._share.solvers[0], "_solve_numpy", full)
+    monkeypatch.setattr(solver.parts[0].solver.engine, "solve_host", full)
     words = r"devices\[0\], .* has no memory left: the batch needs"
     with pytest.raises(ShareError, match=words) as caught:
         solver.solve(**system.arrays)
@@ -447,22 +314,16 @@ def test_only_solves_say_what_is_solved(halves, monkeypatch):
     forest = Forest.from_cells([chain(30)] * 20)
     system = make_system(forest)
     solver = Solver(forest, "flat", devices=halves)
-    packed = solver.pack(system.b)
 
     def broken(*_, **__):
         raise cl.RuntimeError("enqueue failed: OUT_OF_RESOURCES")
 
-    monkeypatch.setattr(solver._share.solvers[1]._resident, "permute", broken)
-    for call in (
-        lambda: solver.pack(system.b),
-        lambda: solver.unpack(packed),
-        lambda: solver.factor(system.d, system.u),
-    ):
-        with pytest.raises(ShareError, match="OUT_OF_RESOURCES$") as caught:
-            call()
-        assert caught.value.result[0] is not None
-        assert not caught.value.solved.any()
-    monkeypatch.setattr(solver._share.solvers[0]._resident, "permute", broken)
+    monkeypatch.setattr(solver.parts[1].solver.engine.loaded, "permute", broken)
+    with pytest.raises(ShareError, match="OUT_OF_RESOURCES$") as caught:
+        solver.factor(system.d, system.u)
+    assert caught.value.result[0] is not None
+    assert not caught.value.solved.any()
+    monkeypatch.setattr(solver.parts[0].solver.engine.loaded, "permute", broken)
     with pytest.raises(ShareError, match="OUT_OF_RESOURCES$"):
         solver.solve(**system.arrays)
 
@@ -471,10 +332,9 @@ def test_more_than_the_memory_of_each_device(halves):
     forest = Forest.from_cells(dissimilar(80, least=5))
     system = make_system(forest, np.float32)
     solver = Solver(forest, "fine", np.float32, devices=halves, max_memory=40_000)
-    for call in (lambda: solver.factor(system.d, system.u), lambda: solver.pack(system.b)):
-        with pytest.raises(DeviceMemoryError, match=r"^devices\[0\].*whole batch") as caught:
-            call()
-        assert not isinstance(caught.value, ShareError)
+    with pytest.raises(DeviceMemoryError, match=r"^devices\[0\].*whole batch") as caught:
+        solver.factor(system.d, system.u)
+    assert not isinstance(caught.value, ShareError)
 
 
 def test_numbers_in_errors_of_a_part_are_of_the_batch(halves):
@@ -503,13 +363,13 @@ def test_wrong_arguments(halves):
         r"devices\[0\] and devices\[1\] are one queue": {"devices": halves[:1] * 2},
         "together with device or queue": {"devices": halves, "queue": halves[0]},
         "works on one device": {"devices": halves, "dtype": "mixed"},
-        "shares='half' is not valid": {"devices": halves, "shares": "half"},
+        "shares='half'; expected 2 finite": {"devices": halves, "shares": "half"},
         "expected 2 finite numbers, 0 or more and not all 0": {
             "devices": halves,
             "shares": [1, 2, 3],
         },
         r"shares=\[inf, 1\]; expected 2 finite": {"devices": halves, "shares": [np.inf, 1]},
-        "got shares='device' without devices": {"shares": "device"},
+        "got shares='half' without devices": {"shares": "half"},
         r"got shares=\[1, 2\] without devices": {"queue": halves[0], "shares": [1, 2]},
         r"shares=\[0, 0\]": {"devices": halves, "shares": [0, 0]},
         r"shares=\[1, -1\]": {"devices": halves, "shares": [1, -1]},
@@ -518,26 +378,23 @@ def test_wrong_arguments(halves):
             Solver(forest, **{"dtype": np.float32, **options})
     solver = Solver(forest, dtype=np.float32, devices=halves)
     system = make_system(forest, np.float32)
-    parts = {name: parts_of(solver, getattr(system, name)) for name in "dub"}
-    with pytest.raises(InputError, match="b is 1 arrays; expected a list of 2"):
-        solver.solve(parts["d"], parts["u"], parts["b"][:1])
-    with pytest.raises(InputError, match="b is Array; expected a list of 2"):
-        solver.solve(parts["d"], parts["u"], parts["b"][0])
-    with pytest.raises(InputError, match="d is ndarray; expected a list"):
-        solver.solve(system.d, parts["u"], parts["b"])
-    with pytest.raises(InputError, match=r"devices\[0\].*d has shape"):
-        solver.enqueue(parts["d"], parts["u"], parts["b"], out=parts["d"])
-    packed = [solver.pack(getattr(system, name)) for name in "dubb"]
-    factors = solver.factor(system.d, system.u)
-    event = solver.enqueue(*packed[:3], out=packed[3])[0]
-    for waits, words in {
-        event: "wait_for is Event; expected a list of 2",
-        (event,): "wait_for is 1 items; expected a list of 2",
-        ("now", event): r"wait_for\[0\] is str; expected an event or a list",
-        (event, (1, event)): r"wait_for\[1\] is tuple of Event, int; expected an event or a list",
-        (None, event): r"wait_for\[1\] has an event of another OpenCL context",
+    a = cla.to_device(halves[0], system.d)
+    for words, call in {
+        "d is a pyopencl array; expected a NumPy array: solver.parts": lambda: solver.solve(
+            a, a, a
+        ),
+        "d is a list of pyopencl arrays; expected a NumPy array": lambda: solver.factor([a, a], a),
+        r"pack\(\) works on one device, not on 2; use": lambda: solver.pack(a),
+        r"unpack\(\) works on one device": lambda: solver.unpack(a),
+        r"enqueue\(\) works on one device": lambda: solver.enqueue(a, a, a, out=a),
     }.items():
         with pytest.raises(InputError, match=words):
-            solver.enqueue(*packed[:3], out=packed[3], wait_for=waits)
-        with pytest.raises(InputError, match=words):
-            factors.enqueue(packed[2], out=packed[3], wait_for=waits)
+            call()
+    factors = solver.factor(system.d, system.u)
+    with pytest.raises(InputError, match=r"enqueue\(\) works on one device"):
+        factors.enqueue(a, out=a)
+    with pytest.raises(InputError, match="b is a pyopencl array"):
+        factors.solve(a)
+    one = Solver(forest, dtype=np.float32, queue=halves[0])
+    with pytest.raises(InputError, match="b is a list of pyopencl arrays; expected one array"):
+        one.solve(system.d, system.u, [a, a])

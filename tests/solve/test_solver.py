@@ -689,7 +689,7 @@ def test_no_memory_left_states_what_slices_take(fast_queue, monkeypatch):
 
     for most in (None, 40_000):
         solver = make_solver(fast_queue, forest, dtype=np.float32, max_memory=most)
-        monkeypatch.setattr(solver, "_solve_numpy", full)
+        monkeypatch.setattr(solver.engine, "solve_host", full)
         (memory,) = solver.memory
         what = "" if most is None else f" in {solver.num_slices} slices"
         words = f"no memory left: the batch{what} needs {memory.device / 2**10:.1f} KiB of its "
@@ -701,7 +701,7 @@ def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
     """Each is smaller than what is worth to be staged; those solved at once are not."""
     forest = Forest.from_cells([chain(30)] * 10)
     solver = make_solver(fast_queue, forest, dtype=np.float32)
-    rows = solver._room.rows_at_once(solver.plan)
+    rows = solver.engine.room.rows_at_once(solver.plan)
     assert rows > 1
     monkeypatch.setattr(copies, "helps", lambda _: True)
     monkeypatch.setattr(copies, "shares_memory", lambda _: False)
@@ -711,7 +711,7 @@ def test_pinned_memory_of_several_right_hand_sides(fast_queue, monkeypatch):
         solver = make_solver(fast_queue, forest, dtype=np.float32)
         system = make_system(forest, np.float32, rows=rows)
         system.assert_solved(solver.solve(**system.arrays))
-        assert ("_copies" in vars(solver)) == pinned
+        assert ("copies" in vars(solver.engine.transfer)) == pinned
 
 
 @pytest.mark.parametrize("config", ONE_EACH)
@@ -983,7 +983,7 @@ def test_nothing_is_written_after_an_error(fast_queue, monkeypatch, config):
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(copies, "returned", interrupted)
-        patch.setattr(solver, "_to_host", interrupted)
+        patch.setattr(solver.engine.transfer, "to_host", interrupted)
         solver.solve(**system.arrays, out=out)
     before = out.copy()
     fast_queue.finish()

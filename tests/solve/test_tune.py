@@ -10,12 +10,13 @@ from systems import dissimilar, make_system
 
 from clhines import Forest, make_plan
 from clhines.cells.shapes import chain, random_binary_tree, star
-from clhines.device import program, timing
+from clhines.device import devices, program, timing
 from clhines.errors import BuildError, DeviceMemoryError, InputError, StoreWarning
 from clhines.plan.auto import CANDIDATES, Candidate
 from clhines.plan.methods import candidate_plans
 from clhines.simulate.passive import PassiveCells
 from clhines.solve import store, tune
+from clhines.solve.pick import Pick
 from clhines.solve.solver import Solver
 
 FOREST = Forest.from_cells([chain(5), star(4), chain(5)])
@@ -101,7 +102,7 @@ def test_measured_solver_is_right_and_its_winner_is_used(fast_queue, needs, dtyp
     forest = Forest.repeated([random_binary_tree(60, 9, k) for k in range(3)], 40)
     system = make_system(forest, dtype)
     solver = Solver(forest, dtype=dtype, queue=fast_queue, tune="measure")
-    candidates = [c for c, _ in candidate_plans(forest, dtype, solver._limits)]
+    candidates = [c for c, _ in candidate_plans(forest, dtype, devices.limits(solver.device))]
     assert [c for c, _ in solver.tuning.rows] == candidates
     assert solver.tuning.best in candidates
     assert all(0 < seconds < 10 for _, seconds in solver.tuning.rows)
@@ -129,7 +130,9 @@ def test_all_parts_of_a_plan_are_timed(fast_queue):
     solver = Solver(forest, "contraction", "float32", queue=fast_queue, segment=6)
     assert len(solver.plan.parts) == 3  # pieces of the chain, their rest, and back with the stars
     systems = [tune.random_system(forest, "float32", 1)]
-    events = solver._ready_to_time(solver.plan, systems)(0)
+    real, queue = np.dtype(np.float32), fast_queue
+    pick = Pick(forest, "contraction", real, queue, 1 << 30, "heuristic", {"segment": 6})
+    events = pick.ready_to_time(solver.plan, systems)(0)
     d, u, b = (solver.pack(a) for a in systems[0])
     last = solver.enqueue(d, u, b, out=solver.pack(np.zeros(forest.num_nodes)))
     assert solver.kernel_events[-1] == last
@@ -141,14 +144,14 @@ def test_all_parts_of_a_plan_are_timed(fast_queue):
 
 def test_a_heuristic_choice_that_does_not_build_is_replaced(fast_queue, monkeypatch):
     first = Solver(FOREST, dtype="float32", queue=fast_queue).plan
-    real = Solver._ready_to_time
+    real = Pick.ready_to_time
 
     def ready_to_time(self, plan, systems):
         if plan.parts[0].spec == first.parts[0].spec:
             raise BuildError("no")
         return real(self, plan, systems)
 
-    monkeypatch.setattr(Solver, "_ready_to_time", ready_to_time)
+    monkeypatch.setattr(Pick, "ready_to_time", ready_to_time)
     solver = Solver(FOREST, dtype="float32", queue=fast_queue, tune="measure")
     assert solver.tuning.heuristic not in [c for c, _ in solver.tuning.rows]
     assert solver.plan.parts[0].spec != first.parts[0].spec
@@ -166,7 +169,7 @@ def test_cached_takes_what_is_stored_for_this_forest_only(fast_queue):
     for forest, mode, expected in (
         (FOREST, "cached", "fine"),
         (FOREST, "heuristic", plain.plan.method),
-        (other, "cached", make_plan(other, "auto", "float32", plain._limits).method),
+        (other, "cached", make_plan(other, "auto", "float32", devices.limits(plain.device)).method),
     ):
         solver = Solver(forest, dtype="float32", queue=fast_queue, tune=mode)
         assert solver.plan.method == expected

@@ -1,0 +1,146 @@
+"""Arguments: checks of the arrays that a solver is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines import reference
+from clhines.checks import shown, to_numpy
+from clhines.device.arrays import check_finite, is_list, target_of, unshared, writable
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.solve.engine import BadPivots
+
+_ORDERED = ("d", "u", "l", "b", "x")  # what `pack` may be told that it packs
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What arrays of one solver must be.
+
+    Attributes
+    ----------
+    forest : Forest
+    dtype : float64 or float32
+    queue : pyopencl.CommandQueue or None
+        Of arrays on a device; None where these are not taken, as there are several devices.
+    """
+
+    forest: Forest
+    dtype: np.dtype
+    queue: cl.CommandQueue | None
+
+    def checked(self, name: str, a: Any, size: int, on_device: bool = False) -> Any:
+        """Return `a` as an array of the solver's dtype whose rows have `size` values."""
+        if is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
+            got = "a pyopencl array" if isinstance(a, cla.Array) else "a list of pyopencl arrays"
+            expected = "one array" if self.queue is not None else "a NumPy array"
+            raise InputError(
+                f"{name} is {got}; expected {expected}: solver.parts has a solver for the arrays "
+                "of each device"
+            )
+        if isinstance(a, cla.Array):
+            a = self._of_device(name, a, on_device)
+        elif on_device:
+            raise InputError(f"{name} is {type(a).__name__}; expected a pyopencl array (see pack)")
+        else:
+            a = to_numpy(name, a, self.dtype)
+        if a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape:
+            order = "device" if on_device else "natural"
+            raise InputError(
+                f"{name} has shape {a.shape}; expected ({size},) or (k, {size}) in {order} order"
+            )
+        return a
+
+    def _of_device(self, name: str, a: cla.Array, on_device: bool) -> cla.Array:
+        assert self.queue is not None
+        if a.dtype != self.dtype:
+            raise InputError(f"{name} has dtype {a.dtype}; expected {self.dtype}")
+        if a.context != self.queue.context:
+            raise InputError(f"{name} lives in another OpenCL context than the solver")
+        if not a.flags.c_contiguous:
+            raise InputError(f"{name} is a strided view; expected a C-contiguous array")
+        if a.offset and on_device:  # a copy would run before the caller's wait_for
+            raise InputError(f"{name} is an offset view; expected a whole array")
+        return a.copy(queue=self.queue) if a.offset else a
+
+    def natural(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Arrays in natural order as `checked` returns them, all of one kind; without no `l`."""
+        given = {name: a for name, a in given.items() if name != "l" or a is not None}
+        arrays = {name: self.checked(name, a, self.forest.num_nodes) for name, a in given.items()}
+        if len({isinstance(a, cla.Array) for a in arrays.values()}) != 1:
+            raise InputError("d, u, l and b mix NumPy and pyopencl arrays; expected one kind")
+        if any(a.ndim != 1 for name, a in arrays.items() if name != "b"):
+            raise InputError("d, u and l have one row; only b may have several")
+        return arrays
+
+    def target(self, given: Any, b: Any, out: Any, overwrite: bool) -> Any:
+        """Return the array that the solution goes to; `given` is `b` as the caller has it."""
+        return target_of(given, b, out, overwrite, self.dtype)
+
+    def check_out(self, out: Any, b: cla.Array, size: int) -> None:
+        """Refuse an `out` in device order that cannot take the solution for `b`."""
+        self.checked("out", out, size, on_device=True)
+        if out.shape != b.shape:
+            raise InputError(f"out has shape {out.shape}; expected that of b, {b.shape}")
+        if out.offset or not out.flags.c_contiguous:
+            raise InputError("out is a strided or offset view; expected a whole array")
+
+    def packed(self, given: dict[str, Any], out: Any, size: int) -> list[cla.Array]:
+        """Return d, u, (l), b in device order as `checked` does, and check `out`."""
+        given = {name: a for name, a in given.items() if name != "l" or a is not None}
+        operands = [self.checked(name, a, size, on_device=True) for name, a in given.items()]
+        self.check_out(out, operands[-1], size)
+        if any(a.ndim != 1 for a in operands[:-1]):
+            raise InputError("d, u and l have one row; only b and out may have several")
+        if any(out.base_data == a.base_data for a in operands[:-1]):
+            raise InputError("out is d, u or l; expected another array")
+        return operands
+
+    def to_pack(self, a: Any, of: Any, other: Any, turns_edges: bool) -> list[Any]:
+        """Return what `DeviceOrder.pack` takes; see `Solver.pack`."""
+        n = self.forest.num_nodes
+        source = self.checked("a", a, n)
+        if of is not None and of not in _ORDERED:
+            raise InputError(f"of={shown(of)} is not valid; expected {', '.join(_ORDERED)}")
+        if not turns_edges:
+            return [source]
+        if of is None:
+            raise InputError("the plan has other roots: pack() needs of='d', 'u', 'l', 'b' or 'x'")
+        if of not in ("u", "l"):
+            return [source]
+        if of == "l" and other is None:
+            raise InputError("the plan has other roots: pack(l, of='l') needs other=u")
+        turned = source if other is None else self.checked("other", other, n)
+        if turned.shape != source.shape:
+            raise InputError(f"other has shape {turned.shape}; expected that of a, {source.shape}")
+        return [source, turned]
+
+    def check_unpacked(self, out: Any, a: cla.Array, shape: tuple[int, ...]) -> None:
+        """Refuse an `out` that cannot take `a`, which is in device order, in natural order."""
+        self.checked("out", out, shape[-1], on_device=True)
+        if out.base_data == a.base_data:
+            raise InputError("out is a; expected another array")
+        if out.shape != shape or not writable(out):
+            raise InputError(f"out has shape {out.shape}; expected a whole array of {shape}")
+
+    def check_finite(self, name: str, a: np.ndarray | cla.Array) -> None:
+        """Raise `InputError` for the first value of a NumPy array that is not finite."""
+        if isinstance(a, np.ndarray):
+            check_finite(self.forest, name, a)
+
+    def raise_bad_pivot(self, found: BadPivots) -> None:
+        """Raise `PivotError` for the first of them, if there are any."""
+        cells, nodes = found
+        if len(cells):
+            raise reference.pivot_error(self.forest, int(cells[0]), int(nodes[0]))
+
+
+def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
+    """Copy what `target` overlaps, but for right-hand sides that it is."""
+    return {name: unshared(a, target, name != "b") for name, a in arrays.items()}

@@ -1,0 +1,142 @@
+"""The protocol of an engine: what a `Solver` and its `Factors` ask of a way to solve a batch.
+
+Arrays come checked and in natural order. `whole`, `sliced`, `mixed` and `several` are the engines;
+only the first works in device order, and `Engine.device_order` is the way to it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.plan.plan import Plan
+from clhines.solve.memory import Memory
+
+BadPivots = tuple[np.ndarray, np.ndarray]  # cells, and the natural index of a node in each
+
+
+class DeviceOrder(Protocol):
+    """Solves of arrays in the order of the device, without waiting."""
+
+    plan: Plan
+
+    @property
+    def turns_edges(self) -> bool:
+        """Whether the plan has other roots than the forest."""
+
+    def pack(
+        self, a: np.ndarray | cla.Array, turned: np.ndarray | cla.Array | None = None
+    ) -> cla.Array:
+        """Bring values from natural into device order; `turned` for edges, see `Resident`."""
+
+    def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
+        """Bring values from device into natural order."""
+
+    def enqueue(
+        self, operands: list[cla.Array], out: cla.Array, waits: list[cl.Event], overwrite: bool
+    ) -> cl.Event:
+        """Enqueue a solve of d, u, (l), b."""
+
+
+class Refined(Protocol):
+    """How iterative refinement went; see `clhines.solve.mixed.Refinement`."""
+
+    @property
+    def steps(self) -> int:
+        """Corrections after the first solve."""
+
+    @property
+    def residual(self) -> float:
+        """Largest row-wise backward error."""
+
+
+class Eliminated(Protocol):
+    """A matrix that an engine has eliminated."""
+
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        """Solve for right-hand sides in NumPy arrays; waits."""
+
+    def solve_device(self, b: cla.Array, target: cla.Array) -> None:
+        """Solve for right-hand sides on the device."""
+
+    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Enqueue a solve in device order."""
+
+    def bad_pivots(self) -> BadPivots:
+        """Wait, and return the bad pivots of the matrix."""
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        """Return d, u, (l), of methods of which `Engine.may_lose` is true."""
+
+
+class Engine(Protocol):
+    """A way to solve one batch; `Solver` has one and asks nothing else of it."""
+
+    plan: Plan  # of the whole batch, or of its first part
+    queue: cl.CommandQueue  # the first
+
+    @property
+    def num_slices(self) -> int:
+        """Parts in which the batch is solved one after another."""
+
+    @property
+    def memory(self) -> list[Memory]:
+        """What solves take at most, one a device."""
+
+    @property
+    def source(self) -> str:
+        """Generated OpenCL source of the plain solve."""
+
+    @property
+    def kernel_events(self) -> list[cl.Event]:
+        """Events of the kernels of the last solve."""
+
+    @property
+    def refinement(self) -> Refined | None:
+        """How the last solve was refined, where that is done."""
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether solutions may be inaccurate without a word, so that they must be measured."""
+
+    @property
+    def takes_device_order(self) -> bool:
+        """Whether `device_order` returns."""
+
+    def describe(self) -> str:
+        """Return the last words of the solver's `repr`."""
+
+    def device_order(self, what: str) -> DeviceOrder:
+        """Return what solves in device order, or raise and say why `what` cannot be done."""
+
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+        """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
+
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+        """Solve arrays on the device."""
+
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> Eliminated:
+        """Eliminate d, u, (l), which are copied."""
+
+    def bad_pivots(self) -> BadPivots:
+        """Wait, and return the bad pivots of the last solve, in the order of the cells."""
+
+    def warn(self) -> None:
+        """Warn where the last solve is worse than was promised."""
+
+
+def nothing_solved() -> InputError:
+    """Error of an engine that is asked for the pivots of no solve."""
+    return InputError("status() was asked for before anything was solved")
+
+
+def first_nodes(forest: Forest, found: BadPivots) -> np.ndarray:
+    """(num_cells,) int64: the bad node of each cell, -1 for none."""
+    status = np.full(forest.num_cells, -1)
+    status[found[0]] = found[1]
+    return status

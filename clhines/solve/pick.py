@@ -1,0 +1,153 @@
+"""Pick: plans a batch for one device, by the cost model or by measuring, and makes its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from clhines.device import devices
+from clhines.errors import (
+    BuildError,
+    DeviceMemoryError,
+    InputError,
+    StoreWarning,
+    warn_caller,
+)
+from clhines.forest import Forest
+from clhines.plan.methods import candidate_plans, make_plan
+from clhines.plan.plan import Plan
+from clhines.solve.engine import Engine
+from clhines.solve.memory import Room, size_text
+from clhines.solve.mixed import Mixed, bytes_needed, too_large
+from clhines.solve.sliced import Sliced
+from clhines.solve.store import load, save, store_key
+from clhines.solve.tune import Tuning, measure, random_system
+from clhines.solve.whole import Whole
+
+_USABLE = 0.9  # share of the device's memory that a batch may take
+
+
+class Pick:
+    """The plans of a batch on one device, and the engine for them.
+
+    Parameters
+    ----------
+    forest, method, dtype, tune, options
+        As of `Solver`; dtype is not ``mixed``.
+    queue : pyopencl.CommandQueue
+    memory : int
+        Bytes that may be taken.
+
+    Attributes
+    ----------
+    tuning : Tuning or None
+        What measuring has found.
+    """
+
+    def __init__(
+        self,
+        forest: Forest,
+        method: str,
+        dtype: np.dtype,
+        queue: cl.CommandQueue,
+        memory: int,
+        tune: str,
+        options: dict[str, Any],
+    ) -> None:
+        self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
+        self.limits = devices.limits(queue.device)
+        name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
+        self.room = Room(name, memory, largest, dtype.itemsize)
+        self.tuning: Tuning | None = None
+        self.heuristic = self.made = self._plans(method, options)
+        if tune != "heuristic":
+            self._tune(tune)
+
+    def engine(self) -> Whole | Sliced:
+        """Return the engine of the plans; that of the cost model's where others do not build."""
+        try:
+            return self._engine(*self.made)
+        except BuildError:
+            if self.made is self.heuristic:
+                raise
+            return self._engine(*self.heuristic)  # what was stored builds no more
+
+    def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | Sliced:
+        if len(plans) > 1:
+            return Sliced(self.forest, plans, bounds, self.queue, self.dtype, self.room)
+        return Whole(plans[0], self.queue, self.dtype, self.room).build()
+
+    def _plans(self, method: str, options: dict[str, Any]) -> tuple[list[Plan], np.ndarray]:
+        def make(part: Forest) -> Plan:
+            return make_plan(part, method, self.dtype, self.limits, **options)
+
+        return self.room.plan(self.forest, make)
+
+    def _tune(self, mode: str) -> None:
+        """Plan again with the winner, stored or measured now, where it is another row."""
+        key = store_key(self.queue.device, self.forest, self.dtype, self.options)
+        if mode == "cached":
+            winner = load(key)
+        else:
+            self.tuning = self._measure()
+            winner = self.tuning.best
+            try:
+                save(key, self.tuning)
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                message = f"the winner was not stored: {where}{error.strerror or error}"
+                warn_caller(message, StoreWarning)
+            if winner == self.tuning.heuristic:
+                return
+        if winner is None:
+            return
+        try:
+            self.made = self._plans(winner.method, {**winner.options, **self.options})
+        except (InputError, DeviceMemoryError):
+            return  # it cannot serve this device, or one of the slices
+
+    def _measure(self) -> Tuning:
+        """Time the candidates on the forest, or on its first slice."""
+        forest, (plans_made, bounds) = self.forest, self.made
+        if len(plans_made) > 1:
+            forest = forest.take(np.arange(bounds[1]))
+        plans = list(candidate_plans(forest, self.dtype, self.limits, **self.options))
+        most = max(self.room.needed(plan) for _, plan in plans)
+        sets = 2 if 2 * most <= self.room.memory else 1
+        systems = [random_system(forest, self.dtype, seed) for seed in range(sets)]
+        keep = sets * most * len(plans) <= self.room.memory // 4
+        return measure(self.queue, plans, lambda plan: self.ready_to_time(plan, systems), keep)
+
+    def ready_to_time(
+        self, plan: Plan, systems: list[list[np.ndarray]]
+    ) -> Callable[[int], list[cl.Event]]:
+        """Put a plan and the systems on the device; returns what enqueues a solve of one."""
+        if not self.room.fits(plan):
+            raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
+        return Whole(plan, self.queue, self.dtype, self.room).ready_to_time(systems)
+
+
+def engine_for(
+    forest: Forest,
+    method: str,
+    dtype: np.dtype,
+    mixed: bool,
+    queue: cl.CommandQueue,
+    max_memory: int | None,
+    tune: str,
+    options: dict[str, Any],
+) -> tuple[Engine, Tuning | None]:
+    """Return the engine for one device, and what measuring has found."""
+    memory = max_memory or int(queue.device.global_mem_size * _USABLE)
+    if not mixed:
+        pick = Pick(forest, method, dtype, queue, memory, tune, options)
+        return pick.engine(), pick.tuning
+    left = max(1, memory - bytes_needed(forest.num_nodes, 1))
+    pick = Pick(forest, method, np.dtype(np.float32), queue, left, tune, options)
+    rounded = pick.engine()
+    if isinstance(rounded, Sliced):
+        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest.num_nodes, memory)
+    return Mixed(rounded, memory), pick.tuning

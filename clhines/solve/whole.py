@@ -1,0 +1,301 @@
+"""The engine of a batch that fits on one device: all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.device import copies, devices
+from clhines.device.templates import render
+from clhines.errors import InputError
+from clhines.plan.plan import Plan
+from clhines.solve import accuracy
+from clhines.solve.engine import BadPivots, nothing_solved
+from clhines.solve.loaded import make_resident, only_event
+from clhines.solve.memory import Memory, Room, memory_errors
+from clhines.solve.transfer import Transfer, ended
+
+
+class Whole:
+    """Engine: one plan on one queue, in natural and in device order.
+
+    Parameters
+    ----------
+    plan : Plan
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    room : Room
+    transfer : Transfer, optional
+        Of a solver that has several of these, one after another.
+
+    Attributes
+    ----------
+    loaded : Resident
+        The plan on the queue.
+    """
+
+    num_slices = 1
+    refinement = None
+    takes_device_order = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        room: Room,
+        transfer: Transfer | None = None,
+    ) -> None:
+        self.plan, self.queue, self.dtype, self.room = plan, queue, dtype, room
+        self.transfer = transfer or Transfer(queue, dtype)
+        self._bad: BadPivots | None = None
+        self._solved = False
+        self._events: list[cl.Event] = []
+        self._load()
+
+    @memory_errors
+    def _load(self) -> None:
+        self.loaded = make_resident(self.plan, self.queue, self.dtype)
+
+    @memory_errors
+    def build(self) -> Whole:
+        """Build the kernels of the plain solve."""
+        for launch in self.loaded.launches:
+            launch.kernel(True, 1)
+        return self
+
+    @property
+    def memory(self) -> list[Memory]:
+        """See `Engine`. The tables are on the device already."""
+        return [memory_of([self.plan], self.room, self.transfer)]
+
+    @property
+    def source(self) -> str:
+        """See `Engine`."""
+        return source_of(self.plan)
+
+    @property
+    def kernel_events(self) -> list[cl.Event]:
+        """See `Engine`."""
+        return self._events
+
+    @property
+    def may_lose(self) -> bool:
+        """See `Engine`."""
+        return accuracy.may_lose(self.plan)
+
+    @property
+    def turns_edges(self) -> bool:
+        """See `DeviceOrder`."""
+        return self.loaded.edges is not None
+
+    def describe(self) -> str:
+        """See `Engine`."""
+        return f"{self.plan.method}, {devices.label(self.queue.device)})"
+
+    def device_order(self, what: str) -> Whole:
+        """Return itself."""
+        return self
+
+    def warn(self) -> None:
+        """Nothing was promised."""
+
+    def bad_pivots(self) -> BadPivots:
+        """See `Engine`."""
+        if not self._solved:
+            raise nothing_solved()
+        if self._bad is None:
+            self._bad = self.loaded.first_bad()
+        return self._bad
+
+    # -- device order --------------------------------------------------------------------------
+
+    def pack(
+        self, a: np.ndarray | cla.Array, turned: np.ndarray | cla.Array | None = None
+    ) -> cla.Array:
+        """See `DeviceOrder`."""
+        source = self.transfer.to_device(a)
+        other = source if turned is a else turned
+        other = None if other is None else self.transfer.to_device(other)
+        return self.transfer.packed(self.loaded, source, other)
+
+    def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
+        """See `DeviceOrder`."""
+        return self.loaded.permute(a, target, False)
+
+    def enqueue(
+        self, operands: list[cla.Array], out: cla.Array, waits: list[cl.Event], overwrite: bool
+    ) -> cl.Event:
+        """See `DeviceOrder`."""
+        events = [e for a in (*operands, out) for e in a.events] + waits
+        self._events = self.loaded.solve(operands, out, events, overwrite)
+        only_event(out, self._events[-1])
+        self._bad, self._solved = None, True
+        return self._events[-1]
+
+    # -- natural order -------------------------------------------------------------------------
+
+    def solve_device(self, arrays: dict[str, cla.Array], target: cla.Array, check: bool) -> None:
+        """See `Engine`."""
+        matrix = [a for name, a in arrays.items() if name != "b"]
+        spoilt = any(a.base_data == target.base_data for a in matrix)  # before the last row is done
+        if self.loaded.takes_natural and not spoilt:
+            events = [e for a in (*arrays.values(), target) for e in a.events]
+            operands = [*matrix, arrays["b"]]
+            self._events = self.loaded.solve(operands, target, events, natural=True)
+            only_event(target, self._events[-1])
+            self._bad, self._solved = None, True
+            return
+        packed = self.transfer.upload(self.loaded, dict(arrays))
+        x = cla.empty_like(packed["b"])
+        names = [name for name in ("d", "u", "l", "b") if name in packed]
+        self.enqueue([packed[name] for name in names], x, [], False)
+        self.loaded.permute(x, target, False)
+
+    def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
+        """See `Engine`."""
+        given: dict[str, np.ndarray | cla.Array] = {n: a for n, a in arrays.items() if n != "b"}
+        rows, target_rows = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
+        cells, nodes = [], []
+        with ended(self.queue):  # before arrays of the host that kernels read and write are gone
+            if self.loaded.takes_natural:
+                matrix = [self.transfer.lent(a) for a in given.values()]
+            else:
+                matrix = list(self.transfer.upload(self.loaded, given, passing=True).values())
+            for _ in self.solve_rows(matrix, rows, target_rows):
+                found, where = self.loaded.first_bad()
+                cells.append(found)
+                nodes.append(where)
+        self._bad, self._solved = (np.concatenate(cells), np.concatenate(nodes)), True
+
+    def solve_rows(
+        self,
+        matrix: Sequence[cla.Array],
+        rows: np.ndarray,
+        target_rows: np.ndarray,
+        factored: cla.Array | None = None,
+    ) -> Iterator[None]:
+        """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each.
+
+        `matrix` is in natural order where the plan takes that, factors always in device order.
+        """
+        resident, transfer, device = self.loaded, self.transfer, self.queue.device
+        step = self.room.rows_at_once(self.plan)
+        natural = resident.takes_natural and factored is None
+        for r in range(0, len(rows), step):
+            some, part = np.ascontiguousarray(rows[r : r + step]), target_rows[r : r + step]
+            transfer.keep((some.shape, len(matrix), natural))
+            here: cla.Array | None = None  # where the solution lies in the host's memory
+            if part.flags.c_contiguous and copies.lends(device, part):
+                here = copies.lent(self.queue, part, writes=True)
+            in_place = np.may_share_memory(some, part)
+            b = here if here is not None and in_place else transfer.lent(some)
+            b = b if natural else transfer.packed(resident, b, passing=True)
+            x = here if natural and here is not None else transfer.passing(b.shape)
+            events = [e for a in (*matrix, b) for e in a.events]
+            run = resident.solve([*matrix, b], x, events, factored=factored, natural=natural)
+            only_event(x, run[-1])
+            if not natural:
+                x = resident.permute(
+                    x, transfer.passing(some.shape) if here is None else here, False
+                )
+            if here is None:
+                transfer.to_host(x, part)
+            else:
+                copies.returned(self.queue, x)
+            del b, x, here  # before the next rows take as much
+            yield
+
+    def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> WholeFactors:
+        """See `Engine`."""
+        matrix = list(self.transfer.upload(self.loaded, arrays).values())
+        pivots, status = self.loaded.make_factors(matrix)
+        return WholeFactors(self, [pivots, *matrix[1:]], status)
+
+    @memory_errors
+    def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
+        """Put systems d, u, b on the device; returns what enqueues a solve of one of them."""
+        sets = [
+            list(self.transfer.upload(self.loaded, dict(zip("dub", one, strict=True))).values())
+            for one in systems
+        ]
+        x = [cla.empty_like(arrays[-1]) for arrays in sets]
+
+        def launch(k: int) -> list[cl.Event]:
+            return self.loaded.solve(sets[k % len(sets)], x[k % len(sets)], [])
+
+        return launch
+
+    def note(self, events: list[cl.Event]) -> None:
+        """Take the events of a solve with factors for those of the last solve."""
+        self._events = events
+
+
+class WholeFactors:
+    """A matrix that `Whole` has eliminated.
+
+    Attributes
+    ----------
+    matrix : list of (packed size,) pyopencl arrays
+        In device order: inverse pivots where the plan can use them, else the diagonal; u, (l).
+    bad : (num_cells,) int32 pyopencl array
+        Keys of bad pivots.
+    """
+
+    def __init__(self, engine: Whole, matrix: list[cla.Array], bad: cla.Array) -> None:
+        self.engine, self.matrix, self.bad = engine, matrix, bad
+
+    def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
+        """See `Eliminated`."""
+        two = np.atleast_2d(b), np.atleast_2d(target)
+        with ended(self.engine.queue):
+            for _ in self.engine.solve_rows(self.matrix, *two, self.bad):
+                pass
+
+    def solve_device(self, b: cla.Array, target: cla.Array) -> None:
+        """See `Eliminated`."""
+        packed = self.engine.pack(b)
+        self.enqueue(packed, packed, [])
+        self.engine.unpack(packed, target)
+
+    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """See `Eliminated`."""
+        if any(out.base_data == a.base_data for a in self.matrix):
+            raise InputError("out is one of the factors; expected another array")
+        events = [e for a in (*self.matrix, b, out) for e in a.events] + waits
+        done = self.engine.loaded.solve([*self.matrix, b], out, events, factored=self.bad)
+        self.engine.note(done)
+        only_event(out, done[-1])
+        return done[-1]
+
+    def bad_pivots(self) -> BadPivots:
+        """See `Eliminated`."""
+        return self.engine.loaded.first_bad(self.bad)
+
+    def matrix_on_host(self) -> dict[str, np.ndarray]:
+        """See `Eliminated`; of factors that keep the diagonal."""
+        found = {}
+        for name, a in zip(("d", "u", "l"), self.matrix, strict=False):
+            natural = cla.empty(self.engine.queue, self.engine.plan.forest.num_nodes, a.dtype)
+            found[name] = self.engine.unpack(a, natural).get(self.engine.queue)
+        return found
+
+
+def source_of(plan: Plan) -> str:
+    """Source of the plain solve of a plan; of ``serial``, which has none, a comment."""
+    if any(part.on_host for part in plan.parts):
+        return "// no kernel: clhines.reference on the host\n"
+    return "\n".join(dict.fromkeys(render(part.spec) for part in plan.parts))
+
+
+def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
+    """Return what solves of plans take, one after another, each alone on the device."""
+    most = [room.rows_at_once(plan) for plan in plans]
+    sizes = [r * plan.forest.num_nodes for r, plan in zip(most, plans, strict=True)]
+    pinned = copies.pinned_bytes() if transfer.staged(max(sizes) * room.itemsize) else 0
+    rows = max(most)
+    more = 4 * (rows - 1) * max(plan.packed_size for plan in plans) * room.itemsize
+    return Memory(max(map(room.needed, plans)) + more, pinned, len(plans))
