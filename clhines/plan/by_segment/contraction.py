@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.arrays import offsets, ranges, starts
 from clhines.errors import InputError
-from clhines.forest import Forest, Trees
+from clhines.forest import Forest
 from clhines.plan import layout, packing
 from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
 from clhines.plan.by_segment import codes, schedule
@@ -440,7 +440,7 @@ class _Contraction:
         """One launch: a work-group per block, a work-item per segment."""
         kind, counts = blocks.template, np.diff(lanes.template_start)
         longest, leaves = int(places.rows.shape[-1]), places.rows[:, 1, 0]
-        tables = _tables(forest.trees, blocks, lanes, places)
+        tables = segment_layout.tables(forest.trees, blocks, lanes, places)
         if node_rank is not None:
             tables["node_rank"] = node_rank
         spec = ContractionSpec(
@@ -475,35 +475,6 @@ class _Contraction:
                 "cells_per_block": len(blocks.cells) / blocks.num_blocks,
             },
         )
-
-
-def _tables(
-    trees: Trees,
-    blocks: packing.Blocks,
-    lanes: codes.SegmentLanes,
-    places: segment_layout.SegmentRows,
-) -> dict[str, np.ndarray]:
-    """Tables that every form of the kernel takes."""
-    kind, counts = blocks.template, np.diff(lanes.template_start)
-    record = (
-        places.block_start,
-        places.template_size[kind],
-        lanes.template_start[kind],
-        (counts | lanes.inner << 16)[kind],
-        kind * int(places.rows.shape[-1]) * 2,
-        lanes.rounds[kind],
-        blocks.cell_start[:-1],
-        blocks.cell_start[1:],
-    )
-    return {
-        "blocks": np.stack(record, axis=1).reshape(-1),
-        "cell_number": blocks.cells,
-        "rows": places.rows.reshape(-1),
-        "links": lanes.links.reshape(-1),
-        "children": lanes.children,
-        "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
-        "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
-    }
 
 
 def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:

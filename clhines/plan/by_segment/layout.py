@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.forest import Forest
+from clhines.forest import Forest, Trees
 from clhines.plan.by_segment.codes import SegmentLanes
 from clhines.plan.layout import aligned_blocks, block_gather, expand
 from clhines.plan.packing import Blocks
@@ -54,3 +54,32 @@ class SegmentRows:
         return block_gather(
             forest, self._blocks, self.template_size, place, lanes.slot[k], lanes.first[k] + step
         )
+
+
+def tables(
+    trees: Trees,
+    blocks: Blocks,
+    lanes: SegmentLanes,
+    places: SegmentRows,
+) -> dict[str, np.ndarray]:
+    """Tables that every form of the kernel takes."""
+    kind, counts = blocks.template, np.diff(lanes.template_start)
+    record = (
+        places.block_start,
+        places.template_size[kind],
+        lanes.template_start[kind],
+        (counts | lanes.inner << 16)[kind],
+        kind * int(places.rows.shape[-1]) * 2,
+        lanes.rounds[kind],
+        blocks.cell_start[:-1],
+        blocks.cell_start[1:],
+    )
+    return {
+        "blocks": np.stack(record, axis=1).reshape(-1),
+        "cell_number": blocks.cells,
+        "rows": places.rows.reshape(-1),
+        "links": lanes.links.reshape(-1),
+        "children": lanes.children,
+        "lane_slot": lanes.slot - blocks.slot_start[lanes.template],
+        "lane_rank": lanes.first - trees.offsets[blocks.slot_tree[lanes.slot]],
+    }
