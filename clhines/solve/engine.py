@@ -54,6 +54,10 @@ class Refined(Protocol):
     def residual(self) -> float:
         """Largest row-wise backward error."""
 
+    @property
+    def reached(self) -> bool:
+        """Whether the residual is that of a float64 solution."""
+
 
 class Eliminated(Protocol):
     """A matrix that an engine has eliminated."""
