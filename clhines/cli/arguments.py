@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         if any(os.environ.get(name, "0") != "0" for name in numbers):
             self.exit(2)  # all ranks have the same arguments; the first one says it
         message = " ".join(message.split())
-        message = message if len(message) <= 300 else message[:297] + "..."
+        message = message if len(message) <= 240 else message[:237] + "..."
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 

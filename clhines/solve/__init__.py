@@ -6,12 +6,14 @@ convert. A *slice* is a range of whole cells of a batch that exceeds the memory 
 the range of cells of one of several devices.
 
 Who owns what
-    `solver`: `Solver` checks arguments, chooses how to solve and reports bad pivots.
-    `loaded`: a plan on a queue, with its tables and kernels. `factors`: `Factors`. `sliced`:
-    a pipeline of slices. `mixed`: float32 elimination with float64 refinement. `several`: several
-    devices, and `rates`: their measured speeds. `memory`: the memory budget and what a batch
-    needs. `accuracy`: warnings about methods that may lose accuracy. `tune` times candidates and
-    `store` keeps the winners. `tridiagonal`: `solve_tridiagonal`.
+    `solver`: `Solver`, the public face; it has one engine and no branch on which. `arguments`
+    checks arrays. `pick` plans, tunes and makes the engine. `engine`: the protocols. Engines:
+    `whole` (a batch in one piece), `sliced` (in slices), `mixed` (float32 elimination with float64
+    refinement), `several` (several devices, each with a plain `Solver`). `loaded`: a plan on a
+    queue, with its tables and kernels. `transfer`: copies and packing. `factors`: `Factors`.
+    `memory`: the memory budget and what a batch needs. `accuracy`: warnings about methods that
+    may lose accuracy. `tune` times candidates and `store` keeps the winners. `tridiagonal`:
+    `solve_tridiagonal`.
 
 >>> import numpy as np
 >>> from clhines import Forest, PivotError, Solver
@@ -33,7 +35,7 @@ A bad pivot is an error, with its cell and node:
 ...     print(error.cell, error.node)
 0 3
 
-To add a precision, a memory space or a way to divide a batch: a module beside `mixed`, `sliced` and
-`several`, which `Solver` chooses. To add a method: see `clhines.plan`; nothing here depends on
+To add a precision, a memory space or a way to divide a batch: an engine beside `mixed`, `sliced`
+and `several`, which `pick` chooses. To add a method: see `clhines.plan`; nothing here depends on
 which method a plan has.
 """

@@ -38,7 +38,7 @@ def meter(monkeypatch):
 
 def tables_of(solver):
     """Bytes of what stays on the device."""
-    return sum(a.nbytes for launch in solver.engine.loaded.launches for a in launch.tables)
+    return sum(a.nbytes for launch in solver.engine.loaded.launches for a in launch.tables.values())
 
 
 @pytest.mark.parametrize("method", ["flat", "levels", "dhs"])
