@@ -2,7 +2,8 @@
 
 OpenCL runtimes start threads of their own, which a forked process does not have: whatever waits
 for one of them waits for ever. So a process that was forked from one in which OpenCL was in use
-is refused everything that would reach a runtime.
+is refused everything that would reach a runtime. Its copies of solvers and simulations are kept for
+as long as it lives: releasing their queues could end those of the process that it was forked from.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import functools
 import os
 import re
 import sys
+import threading
+import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from clhines.errors import DeviceError
 
@@ -25,6 +28,8 @@ class _Process:
 
     uses_opencl = False
     forked_from = 0  # process that used OpenCL before it forked this one; 0 for none
+    users: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()  # of OpenCL, by `lock_of`
+    kept: tuple[Any, ...] = ()  # those that were there at the fork
 
 
 def check_process() -> None:
@@ -42,6 +47,12 @@ def check_process() -> None:
             "multiprocessing.get_context('spawn')"
         )
     _Process.uses_opencl = True
+
+
+def lock_of(user: object) -> threading.RLock:
+    """Return a new lock for the methods of an object that uses OpenCL (see `exclusive`)."""
+    _Process.users.add(user)
+    return threading.RLock()
 
 
 def exclusive(method: _Method) -> _Method:
@@ -74,6 +85,7 @@ def _runtime_loaded() -> bool:
 def _after_fork() -> None:
     if not _Process.forked_from and (_Process.uses_opencl or _runtime_loaded()):
         _Process.forked_from = os.getppid()
+        _Process.kept = tuple(_Process.users)
 
 
 if hasattr(os, "register_at_fork"):

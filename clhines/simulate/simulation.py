@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -17,7 +16,7 @@ from tqdm import tqdm
 from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
-from clhines.device.guard import exclusive
+from clhines.device.guard import exclusive, lock_of
 from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
 from clhines.hostmemory import check_room
@@ -138,7 +137,7 @@ class Simulation:
         comm: MPI.Comm | None = None,
         **options: Any,
     ) -> None:
-        self._lock, self._on_host = threading.RLock(), path == "reference"
+        self._lock, self._on_host = lock_of(self), path == "reference"
         self.ranks = ranks_of(comm)
         with self._agreed():
             if not isinstance(network, Network):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ import pyopencl.array as cla
 from clhines.checks import shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import events_of
-from clhines.device.guard import exclusive
+from clhines.device.guard import exclusive, lock_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.auto import MODES
@@ -128,7 +127,7 @@ class Solver:
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
         max_memory = _bytes(max_memory)
-        self.forest, self.dtype, self._lock = forest, np.dtype(dtype), threading.RLock()
+        self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
         self.tuning: Tuning | None = None
         self.shares, self._parts = [1.0], list[Part]()
         self.engine: Engine

@@ -150,7 +150,7 @@ def run(copy, program, queue):
     path = os.pathsep.join([str(copy), str(support)])
     done = subprocess.run(
         [sys.executable, "-c", head + program],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([path, *sys.path[1:]])},
         cwd=copy,
         capture_output=True,
         text=True,
