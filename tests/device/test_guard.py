@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from systems import dissimilar, make_system
+from systems import bad_pivot, dissimilar, make_system
 
 from clhines import Forest, InputError, PivotError, Simulation, Solver, errors, solve_tridiagonal
 from clhines.cells.shapes import chain
@@ -186,10 +186,6 @@ def test_arrays_on_a_device_stay_where_they_are(fast_queue):
     assert again.result == [None, None]
     assert str(again.errors[0]).startswith("LogicError: ")
     assert type(again.errors[2]) is InputError
-
-
-def bad_pivot(_):
-    raise errors.PivotError("cell 3: a pivot", 3, 14)
 
 
 def test_errors_come_back_from_a_pool():

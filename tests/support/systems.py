@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tolerances import REDUCTION_UPDATES, assert_close, residual_bound
 
-from clhines import METHODS, Forest, reference
+from clhines import METHODS, Forest, PivotError, reference
 from clhines.cells.shapes import (
     caterpillar,
     chain,
@@ -150,3 +150,8 @@ def families(half=None):
         "all_different": dissimilar(13),
     }
     return found if half is None else dict(list(found.items())[half::2])
+
+
+def bad_pivot(_):
+    """Raise an error with attributes; here, as processes of a pool import what they call."""
+    raise PivotError("cell 3: a pivot", 3, 14)
