@@ -15,15 +15,8 @@ if TYPE_CHECKING:
 MAX_COUNT = 10**15  # of anything: more cannot even be counted in memory
 
 
-def as_array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndarray:
-    """Return values as an array of at most one dimension.
-
-    Raises
-    ------
-    InputError
-        More dimensions, no array, or a masked array with masked entries, which NumPy would read as
-        if they were not masked.
-    """
+def _array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndarray:
+    """Return values as an array; masked entries, which NumPy would read, are refused."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(
             f"{name} is a masked array with masked entries; expected an array without a mask, as "
@@ -33,6 +26,19 @@ def as_array(name: str, values: object, dtype: DTypeLike | None = None) -> np.nd
         array = np.asarray(values, dtype)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{name} is not an array: {error}") from error
+    return array
+
+
+def as_array(name: str, values: object, dtype: DTypeLike | None = None) -> np.ndarray:
+    """Return values as an array of at most one dimension.
+
+    Raises
+    ------
+    InputError
+        More dimensions, no array, or a masked array with masked entries, which NumPy would read as
+        if they were not masked.
+    """
+    array = _array(name, values, dtype)
     if array.ndim > 1:
         raise InputError(f"{name} has shape {array.shape}; expected one dimension")
     return array
@@ -48,12 +54,7 @@ def as_number(name: str, value: object) -> float:
 
 def as_real(name: str, values: object) -> np.ndarray:
     """Return a float64 array of any shape, of finite numbers."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(f"{name} is a masked array with masked entries; expected no mask")
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"{name} is not an array of numbers: {shown(str(error))}") from error
+    array = _array(name, values)
     if array.dtype.kind not in "fiu":
         raise InputError(f"{name} has dtype {array.dtype}; expected real numbers")
     with np.errstate(over="ignore"):  # longdouble beyond float64 is found below
