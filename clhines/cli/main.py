@@ -127,9 +127,12 @@ def _parser() -> argparse.ArgumentParser:
 
     plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
     add_cells(plan)
-    plan.add_argument("--plot", metavar="FILE",
-                      help="draw the first block, of methods with one work-item per cell or "
-                      "branch (fine and others): .png, .svg or .pdf")  # fmt: skip
+    pictures = plan.add_mutually_exclusive_group()
+    pictures.add_argument("--plot", metavar="FILE",
+                          help="draw the first block, of methods with one work-item per cell or "
+                          "branch (fine and others): .png, .svg or .pdf")  # fmt: skip
+    pictures.add_argument("--layouts", action="store_true",
+                          help="only show worked examples of the layouts")  # fmt: skip
     plan.set_defaults(run=run_plan)
 
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")

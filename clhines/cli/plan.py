@@ -13,7 +13,11 @@ from clhines.plan import plan
 def run_plan(arguments: argparse.Namespace) -> int:
     """Show how a batch would be solved."""
     from clhines import draw
+    from clhines.plan import examples
 
+    if arguments.layouts:
+        print(examples.page())
+        return 0
     if arguments.plot is not None:
         check_writable(arguments.plot, "--plot", draw.FORMATS)
         draw.check_matplotlib()
