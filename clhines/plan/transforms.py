@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Rerooted:
     """A forest with other roots, and where its entries between nodes are found.
 
-    The matrix is the same, and nodes keep their numbers: `d`, `b`, `x` and the node that a
-    `PivotError` names are those of both forests. Only entries between nodes move, and
-    `couplings` moves them. Turning the edge between a node p and its child c round makes p the
+    The matrix is the same, and nodes keep their numbers: `d`, `b` and `x` are those of both
+    forests, and errors number nodes alike, though pivots are met in another order. Only entries
+    between nodes move, and `couplings` moves them. Turning the edge between a node p and its child c round makes p the
     child: what was ``u[c]`` (row p, column c) is then the `l` of p, and ``l[c]`` its `u`.
 
     Attributes
@@ -82,9 +82,8 @@ class Rerooted:
         turned, roots = self.turned, self.edge < 0
         found = {}
         for name, other in zip(given, reversed(given), strict=True):
-            moved = np.where(turned, given[other][self.edge], given[name][self.edge])
-            moved[roots] = 0
-            found[name] = moved
+            found[name] = np.where(turned, given[other][self.edge], given[name][self.edge])
+            found[name][roots] = 0
         return found
 
 
