@@ -27,8 +27,9 @@ class Rerooted:
 
     The matrix is the same, and nodes keep their numbers: `d`, `b` and `x` are those of both
     forests, and errors number nodes alike, though pivots are met in another order. Only entries
-    between nodes move, and `couplings` moves them. Turning the edge between a node p and its child c round makes p the
-    child: what was ``u[c]`` (row p, column c) is then the `l` of p, and ``l[c]`` its `u`.
+    between nodes move, and `couplings` moves them. Turning the edge between a node p and its child
+    c round makes p the child: what was ``u[c]`` (row p, column c) is then the `l` of p, and
+    ``l[c]`` its `u`.
 
     Attributes
     ----------
