@@ -302,9 +302,10 @@ class Simulation:
                 failed = int(min(chunk.failed[chunk.failed > 0], default=0))
                 chunks.append(chunk)
                 self._step += count
-                bar.update(count * self.model.dt)
-                done = (self.step - begin) * self.model.dt * 1e-3
-                bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
+                if bar is not None:
+                    bar.update(count * self.model.dt)
+                    done = (self.step - begin) * self.model.dt * 1e-3
+                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
@@ -429,5 +430,6 @@ def _queue(
     return devices.given_queue(queue, device, dtype)
 
 
-def _bar(duration: float, show: bool) -> tqdm:
-    return tqdm(total=duration, unit="ms", disable=not show, bar_format=_BAR)
+def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
+    """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
+    return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()

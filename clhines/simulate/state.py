@@ -295,7 +295,9 @@ class State:
         )
 
     def _recorded(self) -> list[np.ndarray]:
-        v = self.record_v.get(self.queue)
+        v = np.zeros((self.rows, 0), self.dtype)
+        if self.num_recorded_nodes:  # each read waits for the device
+            v = self.record_v.get(self.queue)
         states = [values for *_, values in self.record_states]
         found, column = [], 0
         for record in self.records:
