@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -415,7 +414,7 @@ def _centres(
     return centre
 
 
-def check_cables(cables: Any) -> list[Cable]:
+def check_cables(cables: object) -> list[Cable]:
     """Return one or several cables as a list; `InputError` for anything else."""
     if isinstance(cables, Cable | Morphology):
         cables = [cables]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -124,7 +124,7 @@ class PassiveCells:
         dt: float = 0.025,
         current: float = 0.1,
         v_init: float = -65.0,
-        **options: Any,
+        **options: object,
     ) -> None:
         cables = check_cables(cables)
         count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
@@ -142,7 +142,7 @@ class PassiveCells:
             "capacitance_over_dt": [s.capacitance_over_dt for s in systems],
             "constant": [s.constant for s in systems],
         }
-        self.solver = Solver(self.forest, **options)
+        self.solver = Solver(self.forest, **cast("dict[str, Any]", options))
         dtype = self.solver.dtype
         values = {k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()}
         v = np.full(self.forest.num_nodes, v_init, dtype)

@@ -13,7 +13,7 @@ from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.runs import values_now
+from clhines.simulate.runs import Mark, values_now
 from clhines.simulate.state import Chunk, Record
 
 
@@ -197,7 +197,7 @@ class ReferenceRun:
         """Return what `seconds` takes as this moment."""
         return time.perf_counter()
 
-    def seconds(self, marks: Sequence[float]) -> list[float]:
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Return the moments, s."""
         return list(marks)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -96,10 +96,10 @@ class Run(Protocol):
     def deliver(self, first: int, count: int) -> None:
         """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
 
-    def mark(self) -> Mark | None:
+    def mark(self) -> Mark:
         """Return what `seconds` takes as this place in the queue."""
 
-    def seconds(self, marks: Sequence[Any]) -> list[float]:
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and return when each mark of `mark` was reached, s; only differences count."""
 
     def end(self) -> Chunk:
@@ -202,7 +202,7 @@ def memory_told(what: object, steps: int) -> Iterator[None]:
 
 
 def choose_executor(
-    state: State, path: str, method: str, options: dict[str, Any]
+    state: State, path: str, method: str, options: Mapping[str, object]
 ) -> tuple[str, Executor]:
     """Choose what advances the cells; its path and itself."""
     device, plain = state.queue.device, method == "auto" and not options
@@ -305,10 +305,10 @@ class DeviceRun:
         """Return what `seconds` takes as this place in the queue."""
         return cl.enqueue_marker(self.state.queue) if self._timed else time.perf_counter()
 
-    def seconds(self, marks: Sequence[Any]) -> list[float]:
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and return when the queue came to the marks."""
         self.state.queue.finish()
-        return [mark.profile.end * 1e-9 for mark in marks] if self._timed else list(marks)
+        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
 
     def end(self) -> Chunk:
         """Return what was recorded."""

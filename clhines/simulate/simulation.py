@@ -6,7 +6,7 @@ import hashlib
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -135,7 +135,7 @@ class Simulation:
         chunk: int = 1024,
         max_spikes: int | None = None,
         comm: MPI.Comm | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         self._lock, self._on_host = lock_of(self), path == "reference"
         self.ranks = ranks_of(comm)
@@ -171,7 +171,7 @@ class Simulation:
         chunk: int,
         max_spikes: int | None,
         method: str,
-        options: dict[str, Any],
+        options: dict[str, object],
         overlap: bool,
     ) -> None:
         """Make what advances the cells of this rank, and exchanges their spikes."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -41,11 +42,11 @@ class StepSpec:
 
 
 def _of_whole(
-    forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: dict[str, Any]
-) -> tuple[str, dict[str, Any]]:
+    forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
+) -> tuple[str, dict[str, object]]:
     """Choose for a part what the whole network would get, on which the bits depend."""
     plan = make_plan(forest, method, dtype, limits, **options)
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, object] = {}
     for name in ("segment", "vector_width"):
         values = {getattr(part.spec, name, None) for part in plan.parts}
         if len(values) == 1 and name in METHODS[plan.method].options and values != {None}:
@@ -76,7 +77,7 @@ class Steps:
         The solver would need slices.
     """
 
-    def __init__(self, state: State, method: str = "auto", **options: Any) -> None:
+    def __init__(self, state: State, method: str = "auto", **options: object) -> None:
         self.state, self.model, self.queue = state, state.model, state.queue
         model, dtype = self.model, state.dtype
         self.max_steps = state.epoch
@@ -84,7 +85,8 @@ class Steps:
             limits = devices.limits(devices.whole_device(self.queue.device))
             whole = state.decisions.network.forest
             method, options = _of_whole(whole, method, dtype, limits, options)
-        self.solver = Solver(model.forest, method, dtype, None, self.queue, **options)
+        chosen = cast("dict[str, Any]", options)  # checked by the solver
+        self.solver = Solver(model.forest, method, dtype, None, self.queue, **chosen)
         if not self.solver.takes_device_order:
             raise DeviceMemoryError(
                 f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
