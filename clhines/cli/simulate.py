@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from clhines.cli.report import as_json, check_writable, named_option, print_repo
 from clhines.errors import InputError
 
 if TYPE_CHECKING:
-    from mpi4py import MPI
-
     from clhines.network.network import Network
     from clhines.simulate.result import Result
 
@@ -146,7 +144,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ranks_of(arguments: argparse.Namespace) -> tuple[MPI.Comm | None, bool]:
+def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
     """Return the communicator of several processes, or None; and whether this one writes."""
     from clhines.simulate import mpi
 

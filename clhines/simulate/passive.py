@@ -152,14 +152,14 @@ class PassiveCells:
             self._each = [_OnDevice(part, values, v) for part in self.solver.parts]
 
     def finish(self) -> None:
-        """Wait until all devices have done what they were told."""
+        """Wait until all devices have finished their commands."""
         for queue in self.solver.queues:
             queue.finish()
 
     def advance(self, steps: Iterable[int]) -> float:
         """Take one step for each item of `steps` (a range, or a progress bar over one).
 
-        At most 32 steps are in flight, so that a progress bar tells the truth.
+        At most 32 steps are in flight, so that a progress bar is accurate.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class PassiveCells:
         PivotError
             A pivot of the last step was not positive and finite.
         InputError
-            No step has been taken.
+            There was no step yet.
         """
         if not self.steps:
             raise InputError("there is no step to check; advance() first")
@@ -226,7 +226,7 @@ class PassiveCells:
         different = min(len(self.cables), count)
         once = Forest.repeated([cell.parent for cell in self.cables], different)
         m = once.num_nodes
-        with np.errstate(all="ignore"):  # what is not finite shows in the result
+        with np.errstate(all="ignore"):  # values that are not finite show in the result
             b = c * before + constant
             truth = reference.solve_serial(once, d[:m], u[:m], b[:m])
             expected = repeat(np.split(truth, once.cell_offsets[1:-1]), count)
