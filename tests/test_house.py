@@ -18,7 +18,7 @@ GROUND = (
 )  # each knows those before
 ALLOWED = {  # imports for types count
     "plan": {*GROUND},
-    "device": {*GROUND, "plan.plan"},
+    "device": {*GROUND, "plan.plan", "plan.contract"},
     "solve": {*GROUND, "plan", "device"},
     "cells": {*GROUND},
     "mechanisms": {"errors", "arrays", "checks"},

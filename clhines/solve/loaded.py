@@ -13,7 +13,8 @@ import pyopencl.array as cla
 
 from clhines import reference
 from clhines.device import devices, program
-from clhines.plan.plan import STATUS_CLEAN, Part, Plan
+from clhines.plan.contract import STATUS
+from clhines.plan.plan import Part, Plan
 
 _FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
 
@@ -252,7 +253,7 @@ class Resident:
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what `first_bad` does, of a status on the host."""
         cells = np.flatnonzero(status)
-        ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
+        ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]

@@ -89,23 +89,7 @@ static int first_bad(__global const real *d, __global const real *u, __global co
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(const int num_chains, const int num_values, const int first_row,
-           __global const int *restrict cell_start, __global const int *restrict cell_size,
-           __global const int *restrict cell_number,
-% if far:
-           __global const int *restrict scratch_start,
-% endif
-           __global const real *d, __global const real *u,
-% if not spec.symmetric:
-           __global const real *l,
-% endif
-           __global const real *b,
-% if far:
-           __global real *far_low, __global real *far_mid, __global real *far_up,
-           __global real *far_right,
-% endif
-           __global real *x,
-           __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
 {
     const int lane = get_local_id(0), chain = get_group_id(0);
     const int nodes = cell_size[chain];

@@ -9,7 +9,7 @@ import snapshots
 from clhines import METHODS, Forest, make_plan
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device.templates import render
-from clhines.plan.plan import KernelSpec
+from clhines.plan.contract import KernelSpec
 
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 

@@ -11,7 +11,8 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32, coarse, work_group_size
+from clhines.plan.contract import KernelSpec
+from clhines.plan.plan import Limits, Part, Plan, as_int32, coarse, work_group_size
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
@@ -23,10 +24,12 @@ SPARE_BYTES = 64  # of local memory, for what is not a row
 class ReductionSpec(KernelSpec):
     """Numbers and switches of ``reduction.mako``: one work-group per chain.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real, symmetric, rhs, work_group
-        As in `CellSpec`; `rhs` is 1.
+    rhs : int
+        1.
     capacity : int
         Unknowns that local memory holds, four values each.
     switch : int
@@ -38,6 +41,7 @@ class ReductionSpec(KernelSpec):
     """
 
     template: ClassVar[str] = "by_cell/reduction"
+    first_argument: ClassVar[str] = "num_chains"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
         "cell_size",
@@ -45,23 +49,18 @@ class ReductionSpec(KernelSpec):
         "scratch_start if far",
     )
     takes: ClassVar[tuple[str, ...]] = (
-        "d",
-        "u",
-        "l if unsymmetric",
-        "b",
-        "far_low if far",
-        "far_mid if far",
-        "far_up if far",
-        "far_right if far",
-        "x",
-        "status",
+        "const real *d",
+        "const real *u",
+        "const real *l if unsymmetric",
+        "const real *b",
+        "real *far_low if far",
+        "real *far_mid if far",
+        "real *far_up if far",
+        "real *far_right if far",
+        "real *x",
+        "int *status",
     )
     needs_factor: ClassVar[bool] = False
-    factor_may_be_d: ClassVar[bool] = True
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
     capacity: int
     switch: int
     storage: str

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from clhines.forest import Forest
-from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32
+from clhines.plan.contract import KernelSpec
+from clhines.plan.plan import Limits, Part, Plan, as_int32
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,6 @@ class SerialSpec(KernelSpec):
     """What stands for a kernel's numbers where there is none; `real` is that of the values."""
 
     needs_factor: ClassVar[bool] = False
-    real: str
     phase: str = "host"
 
 
@@ -26,5 +26,5 @@ def plan_serial(
     """Plan `serial`: `clhines.reference` on the host; device order is natural order."""
     statistics: dict[str, int | float] = {"dependent_steps": 2 * int(forest.sizes.max())}
     tables = as_int32({}, forest.num_nodes)
-    part = Part(SerialSpec(real), tables, forest.num_cells, 0, statistics)
+    part = Part(SerialSpec(real, True, 1, 1), tables, forest.num_cells, 0, statistics)
     return Plan(forest, method, np.arange(forest.num_nodes, dtype=np.int32), (part,))
