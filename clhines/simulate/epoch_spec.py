@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from clhines.plan.by_segment import schedule
+from clhines.plan.contract import Word
 from clhines.plan.plan import Limits
 
 WARP = 32
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
-
-
-# what the bits of an instance's site and of a node's slots have room for
-MAX_UNITS, _MAX_PLACES, _MAX_SLOTS = 16, 1 << 12, (1 << 15) - 1
+SITE = Word(place=12, cell=4, slot=15)  # of an instance: in the cell, in the work-group
+SLOT_RUN = Word(first=16, number=15)  # slots of the instances of a node
+RECORDED = Word(lane=16, node=15)  # node: number in the lane's segment
+MAX_UNITS = SITE.most("cell") + 1
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,14 @@ class EpochSpec:
     """
 
     template: ClassVar[str] = "simulate/epoch"
+    link: ClassVar[Word] = schedule.LINK
+    at_elimination: ClassVar[Word] = schedule.AT_ELIMINATION
+    family: ClassVar[Word] = schedule.FAMILY
+    lane_counts: ClassVar[Word] = schedule.LANE_COUNTS
+    site: ClassVar[Word] = SITE
+    slot_run: ClassVar[Word] = SLOT_RUN
+    recorded: ClassVar[Word] = RECORDED
+    warp: ClassVar[int] = WARP
     real: str
     phase: str
     constant: bool
@@ -154,8 +164,8 @@ class EpochSpec:
         return (
             self.work_group <= limits.max_work_group
             and max(k.local_bytes for k in kernels) <= limits.local_bytes
-            and (self.lanes == 32 or self.units <= _NAMED_BARRIERS)
+            and (self.lanes == WARP or self.units <= _NAMED_BARRIERS)
             and self.units <= MAX_UNITS
-            and self.slots <= _MAX_SLOTS
-            and self.capacity <= _MAX_PLACES
+            and self.slots <= SITE.most("slot")
+            and self.capacity <= SITE.most("place") + 1
         )

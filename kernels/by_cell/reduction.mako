@@ -2,7 +2,6 @@
 <%
     far = spec.storage == "global"   # chains above local memory
     hybrid = spec.switch > 1         # otherwise one unknown is left, and no step of PCR
-    def skewed(size): return size + (size >> 5)
 %>\
 // Cyclic reduction (Hockney 1965), parallel cyclic reduction (Hockney and Jesshope 1981), or the
 // first until few unknowns are left and then the second (Zhang, Cohen and Owens 2010): one
@@ -32,10 +31,10 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // unknowns in local memory
 #define SWITCH ${spec.switch}   // unknowns left for PCR, at most; 1: no PCR
-#define AT(k) ((k) + ((k) >> 5))   // place of unknown k: steps of 2, 4, ... would share banks
-#define ROOM ${skewed(spec.capacity) + (skewed(spec.switch) if hybrid else 0)}
+#define AT(k) ((k) + ((k) >> ${spec.bank_shift}))   // place of unknown k: steps of 2, 4, ... would share banks
+#define ROOM ${spec.places + spec.more_places}
 % if hybrid:
-#define OTHER ${skewed(spec.capacity)}   // where every second step of PCR writes
+#define OTHER ${spec.places}   // where every second step of PCR writes
 % endif
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 

@@ -19,6 +19,8 @@ CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
 WIDEST = 256  # work-items of a group by default
 SPARE_BYTES = 64  # of local memory, for what is not a row
 
+BANK_SHIFT = 5  # a place is left out after 2**5 unknowns, so that even steps meet all banks
+
 
 @dataclass(frozen=True)
 class ReductionSpec(KernelSpec):
@@ -41,6 +43,7 @@ class ReductionSpec(KernelSpec):
     """
 
     template: ClassVar[str] = "by_cell/reduction"
+    bank_shift: ClassVar[int] = BANK_SHIFT
     first_argument: ClassVar[str] = "num_chains"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
@@ -64,6 +67,16 @@ class ReductionSpec(KernelSpec):
     capacity: int
     switch: int
     storage: str
+
+    @property
+    def places(self) -> int:
+        """Places in local memory that `capacity` unknowns take."""
+        return _skewed(self.capacity)
+
+    @property
+    def more_places(self) -> int:
+        """Places that `switch` unknowns take a second time, where there is a step of PCR."""
+        return _skewed(self.switch) if self.switch > 1 else 0
 
     @property
     def far(self) -> bool:
@@ -126,13 +139,13 @@ def _refuse_branches(forest: Forest, method: str) -> None:
 
 
 def _skewed(size: int) -> int:
-    """Places that `size` unknowns take: ``AT`` of the template leaves out every 33rd."""
-    return size + (size >> 5)
+    """Places that `size` unknowns take, as ``AT`` of the template leaves some out."""
+    return size + (size >> BANK_SHIFT)
 
 
 def _unskewed(places: int) -> int:
     """Unknowns that fit into so many places."""
-    size = max(0, places * 32 // 33 + 1)
+    size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
     return size
