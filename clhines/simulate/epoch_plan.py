@@ -27,10 +27,9 @@ from clhines.simulate.epoch_spec import (
     SITE,
     SLOT_RUN,
     WARP,
-    EpochKind,
     EpochSpec,
 )
-from clhines.simulate.kinds import check_parameters
+from clhines.simulate.kinds import MechanismSpec, check_parameters, kind_spec
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
@@ -292,7 +291,7 @@ class EpochPlan:
         number = np.arange(trees.num_trees)
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
-    def _list_instances(self, units: int) -> tuple[list[EpochKind], int]:
+    def _list_instances(self, units: int) -> tuple[list[MechanismSpec], int]:
         """List instances of each group of `units` cells, and the slots that they write to."""
         table, kinds, mine = self.table, self._model.kinds, self._mine
         groups = -(-len(self.cells) // units)
@@ -426,21 +425,14 @@ def _choose_segments(
     return most, lanes
 
 
-def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> EpochKind:
-    mechanism, real = kind.mechanism, real_name(dtype)
+def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> MechanismSpec:
     check_parameters(kind, dtype)
-    values = [kind.parameters[p] for p in mechanism.parameters]
-    return EpochKind(
-        name=mechanism.name,
-        source=mechanism.functions(real),
+    values = [kind.parameters[p] for p in kind.mechanism.parameters]
+    return replace(
+        kind_spec(kind, real_name(dtype)),
         number=kind.first_instance,
-        parameters=tuple(mechanism.parameters),
-        states=tuple(mechanism.states),
         literals=tuple("" if np.ndim(v) else _literal(float(v), dtype) for v in values),
         most=most,
-        density=mechanism.kind == "density",
-        takes_events=mechanism.takes_events,
-        uses_noise=mechanism.uses_noise,
         factor=_factor_of_capacitance(decisions.network, kind, dtype),
         first_target=max(0, kind.first_target),
     )

@@ -8,6 +8,7 @@ from typing import ClassVar
 from clhines.plan.by_segment import schedule
 from clhines.plan.contract import Word
 from clhines.plan.plan import Limits
+from clhines.simulate.kinds import MechanismSpec
 
 WARP = 32
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
@@ -15,45 +16,6 @@ SITE = Word(place=12, cell=4, slot=15)  # of an instance: in the cell, in the wo
 SLOT_RUN = Word(first=16, number=15)  # slots of the instances of a node
 RECORDED = Word(lane=16, node=15)  # node: number in the lane's segment
 MAX_UNITS = SITE.most("cell") + 1
-
-
-@dataclass(frozen=True)
-class EpochKind:
-    """One kind of mechanism, for ``epoch.mako``.
-
-    Attributes
-    ----------
-    name, source : str
-        The mechanism's name and functions.
-    number : int
-        Of its instance 0 among all instances: what noise is drawn by.
-    parameters, states : tuple of str
-    literals : tuple of str
-        Value of each parameter where it is one number, else empty.
-    most : int
-        Instances of a work-group.
-    density, takes_events, uses_noise : bool
-    factor : str
-        What makes the factor of a node of its capacitance over dt, where that is one number.
-    first_target : int
-        Number of instance 0 among the targets of events.
-    local : bool
-        The states lie in local memory during an epoch.
-    """
-
-    name: str
-    source: str = field(repr=False)
-    number: int
-    parameters: tuple[str, ...]
-    states: tuple[str, ...]
-    literals: tuple[str, ...]
-    most: int
-    density: bool
-    takes_events: bool
-    uses_noise: bool
-    factor: str
-    first_target: int
-    local: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,7 +49,7 @@ class EpochSpec:
         Instances of a work-group.
     secondorder, ptx, fused : bool
         As in `Model` and `ContractionSpec`.
-    kinds : tuple of EpochKind
+    kinds : tuple of MechanismSpec
     normal : str
         The functions of the generator, where a kind uses noise.
     registers : int
@@ -119,7 +81,7 @@ class EpochSpec:
     secondorder: bool
     ptx: bool
     fused: bool
-    kinds: tuple[EpochKind, ...] = ()
+    kinds: tuple[MechanismSpec, ...] = ()
     normal: str = field(default="", repr=False)
     registers: int = 0
 

@@ -21,7 +21,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
 from clhines.plan.plan import real_name
-from clhines.simulate.kinds import GroupedKindSpec, grouped_kind_spec
+from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec
 from clhines.simulate.state import State
 
 _LANES = {"double": 8, "float": 16}
@@ -39,7 +39,7 @@ class CellEpochSpec:
         ``double`` or ``float``.
     lanes : int
         Cells of a block.
-    kinds : tuple of GroupedKindSpec
+    kinds : tuple of MechanismSpec
     secondorder : bool
     noise : str
         OpenCL source of `mechanisms.normal`, where a kind uses it.
@@ -48,7 +48,7 @@ class CellEpochSpec:
     template: ClassVar[str] = "simulate/epoch_vector"
     real: str
     lanes: int
-    kinds: tuple[GroupedKindSpec, ...]
+    kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
 

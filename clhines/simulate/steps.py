@@ -14,7 +14,7 @@ from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.kinds import KindSpec, model_kinds, parameter_array
+from clhines.simulate.kinds import MechanismSpec, model_kinds, parameter_array
 from clhines.simulate.state import State
 from clhines.solve.solver import Solver
 
@@ -27,7 +27,7 @@ class StepSpec:
     ----------
     real : str
         ``double`` or ``float``.
-    kinds : tuple of KindSpec
+    kinds : tuple of MechanismSpec
     secondorder : bool
     noise : str
         OpenCL source of `mechanisms.normal`, where a kind uses it.
@@ -35,7 +35,7 @@ class StepSpec:
 
     template: ClassVar[str] = "simulate/steps"
     real: str
-    kinds: tuple[KindSpec, ...]
+    kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
 

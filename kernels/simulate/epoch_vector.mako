@@ -56,7 +56,7 @@ ${spec.noise}
 % for k, kind in enumerate(spec.kinds):
 // ---- kind ${k}: ${kind.name}
 
-${kind.functions}
+${kind.source}
 ${kind.wrappers(k)}
 % endfor
 __kernel void epoch(

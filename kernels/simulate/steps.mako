@@ -14,7 +14,7 @@ ${spec.noise}
 % for k, kind in enumerate(spec.kinds):
 // ---- kind ${k}: ${kind.name}
 
-${kind.functions}
+${kind.source}
 ${kind.wrappers(k)}
 % endfor
 // finish: take the solution x of the step that begins at t_done, advance the states, find spikes.
