@@ -148,7 +148,8 @@ class TemplateSpec:
         Name of the template, without its ending.
     kernels : dict of name -> tuple of str
         Parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE NAME if
-        CONDITION and ...`` with attributes of the spec. Type as in `Parameter`.
+        CONDITION and ...`` with attributes of the spec; or several of these with commas between.
+        Type as in `Parameter`.
     """
 
     template: ClassVar[str] = ""
@@ -161,7 +162,7 @@ class TemplateSpec:
     def _given(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
         """Return the parameters whose conditions hold; `usual` is the type where none is named."""
         found = []
-        for text in texts:
+        for text in (one.strip() for several in texts for one in several.split(",")):
             declared, _, conditions = text.partition(" if ")
             if all(getattr(self, c) for c in conditions.split(" and ") if c):
                 declared, _, role = declared.partition(":")

@@ -13,17 +13,32 @@ import pyopencl.array as cla
 
 from clhines import reference
 from clhines.device import devices, program
-from clhines.plan.contract import STATUS
+from clhines.plan.contract import STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
 
 _FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
 
 
 @dataclass(frozen=True)
-class PermuteSpec:
+class PermuteSpec(TemplateSpec):
     """``permute.mako``: between natural and device order; `real` is ``double`` or ``float``."""
 
     template: ClassVar[str] = "around/permute"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pack": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict natural, real *restrict packed",
+        ),
+        "pack_edges": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const int *restrict edges, const real *same, const real *turned",
+            "real *restrict packed",
+        ),
+        "unpack": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict packed, real *restrict natural",
+        ),
+    }
     real: str
 
 
