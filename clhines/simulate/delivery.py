@@ -25,6 +25,7 @@ from clhines.device import devices, program
 from clhines.device.devices import has_atomics
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.network.connections import Connections, check_sizes
+from clhines.plan.contract import TemplateSpec
 from clhines.simulate.delivery_tables import Tables, random_list, to_device
 from clhines.simulate.delivery_timing import Found, median_times
 
@@ -36,7 +37,7 @@ _LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
 
 
 @dataclass(frozen=True)
-class DeliverSpec:
+class DeliverSpec(TemplateSpec):
     """``delivery.mako``: one algorithm.
 
     Attributes
@@ -52,11 +53,48 @@ class DeliverSpec:
     """
 
     template: ClassVar[str] = "simulate/delivery"
+    flag_bits: ClassVar[int] = _FLAG_BITS
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "flag": (
+            "const int *restrict spike_source, const int *restrict spike_step",
+            "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
+            "int steps, int last_step, volatile int *fired",
+        ),
+        "clear": ("int num_sources, int *restrict fired",),
+        "pull": (
+            "int first_step, int num_targets, int slots, const int *restrict fired",
+            "const int *restrict first, const int *restrict source, const int *restrict delay",
+            "const int *restrict position, const long *restrict weight, long *restrict incoming",
+        ),
+        "deliver": (
+            "const int *restrict spike_source, const int *restrict spike_step",
+            "const int *restrict spike_count, int capacity, int *marks, int turn, int first_step",
+            "int steps, int last_step, int num_targets, int slots, const int *restrict first",
+            "const int *restrict delays if staged, const int *restrict target if staged",
+            "const int *restrict offset if placed, const long *restrict weight",
+            "volatile long *incoming",
+        ),
+    }
     algorithm: str
     work_group: int
     columns: int = 0
     lanes: int = 0
     exclusive: bool = False
+
+    @property
+    def pulled(self) -> bool:
+        """Whether targets fetch from their sources."""
+        return self.algorithm == "pull"
+
+    @property
+    def staged(self) -> bool:
+        """Whether a work-group sums in local memory first."""
+        return self.algorithm in ("vsn", "vssn")
+
+    @property
+    def placed(self) -> bool:
+        """Whether connections know the place of their sum in the ring."""
+        return not self.staged
 
 
 class Delivery:
