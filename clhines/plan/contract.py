@@ -139,6 +139,22 @@ class Parameter:
         return f"{qualifier}__global {kind}{'' if kind.endswith('*') else ' '}{self.name}"
 
 
+def parameter(text: str, usual: str = "") -> Parameter:
+    """Return the parameter that ``TYPE NAME`` or ``TYPE NAME:ROLE`` declares.
+
+    Parameters
+    ----------
+    text : str
+    usual : str
+        The type where none is named.
+    """
+    declared, _, role = text.strip().partition(":")
+    found = re.fullmatch(r"(.*?)(\w+)", declared)
+    if not found or not (found[1] or usual):
+        raise ValueError(f"parameter {text!r}; expected a type and a name")
+    return Parameter(found[2], found[1].strip() or usual, role)
+
+
 class TemplateSpec:
     """What the specs of all templates have in common.
 
@@ -165,9 +181,7 @@ class TemplateSpec:
         for text in (one.strip() for several in texts for one in several.split(",")):
             declared, _, conditions = text.partition(" if ")
             if all(getattr(self, c) for c in conditions.split(" and ") if c):
-                declared, _, role = declared.partition(":")
-                kind, name = re.fullmatch(r"(.*?)(\w+)", declared).groups()  # type: ignore[union-attr]
-                found.append(Parameter(name, kind.strip() or usual, role))
+                found.append(parameter(declared, usual))
         return found
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from clhines.plan.by_segment import schedule
-from clhines.plan.contract import Word
+from clhines.plan.contract import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
-from clhines.simulate.kinds import MechanismSpec
+from clhines.simulate.kinds import MechanismSpec, of_each_kind
 
 WARP = 32
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
@@ -19,7 +19,7 @@ MAX_UNITS = SITE.most("cell") + 1
 
 
 @dataclass(frozen=True)
-class EpochSpec:
+class EpochSpec(TemplateSpec):
     """Numbers and switches of ``epoch.mako``: one work-item a segment of a branch.
 
     Attributes
@@ -57,6 +57,40 @@ class EpochSpec:
     """
 
     template: ClassVar[str] = "simulate/epoch"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "advance": (
+            "int first_step, int num_steps, int num_units, const int *restrict units",
+            "const int *restrict rows, const int *restrict links, const int *restrict children",
+            "const real *restrict all_d, const real *restrict all_tie",
+            "const real *restrict all_up",
+            "real *restrict all_f1 if makes_factors, real *restrict all_f2 if makes_factors",
+            "real *restrict all_inverse if makes_factors",
+            "real *restrict tree_factors if makes_factors",
+            "real *restrict tree_inverses if makes_factors",
+            "const real *restrict all_f1 if uses_factors",
+            "const real *restrict all_f2 if uses_factors",
+            "const real *restrict all_inverse if uses_factors",
+            "const real *restrict tree_factors if uses_factors",
+            "const real *restrict tree_inverses if uses_factors",
+            "const real *restrict all_c if advances, const real *restrict all_k if advances",
+            "real *restrict all_v if advances",
+        ),
+        "rest": (
+            "const int *restrict slots if has_kinds",
+            "long *restrict incoming, int ring",
+            "int num_targets, real scale, real dt",
+            "ulong seed, const real *restrict threshold",
+            "int *restrict spike_source, int *restrict spike_step",
+            "int *restrict spike_count, int spike_capacity",
+            "int *restrict failed, const int *restrict record_start",
+            "const int *restrict record_list, real *restrict record_v",
+            "int record_row, int num_records",
+        ),
+    }
+    of_kind: ClassVar[tuple[str, ...]] = (
+        "const int *restrict {name}__start, const int *restrict {name}__list",
+        "real *restrict {name}__states, int {name}__count",
+    )
     link: ClassVar[Word] = schedule.LINK
     at_elimination: ClassVar[Word] = schedule.AT_ELIMINATION
     family: ClassVar[Word] = schedule.FAMILY
@@ -84,6 +118,41 @@ class EpochSpec:
     kinds: tuple[MechanismSpec, ...] = ()
     normal: str = field(default="", repr=False)
     registers: int = 0
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
+        found = super().parameters(kernel)
+        if not self.advances:
+            return found
+        for kind in self.kinds:
+            found += of_each_kind(self.of_kind, (kind,))
+            varying = [
+                f"p_{p}" for p, v in zip(kind.parameters, kind.literals, strict=True) if not v
+            ]
+            if kind.density and not kind.factor:
+                varying.insert(0, "factor")
+            found += [Parameter(f"{kind.name}__{v}", "const real *restrict") for v in varying]
+        return [*found, *super().parameters("rest")]
+
+    @property
+    def makes_factors(self) -> bool:
+        """Whether the kernel works out the constant factors."""
+        return self.phase == "factor"
+
+    @property
+    def advances(self) -> bool:
+        """Whether the kernel takes steps."""
+        return not self.makes_factors
+
+    @property
+    def uses_factors(self) -> bool:
+        """Whether the kernel takes the constant factors."""
+        return self.advances and self.constant
+
+    @property
+    def has_kinds(self) -> bool:
+        """Whether there are mechanisms."""
+        return bool(self.kinds)
 
     @property
     def build_options(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ number for all instances, then the others, the p-th of these at ``numbers + p * 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.noise import normal_source
 from clhines.mechanisms.printer import folded
 from clhines.network.model import Kind, Model
+from clhines.plan.contract import Parameter, parameter
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,24 @@ class MechanismSpec:
             f"p[{next(places[1])}]" if single else given.format(next(places[0]))
             for single in self.single
         ]
+
+
+def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[Parameter]:
+    """Parameters that a kernel takes of each kind, one kind after another.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        As in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the number and
+        attributes of a kind.
+    kinds : sequence of MechanismSpec
+    """
+    return [
+        parameter(text.format(k=k, name=kind.name, width=kind.width))
+        for k, kind in enumerate(kinds)
+        for several in texts
+        for text in several.split(",")
+    ]
 
 
 def _of_instances(kind: MechanismSpec, k: int) -> str:

@@ -101,46 +101,7 @@ __kernel
 % else:
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 % endif
-void advance(const int first_step, const int num_steps, const int num_units,
-             __global const int *restrict units, __global const int *restrict rows,
-             __global const int *restrict links, __global const int *restrict children,
-             __global const real *restrict all_d, __global const real *restrict all_tie,
-             __global const real *restrict all_up,
-% if factor:
-             __global real *restrict all_f1, __global real *restrict all_f2,
-             __global real *restrict all_inverse, __global real *restrict tree_factors,
-             __global real *restrict tree_inverses)
-% else:
-% if constant:
-             __global const real *restrict all_f1, __global const real *restrict all_f2,
-             __global const real *restrict all_inverse, __global const real *restrict tree_factors,
-             __global const real *restrict tree_inverses,
-% endif
-             __global const real *restrict all_c, __global const real *restrict all_k,
-             __global real *restrict all_v,
-% for kind in kinds:
-             __global const int *restrict ${kind.name}__start, __global const int *restrict ${kind.name}__list,
-             __global real *restrict ${kind.name}__states, const int ${kind.name}__count,
-% if kind.density and not kind.factor:
-             __global const real *restrict ${kind.name}__factor,
-% endif
-% for p, name in enumerate(kind.parameters):
-% if not kind.literals[p]:
-             __global const real *restrict ${kind.name}__p_${name},
-% endif
-% endfor
-% endfor
-% if kinds:
-             __global const int *restrict slots,
-% endif
-             __global long *restrict incoming, const int ring, const int num_targets, const real scale,
-             const real dt, const ulong seed,
-             __global const real *restrict threshold, __global int *restrict spike_source,
-             __global int *restrict spike_step, __global int *restrict spike_count,
-             const int spike_capacity, __global int *restrict failed,
-             __global const int *restrict record_start, __global const int *restrict record_list,
-             __global real *restrict record_v, const int record_row, const int num_records)
-% endif
+void advance(${signature(spec, "advance")})
 {
     const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
     const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
