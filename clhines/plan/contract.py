@@ -43,10 +43,11 @@ class Word:
         """Largest value of a number."""
         return (1 << self._widths[name]) - 1
 
-    def shift(self, name: str) -> int:
-        """Bits below those of a number."""
-        names = list(self._widths)
-        return sum(self._widths[k] for k in names[: names.index(name)])
+    @property
+    def shifts(self) -> dict[str, int]:
+        """Bits below each number."""
+        ends = np.cumsum(list(self._widths.values())).tolist()
+        return dict(zip(self._widths, [0, *ends[:-1]], strict=True))
 
     def pack(self, **values: ArrayLike) -> np.ndarray:
         """Return int32 words of the numbers, all of which are given.
@@ -67,12 +68,12 @@ class Word:
                     f"{name} is {value.min()} to {value.max()}; expected {least} to "
                     f"{self.most(name)}, which {self._widths[name]} bits hold"
                 )
-            word = word | value << self.shift(name)
+            word = word | value << self.shifts[name]
         return word.astype(np.int32)
 
     def unpack(self, name: str, word: np.ndarray) -> np.ndarray:
         """Return one number of each word."""
-        value = word >> self.shift(name)
+        value = word >> self.shifts[name]
         return value if self._is_last(name) else value & self.most(name)
 
     def read(self, name: str, word: str, mask: str = "") -> str:
@@ -86,7 +87,7 @@ class Word:
         mask : str
             Macro that stands for the largest value.
         """
-        shift, most = self.shift(name), self.most(name)
+        shift, most = self.shifts[name], self.most(name)
         if most == 1:
             return f"{word} & {1 << shift}"
         text = f"{word} >> {shift}" if shift else word
@@ -96,7 +97,7 @@ class Word:
 
     def write(self, **values: str) -> str:
         """Return an OpenCL expression for a word with some numbers; the others are 0."""
-        shifts = {name: self.shift(name) for name in values}
+        shifts = self.shifts
         return " | ".join(f"{v} << {shifts[k]}" if shifts[k] else v for k, v in values.items())
 
     def __str__(self) -> str:
@@ -104,7 +105,7 @@ class Word:
 
     def _is_last(self, name: str) -> bool:
         """Whether no bit but the sign is above the number, so that a shift alone reads it."""
-        return self.shift(name) + self._widths[name] == _BITS
+        return self.shifts[name] + self._widths[name] == _BITS
 
 
 # Status of a cell: 0, or 1 + a number of its first bad pivot; `clean` where that pivot was not made
