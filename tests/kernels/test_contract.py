@@ -71,7 +71,7 @@ def test_a_template_takes_what_its_spec_says(method, device):
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_parameter_lists_are_printed_from_specs(name):
     """No kernel has a list of its own."""
-    kernels = re.split(r"__kernel\b", TEMPLATES[name])[1:]
+    kernels = re.split(r"__kernel\b(?!\s*%)", TEMPLATES[name])[1:]
     assert bool(kernels) != name.startswith("common/")
     for text in kernels:
         found = re.search(r"\bvoid\s+\w+\(\s*(.{16})", text, re.DOTALL)
