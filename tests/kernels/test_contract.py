@@ -27,6 +27,7 @@ OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
 }
 MODULES = {
     "simulate/epoch": "simulate.epoch_spec",
+    "simulate/delivery": "simulate.delivery_spec",
     "simulate/events": "simulate.state",
     "simulate/record": "simulate.state",
     "around/permute": "solve.loaded",
