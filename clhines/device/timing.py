@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
+from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import STREAM_BYTES, real_name
 
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
@@ -25,13 +26,19 @@ _TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the bes
 
 
 @dataclass(frozen=True)
-class FloorSpec:
+class FloorSpec(TemplateSpec):
     """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs.
 
     `streaming` stores past their caches, as `fine_vector.FineVectorSpec` does.
     """
 
     template: ClassVar[str] = "around/floor"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "floor_copy": (
+            "long n, const real *restrict d, const real *restrict u, const real *restrict b",
+            "real *restrict x",
+        ),
+    }
     real: str
     vector_width: int
     streaming: bool = False

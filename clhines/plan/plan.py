@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -14,7 +14,6 @@ from clhines.forest import Forest
 from clhines.plan import layout
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
-STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
 COARSE = 256  # values of an array in local memory below which a few more do no harm
 SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
 MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
@@ -48,69 +47,6 @@ class Limits:
     local_bytes: int = 48 << 10
     ptx: bool = False
     clang: bool = False
-
-
-class KernelSpec:
-    """The contract of a kernel, which planner, template and launcher share.
-
-    A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
-    of what is built. These are the same for all specs of a class:
-
-    Attributes
-    ----------
-    template : str
-        Name of the template, without its ending.
-    tables : tuple of str
-        Index tables that the kernel takes, in the order of its arguments, after three numbers:
-        what the launch begins with, the values of an array, and the first right-hand side.
-        ``NAME``, ``NAME:ROLE``, or either of them with ``if CONDITION and ...``, attributes of the
-        spec. The role says how `Part.moved` shifts the table when plans are combined:
-        ``place``: places of the device order; ``place/8``: each eighth entry is one; ``in_order``:
-        an entry for each place; ``cell``: numbers of cells. Tables without a role stay as they are.
-    takes : tuple of str
-        Arrays that the kernel takes after its tables, like `tables` without roles.
-    needs_factor : bool
-        The launcher gives it a scratch array in device order for the factors.
-    factor_may_be_d : bool
-        The factors may take the place of `d`: pivots are not looked at again.
-    keeps_factors : bool
-        It can work out the inverse pivots once and solve with them.
-    takes_natural : bool
-        It can read and write natural order.
-    """
-
-    template: ClassVar[str] = ""
-    tables: ClassVar[tuple[str, ...]] = ()
-    takes: ClassVar[tuple[str, ...]] = ()
-    needs_factor: ClassVar[bool] = True
-    factor_may_be_d: ClassVar[bool] = True
-    keeps_factors: ClassVar[bool] = False
-    takes_natural: ClassVar[bool] = False
-    symmetric: bool
-    phase: str = "solve"
-
-    @property
-    def unsymmetric(self) -> bool:
-        """Whether ``l`` is passed."""
-        return not self.symmetric
-
-    def roles(self) -> dict[str, str]:
-        """Role of each table that this kernel takes, in the order of its arguments; or ''."""
-        found = (text.partition(":") for text in self._given(self.tables))
-        return {name: role for name, _, role in found}
-
-    def arrays(self) -> list[str]:
-        """Names of the arrays that this kernel takes after its tables."""
-        return self._given(self.takes)
-
-    def _given(self, texts: tuple[str, ...]) -> list[str]:
-        """Return the texts whose conditions hold, without these."""
-        parts = (text.partition(" if ") for text in texts)
-        return [
-            name
-            for name, _, conditions in parts
-            if all(getattr(self, c) for c in conditions.split(" and ") if c)
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +152,7 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
+        """Return the same launch as a part of a larger plan; see `contract.KernelSpec.tables`.
 
         Parameters
         ----------

@@ -20,8 +20,9 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
+from clhines.plan.contract import Parameter, TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.simulate.kinds import GroupedKindSpec, grouped_kind_spec
+from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind
 from clhines.simulate.state import State
 
 _LANES = {"double": 8, "float": 16}
@@ -30,7 +31,7 @@ _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 
 @dataclass(frozen=True)
-class CellEpochSpec:
+class CellEpochSpec(TemplateSpec):
     """``epoch_vector.mako``.
 
     Attributes
@@ -39,18 +40,44 @@ class CellEpochSpec:
         ``double`` or ``float``.
     lanes : int
         Cells of a block.
-    kinds : tuple of GroupedKindSpec
+    kinds : tuple of MechanismSpec
     secondorder : bool
     noise : str
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     """
 
     template: ClassVar[str] = "simulate/epoch_vector"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "epoch": (
+            "int first_step, int steps, real dt, const int *restrict blocks",
+            "const int *restrict parents, const lanes *restrict over_dts",
+            "const lanes *restrict constant_bs, lanes *restrict fs, lanes *restrict inverses",
+            "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs if secondorder",
+            "const lanes *restrict base_ds, const lanes *restrict us, lanes *restrict ds",
+            "const int *restrict cells, const real *restrict threshold, int *restrict failed",
+            "int capacity, int *restrict spike_source, int *restrict spike_step",
+            "int *restrict spike_count, int num_targets, int slots, real scale_of_events",
+            "ulong seed, long *restrict incoming, int row, int width",
+            "const int *restrict record_slot, const int *restrict record_column",
+            "real *restrict record_v",
+        )
+    }
+    of_kind: ClassVar[tuple[str, ...]] = (
+        "int count_{k}, int target_{k}, int number_{k}, const int *restrict member_{k}",
+        "const int *restrict place_{k}, const int *restrict run_{k}",
+        "const real *restrict parameters_{k}, const real{width} *restrict given_{k}",
+        "const real{width} *restrict factor_{k}, real *restrict states_{k}",
+        "real{width} *restrict held_{k}",
+    )
     real: str
     lanes: int
-    kinds: tuple[GroupedKindSpec, ...]
+    kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of the kernel, last those of each kind."""
+        return [*super().parameters(kernel), *of_each_kind(self.of_kind, self.kinds)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.hostmemory import check_room
+from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.solve.solver import Part, Solver
 
@@ -26,10 +27,16 @@ _NODE_BYTES = 8 + 5 * 4  # of the forest, the matrix and the voltages of `Passiv
 
 
 @dataclass(frozen=True)
-class PassiveSpec:
+class PassiveSpec(TemplateSpec):
     """``passive.mako``: the right-hand side of a step of passive cells."""
 
     template: ClassVar[str] = "around/passive"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "right_hand_side": (
+            "int n, const real *restrict capacitance_over_dt, const real *restrict fixed",
+            "const real *restrict v, real *restrict b",
+        ),
+    }
     real: str
 
 

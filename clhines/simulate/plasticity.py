@@ -21,15 +21,32 @@ from clhines.device import devices, program
 from clhines.errors import DeviceError, InputError
 from clhines.network.connections import offsets_of
 from clhines.network.plasticity import STDP
+from clhines.plan.contract import TemplateSpec
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.delivery_tables import to_device
 
+_SPIKES = (  # first parameters of both kernels
+    "const int *restrict spike_source, const int *restrict spike_step",
+    "const int *restrict spike_count, int capacity, const int *restrict marks, int turn",
+    "int step, double amount, double least, double most, double inverse_scale, int decay_length",
+    "const double *restrict decay, const double *restrict own_decay, int own_length",
+    "const int *restrict first",
+)
+_CONNECTIONS = (  # and their last ones
+    "const double *restrict other, const int *restrict other_step, double *restrict own",
+    "int *restrict own_step, double *restrict weight, long *restrict integer",
+)
+
 
 @dataclass(frozen=True)
-class PlasticSpec:
+class PlasticSpec(TemplateSpec):
     """``plasticity.mako``: the pair rule."""
 
     template: ClassVar[str] = "simulate/plasticity"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pre": (*_SPIKES, "const int *restrict cell", *_CONNECTIONS),
+        "post": (*_SPIKES, "const int *restrict source, const int *restrict place", *_CONNECTIONS),
+    }
     work_group: int
 
 

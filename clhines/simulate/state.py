@@ -13,6 +13,7 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.model import Model
+from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.decisions import Decisions
 
@@ -20,17 +21,29 @@ _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
 
 @dataclass(frozen=True)
-class EventsSpec:
+class EventsSpec(TemplateSpec):
     """``events.mako``."""
 
     template: ClassVar[str] = "simulate/events"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "add_events": (
+            "int first, int count, int num_targets, int slots, const int *restrict step",
+            "const int *restrict target, const long *restrict weight, long *restrict incoming",
+        ),
+    }
 
 
 @dataclass(frozen=True)
-class RecordSpec:
+class RecordSpec(TemplateSpec):
     """``record.mako``; `real` is ``double`` or ``float``."""
 
     template: ClassVar[str] = "simulate/record"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "record": (
+            "int row, int width, const int *restrict index, const real *restrict source",
+            "real *restrict values",
+        ),
+    }
     real: str
 
 

@@ -13,32 +13,54 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
+from clhines.plan.contract import Parameter, TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.kinds import KindSpec, model_kinds, parameter_array
+from clhines.simulate.kinds import MechanismSpec, model_kinds, of_each_kind, parameter_array
 from clhines.simulate.state import State
 from clhines.solve.solver import Solver
 
 
 @dataclass(frozen=True)
-class StepSpec:
+class StepSpec(TemplateSpec):
     """``steps.mako``.
 
     Attributes
     ----------
     real : str
         ``double`` or ``float``.
-    kinds : tuple of KindSpec
+    kinds : tuple of MechanismSpec
     secondorder : bool
     noise : str
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     """
 
     template: ClassVar[str] = "simulate/steps"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "between_solves": (
+            "int num_places, int finish, int begin, int done, int next, real dt, real t_done",
+            "real t_mid, const int *restrict active, const real *restrict over_dt",
+            "const real *restrict constant_b, const real *restrict x, real *restrict v",
+            "real *restrict d, real *restrict b, const real *restrict base_d",
+            "const int *restrict cell, const real *restrict threshold, int *restrict failed",
+            "int capacity, int *restrict spike_source, int *restrict spike_step",
+            "int *restrict spike_count, int row, real scale_of_events, ulong seed",
+            "long *restrict incoming",
+        )
+    }
+    of_kind: ClassVar[tuple[str, ...]] = (
+        "int count_{k}, int target_{k}, int number_{k}, const int *restrict first_{k}",
+        "const real *restrict parameters_{k}, real *restrict states_{k}",
+        "const real *restrict factor_{k}",
+    )
     real: str
-    kinds: tuple[KindSpec, ...]
+    kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of the kernel, last those of each kind."""
+        return [*super().parameters(kernel), *of_each_kind(self.of_kind, self.kinds)]
 
 
 def _of_whole(

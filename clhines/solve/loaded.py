@@ -12,16 +12,27 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.plan.plan import STATUS_CLEAN, Part, Plan
+from clhines.plan.contract import STATUS, TemplateSpec
+from clhines.plan.plan import Part, Plan
 
 _FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
 
 
 @dataclass(frozen=True)
-class PermuteSpec:
+class PermuteSpec(TemplateSpec):
     """``permute.mako``: between natural and device order; `real` is ``double`` or ``float``."""
 
     template: ClassVar[str] = "around/permute"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pack": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict natural, real *restrict packed",
+        ),
+        "unpack": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict packed, real *restrict natural",
+        ),
+    }
     real: str
 
 
@@ -236,7 +247,7 @@ class Resident:
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what `first_bad` does, of a status on the host."""
         cells = np.flatnonzero(status)
-        ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
+        ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
