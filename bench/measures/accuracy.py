@@ -1,7 +1,6 @@
 """Compare the errors of the rows for chains over their length, and the memory that every row takes.
 
-    python bench/bench_accuracy.py [--device SPEC] [--sizes 64 128 ... 8192] [--out FOLDER]
-    python bench/bench_accuracy.py --draw bench/results/accuracy-<device>.json
+    python -m bench accuracy [--device SPEC] [--sizes 64 128 ... 8192] [--out FOLDER]
 
 The error is the largest over the nodes of a chain, next to that chain's largest value, from a
 reference that is refined in extended precision; of all chains the median and the largest are
@@ -9,23 +8,20 @@ shown (after Valero-Lara et al. 2018, figure 12a). Memory is counted from plans,
 (after their figure 12b), in bytes a node in float64: `d`, `u`, `b` and `x` are the four arrays
 that no solver can do without, 32 bytes; the rest is padding, tables, factors and scratch.
 
-With matplotlib the errors are also drawn over the length, as SVG beside the JSON; ``--draw`` draws
-those of a JSON again, without a device.
+With matplotlib the errors are also drawn over the length, as SVG beside the JSON.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-import plot
 from tqdm import tqdm
 
 import clhines
+from bench import plot, record, systems
 from clhines import reference
 from clhines.device import devices
 
@@ -56,8 +52,8 @@ def refined(forest: clhines.Forest, d: np.ndarray, u: np.ndarray, b: np.ndarray)
 
 def errors(queue: Any, size: int, dtype: str) -> list[dict[str, Any]]:
     """Solve the same chains by each row; errors next to the refined solution."""
-    forest = common.chains(CELLS, size)
-    values = [a.astype(dtype) for a in common.system(forest)]
+    forest = systems.chains(CELLS, size)
+    values = [a.astype(dtype) for a in systems.system(forest)]
     truth = refined(forest, *(a.astype(np.float64) for a in values)).reshape(CELLS, size)
     rows = []
     for name, method in ROWS.items():
@@ -72,9 +68,9 @@ def memory(method: str, limits: Any) -> dict[str, Any]:
     """Bytes a node that a row needs beyond d, u, b and x, in float64."""
     chains = clhines.METHODS[method].chains_only
     forest = (
-        common.chains(MEMORY_CELLS, MEMORY_NODES)
+        systems.chains(MEMORY_CELLS, MEMORY_NODES)
         if chains
-        else common.batch(MEMORY_CELLS, MEMORY_NODES, 50)
+        else systems.batch(MEMORY_CELLS, MEMORY_NODES, 50)
     )
     plan = clhines.make_plan(forest, method, np.float64, limits)
     n = forest.num_nodes
@@ -90,8 +86,9 @@ def memory(method: str, limits: Any) -> dict[str, Any]:
     }
 
 
-def table(found: list[dict[str, Any]], needed: list[dict[str, Any]]) -> str:
-    """Return both results as text, at most 100 columns wide."""
+def text(result: dict[str, Any]) -> str:
+    """Return both results as text."""
+    found, needed = result["accuracy"], result["memory"]
     lines = [f"{'dtype':<8} {'nodes':>6}" + "".join(f" {r:>20}" for r in ROWS)]
     lines += [" " * 15 + "      largest  median" * len(ROWS)]
     for k in range(0, len(found), len(ROWS)):
@@ -108,26 +105,16 @@ def table(found: list[dict[str, Any]], needed: list[dict[str, Any]]) -> str:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Draw the errors over the length of the chains, a panel for each dtype.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    """
-    mpl, plt = plot.pyplot()
+    """Draw the errors over the length of the chains, a panel for each dtype."""
     found = result["accuracy"]
     dtypes = list(dict.fromkeys(r["dtype"] for r in found))
-    with mpl.rc_context(plot.LOOK):
-        figure, grid = plt.subplots(
-            1, len(dtypes), figsize=(4.6 * len(dtypes), 4.4), squeeze=False, layout="constrained"
-        )
-        for axes, dtype in zip(grid.flat, dtypes):
+    with plot.picture(path) as figure:
+        grid = plot.grid(figure, len(dtypes), (4.6, 0), (4.4, 0))
+        for axes, dtype in zip(grid, dtypes):
             panel(axes, [r for r in found if r["dtype"] == dtype], dtype)
-        handles, names = grid.flat[0].get_legend_handles_labels()
+        handles, names = grid[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False)
         figure.suptitle(plot.device_name(result["record"]))
-        plot.save(figure, path)
 
 
 def panel(axes: Any, found: list[dict[str, Any]], dtype: str) -> None:
@@ -144,30 +131,19 @@ def panel(axes: Any, found: list[dict[str, Any]], dtype: str) -> None:
     axes.set_xticks(ticks, [f"{n}" for n in ticks], rotation=45)
     axes.set(ylim=(0, None), title=dtype, xlabel="size of the systems")
     axes.set_ylabel("largest relative error (dotted: median)")
-    axes.grid(True, lw=0.5, color="0.85")
+    axes.grid(True, **plot.GRID)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run both and write ``accuracy-<device>.json``, ``.txt`` and ``.svg``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device")
+    parser = record.parser("accuracy", __doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[64 << k for k in range(8)])
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
-    parser.add_argument("--out", default=str(common.RESULTS))
-    parser.add_argument("--draw", type=Path, nargs="+", default=[], metavar="JSON")
-    args = parser.parse_args()
-    for path in args.draw:
-        draw(json.loads(path.read_text("utf-8")), path.with_suffix(".svg"))
-    if args.draw:
-        return
-    queue = devices.make_queue(devices.choose(args.device, np.float32))
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device)
     cases = tqdm([(t, n) for t in args.dtype for n in args.sizes], disable=None)
     found = [row for dtype, size in cases for row in errors(queue, size, dtype)]
     needed = [memory(method, devices.limits(queue.device)) for method in clhines.METHODS]
-    result = {"record": common.record(queue, common.command_line())}
+    result = {"record": record.record(queue, "accuracy", arguments)}
     result |= {"accuracy": found, "memory": needed}
-    common.write("accuracy", queue, result, table(found, needed), args.out, draw)
-
-
-if __name__ == "__main__":
-    main()
+    record.write("accuracy", queue, result, text(result), args.out, draw)

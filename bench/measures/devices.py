@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import common
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
 import clhines
+from bench import record, systems, table
 from clhines import reference
 from clhines.cells.shapes import random_binary_tree
 from clhines.device import copies as device_copies
@@ -50,14 +50,14 @@ class Case:
     """The same `SHAPES` cells again and again, with the same values."""
 
     def __init__(self, cells: int, nodes: int, branches: int, dtype: str) -> None:
-        trees = [random_binary_tree(nodes, branches, common.SEED + k) for k in range(SHAPES)]
+        trees = [random_binary_tree(nodes, branches, record.SEED + k) for k in range(SHAPES)]
         once = clhines.Forest.from_cells(trees)
         self.times, self.dtype = max(1, cells // SHAPES), np.dtype(dtype)
         shift = np.arange(self.times, dtype=np.int64)[:, None] * once.num_nodes
         parent = np.where(once.parent < 0, -1, once.parent + shift)
         offsets = np.arange(self.times * SHAPES + 1, dtype=np.int64) * nodes
         self.forest = clhines.Forest(parent.reshape(-1).astype(np.int32), offsets)
-        values = [a.astype(dtype) for a in common.system(once)]
+        values = [a.astype(dtype) for a in systems.system(once)]
         self.truth = reference.solve_serial(once, *values)
         self.arrays = {n: np.tile(a, self.times) for n, a in zip(NAMES, values, strict=True)}
         self.out = np.ones_like(self.arrays["b"])  # its pages are there before the clock runs
@@ -250,7 +250,7 @@ def main() -> None:
     add("--copy-bytes", type=float, default=1e9, help="of the copies whose rate is measured")
     add("--threads", type=int, help="that copy in one direction")
     add("--piece-mib", type=float, help="of pinned memory that a thread fills at a time")
-    add("--out", default=str(common.RESULTS))
+    add("--out", default=str(record.RESULTS))
     args = parser.parse_args()
     if args.threads:
         device_copies.threads = lambda: args.threads
@@ -270,7 +270,7 @@ def main() -> None:
         print(sliced[-1], flush=True)
     size = int(args.copy_bytes) // 8 * 8
     result = {
-        "record": common.record(queues[0], common.command_line()),
+        "record": record.record(queues[0], record.command_line()),
         "devices": [devices.label(queue.device) for queue in queues],
         "copy_threads": device_copies.threads(),
         "piece_bytes": device_copies.PIECE_BYTES,
@@ -278,7 +278,7 @@ def main() -> None:
         "slices": sliced,
         "gb_per_s": bus_seconds(queues[0], size),
     }
-    common.write("devices", queues[0], result, table(result), args.out)
+    record.write("devices", queues[0], result, table(result), args.out)
 
 
 def table(result: dict[str, Any]) -> str:
@@ -293,9 +293,9 @@ def table(result: dict[str, Any]) -> str:
         texts = [f"{r['cells']:>7} {r['nodes']:>10} {r['devices']:>7}"]
         for name, scale, width in (("single", 1e6, 9), ("stream", 1e6, 9), ("numpy", 1e3, 8)):
             seconds, alone = r[f"{name}_seconds"], one[f"{name}_seconds"]
-            texts.append(f"{common.narrow(seconds * scale, width, 1)} {alone / seconds:>5.2f}")
+            texts.append(f"{table.narrow(seconds * scale, width, 1)} {alone / seconds:>5.2f}")
         lines.append(" ".join([*texts, f"{max(r['packed_error'], r['numpy_error']):>8.1e}"]))
-    found = [common.ruled(head, lines)]
+    found = [table.ruled(head, lines)]
     for r in result["rows"]:
         if r["devices"] > 1:
             found.append(shares_of(r))
@@ -310,7 +310,7 @@ def table(result: dict[str, Any]) -> str:
         f"{r['gb_per_s']:>6.1f} {r['error']:>8.1e}"
         for r in result["slices"]
     ]
-    found.append(common.ruled(head, lines))
+    found.append(table.ruled(head, lines))
     rates = [f"{k.replace('_', ' ')} {v:.1f}" for k, v in result["gb_per_s"].items()]
     found.append(f"copies, GB/s, {result['copy_threads']} threads: " + ", ".join(rates[:4]))
     found[-1] += "\n  " + ", ".join(rates[4:])
@@ -328,7 +328,3 @@ def shares_of(row: dict[str, Any]) -> str:
         for what, shares, seconds in kinds
     ]
     return "\n  ".join([f"{row['cells']} cells, {row['devices']} devices:", *texts])
-
-
-if __name__ == "__main__":
-    main()

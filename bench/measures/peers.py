@@ -1,6 +1,6 @@
 """Time clhines beside other solvers, on the same systems and in the same run.
 
-    python bench/peers.py [--device SPEC] [--cells 1 16 256 2560 25600] [--shapes 1 64 all]
+    python -m bench peers [--device SPEC] [--cells 1 16 256 2560 25600] [--shapes 1 64 all]
 
 The systems are trees of one shape, of 64 shapes and all different, and chains. Peers that are not
 there get a line that says so. Every solution that is timed is checked. Writes the tables
@@ -12,26 +12,23 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # idle OpenMP threads leave the cores to others
 
-import common
-import cuda_peers
-import host_peers
 import numpy as np
-import plot
 import pyopencl as cl
-import pyopencl.array as cla
-from common import Candidate, Case, MissingError
 from tqdm import tqdm
 
 import clhines
+from bench import MissingError, plot, record, systems, table
+from bench.peers import cuda, host
+from bench.systems import Candidate, Case
 from clhines import reference
-from clhines.device import devices, timing
-from clhines.errors import ClhinesError, DeviceMemoryError
+from clhines.device import timing
+from clhines.errors import DeviceMemoryError
 
 BOUND = 32  # largest componentwise backward error, in units of the dtype's eps
 CACHED = 1 << 26  # bytes of d, u, b and x up to which caches are warmed before each timed run
@@ -40,16 +37,16 @@ SLOW = 1.0  # s; what takes longer is run three times, not seven or more
 FLOOR = "memory floor"
 
 PEERS: dict[str, Callable[[Case], Iterable[Candidate]]] = {
-    "cuSPARSE gtsv2StridedBatch": cuda_peers.strided,
-    "cuSPARSE gtsvInterleavedBatch": cuda_peers.interleaved,
-    "C, one thread": host_peers.c_serial,
-    "C/OpenMP, equal trees in lanes": host_peers.c_equal,
-    "C/OpenMP, any trees in lanes": host_peers.c_different,
-    "Numba, one thread": host_peers.numba_serial,
-    "Numba, prange": host_peers.numba_parallel,
-    "SciPy, banded": host_peers.scipy_banded,
-    "SciPy splu": host_peers.scipy_sparse,
-    "Jaxley": host_peers.jaxley_tree,
+    "cuSPARSE gtsv2StridedBatch": cuda.strided,
+    "cuSPARSE gtsvInterleavedBatch": cuda.interleaved,
+    "C, one thread": host.c_serial,
+    "C/OpenMP, equal trees in lanes": host.c_equal,
+    "C/OpenMP, any trees in lanes": host.c_different,
+    "Numba, one thread": host.numba_serial,
+    "Numba, prange": host.numba_parallel,
+    "SciPy, banded": host.scipy_banded,
+    "SciPy splu": host.scipy_sparse,
+    "Jaxley": host.jaxley_tree,
 }
 
 
@@ -59,7 +56,7 @@ def floor(case: Case) -> Candidate:
     def launch(k: int, repeats: int = 9) -> float:
         return timing.floor_seconds(case.queue, case.forest.num_nodes, case.dtype, repeats)
 
-    if common.on_host(case.queue.device):  # its share of every round
+    if systems.on_host(case.queue.device):  # its share of every round
         return Candidate(FLOOR, lambda k: launch(k, 1))
     return Candidate(FLOOR, launch, clock="device", most=1)
 
@@ -67,31 +64,25 @@ def floor(case: Case) -> Candidate:
 def own(case: Case, method: str, name: str = "", **options: Any) -> Candidate:
     """Return a method of clhines as a candidate, with values in device order."""
     queue = case.queue
-    wall = common.on_host(queue.device)
+    wall = systems.on_host(queue.device)
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
-    sets = [tuple(solver.pack(a, of=n) for a, n in zip(arrays, "dub")) for arrays in case.sets]
-    out = [cla.zeros_like(s[2]) for s in sets]
-    queue.finish()
+    enqueue, result = systems.in_device_order(solver, case.sets)
 
     def launch(k: int) -> float | None:
-        solver.enqueue(*sets[k], out=out[k])
+        enqueue(k)
         queue.finish()
         events = solver.kernel_events
         return None if wall else (events[-1].profile.end - events[0].profile.start) * 1e-9
 
     chosen = f"auto ({solver.plan.method})" if method == "auto" else method
-    return Candidate(
-        name or f"clhines {chosen}",
-        launch,
-        lambda k: solver.unpack(out[k]).get(),
-        clock="wall" if wall else "device",
-    )
+    clock = "wall" if wall else "device"
+    return Candidate(name or f"clhines {chosen}", launch, result, clock=clock)
 
 
 def candidates(case: Case, methods: list[str], missing: list[dict]) -> Iterator[Candidate]:
     """Give every solver that can run here; the others become entries of `missing`."""
     yield floor(case)
-    refused = set(clhines.METHODS) - set(common.methods_for(case.forest))
+    refused = set(clhines.METHODS) - set(systems.methods_for(case.forest))
     for method in (m for m in methods if m not in refused):
         try:
             yield own(case, method)
@@ -181,7 +172,7 @@ def time_all(
 ) -> list[dict]:
     """Return a row for each of the given solvers, among them the floor, fastest first."""
     found = checked(case, given, missing)
-    groups = [list(found)] if common.on_host(case.queue.device) else ([c] for c in found)
+    groups = [list(found)] if systems.on_host(case.queue.device) else ([c] for c in found)
     rows = []
     for group in groups:
         interleave(case, group, budget * len(group) / 12)
@@ -213,12 +204,16 @@ def cases(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[Case]:
         counts = [cells if s == "all" else min(int(s), cells) for s in args.shapes]
         for shapes in [*dict.fromkeys(counts), 0]:
             if shapes:
-                forest = common.batch(cells, args.nodes, args.branches, shapes)
+                forest = systems.batch(cells, args.nodes, args.branches, shapes)
             else:
-                forest = common.chains(cells, args.nodes)
+                forest = systems.chains(cells, args.nodes)
             for dtype in args.dtype:
                 yield Case(
-                    queue, forest, kind(shapes, cells), np.dtype(dtype), values(forest, dtype)
+                    queue,
+                    forest,
+                    kind(shapes, cells),
+                    np.dtype(dtype),
+                    systems.values(forest, dtype),
                 )
 
 
@@ -231,87 +226,124 @@ def kind(shapes: int, cells: int) -> str:
     return "all different" if shapes == cells else f"{shapes} shapes"
 
 
-def values(forest: clhines.Forest, dtype: str) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return two sets of d, u, b that take turns, or one where it is far above any cache."""
-    size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
-    sets = [common.system(forest, common.SEED + k) for k in range(2 if size < 1 << 29 else 1)]
-    for _, u, _ in sets:
-        u[forest.parent < 0] = 0
-    return [(d.astype(dtype), u.astype(dtype), b.astype(dtype)) for d, u, b in sets]
-
-
-def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
-    """Return the rows as text, at most 100 columns wide, and then what is missing."""
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text, and then what is missing."""
     head = (
         f"{'cells':>6} {'systems':<13} {'dtype':<7} {'solver':<37} {'clock':<6} {'us':>9} "
         f"{'x floor':>7} {'ns/node':>8}"
     )
-    lines = [head, "-" * len(head)]
-    last = None
-    for r in rows:
-        key = r["cells"], r["kind"], r["dtype"]
-        lines += [""] if last not in (None, key) else []
-        last = key
-        lines.append(
-            f"{r['cells']:>6} {r['kind']:<13} {r['dtype']:<7} {r['name']:<37} {r['clock']:<6} "
-            f"{common.narrow(r['seconds'] * 1e6, 9, 1)} {common.narrow(r['x_floor'], 7, 2)} "
-            f"{common.narrow(r['seconds'] / r['cells'] / r['nodes'] * 1e9, 8, 3)}"
-        )
-    return "\n".join([*lines, "", *missing_lines(missing)])
-
-
-def missing_lines(missing: list[dict[str, Any]]) -> list[str]:
-    """Return an entry for each peer and reason, with the cases that it holds for."""
-    where: dict[tuple[str, str], list[str]] = {}
-    for m in missing:
-        text = f"{m['cells']} cells ({m['kind']}, {m['dtype']})"
-        where.setdefault((m["name"], m["reason"]), []).append(text)
-    lines = []
-    for (name, reason), at in where.items():
-        more = f" and {len(at) - 1} more" if len(at) > 1 else ""
-        text = f"missing: {name}: {reason}; {at[0]}{more}"
-        lines += textwrap.wrap(text, 100, subsequent_indent="  ")
-    return lines
-
-
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device")
-    parser.add_argument("--cells", type=int, nargs="+", default=[1, 16, 256, 2560, 25600])
-    parser.add_argument("--nodes", type=int, default=512)
-    parser.add_argument("--branches", type=int, default=50)
-    parser.add_argument("--shapes", nargs="+", default=["1", "64", "all"])
-    parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
-    parser.add_argument("--methods", nargs="+", default=["auto", *common.METHODS])
-    parser.add_argument(
-        "--budget", type=float, default=3.0, help="seconds of rounds a case of 12 solvers"
+    rows = result["rows"]
+    found = [
+        f"{r['cells']:>6} {r['kind']:<13} {r['dtype']:<7} {r['name']:<37} {r['clock']:<6} "
+        f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {table.narrow(r['x_floor'], 7, 2)} "
+        f"{table.narrow(r['seconds'] / r['cells'] / r['nodes'] * 1e9, 8, 3)}"
+        for r in rows
+    ]
+    groups = [(r["cells"], r["kind"], r["dtype"]) for r in rows]
+    missing = (
+        (m["name"], m["reason"], f"{m['cells']} cells ({m['kind']}, {m['dtype']})")
+        for m in result["missing"]
     )
-    parser.add_argument("--out", default=str(common.RESULTS))
-    args = parser.parse_args()
-    for s in args.shapes:
-        if s != "all" and not (s.isdigit() and int(s)):
-            parser.error(f"--shapes {s}: expected a whole number of 1 or more, or all")
-    return args
+    return "\n".join([table.ruled(head, found, groups), "", *table.missing(missing)])
 
 
-def main() -> None:
+# -- the picture -------------------------------------------------------------------------------
+
+
+def kinds(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the panels: one shape, several, all different, chains.
+
+    Left out is a kind of which another panel has every point, as of one cell that has one shape.
+    """
+    order = {"1 shape": 0, "all different": 2, "chains": 3}
+    names = sorted({r["kind"] for r in rows}, key=lambda k: (order.get(k, 1), k))
+    points = {k: {i for i, r in enumerate(rows) if belongs(r, k)} for k in names}
+    return [k for k in names if not any(points[k] < points[other] for other in names)]
+
+
+def belongs(row: dict[str, Any], kind: str) -> bool:
+    """Whether a row is a point of a panel: a few cells can be both 64 shapes and all different."""
+    if row["kind"] == kind or "chains" in (row["kind"], kind):
+        return bool(row["kind"] == kind)
+    asked = {"1 shape": 1, "all different": row["cells"]}.get(kind) or int(kind.split()[0])
+    return bool(row["shapes"] == min(asked, row["cells"]))
+
+
+def lines(rows: list[dict[str, Any]], kind: str) -> dict[str, list[tuple[int, float]]]:
+    """Return the points (cells, seconds) of each line of a panel, by name."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for r in rows:
+        if belongs(r, kind):
+            found.setdefault(line_name(r["name"]), []).append((r["cells"], r["seconds"]))
+    return {name: sorted(points) for name, points in found.items()}
+
+
+def line_name(name: str) -> str:
+    """Return the line that a row belongs to: what `auto` took may change along the line."""
+    return "clhines auto" if name.startswith("clhines auto") else name
+
+
+def title(kind: str) -> str:
+    """Return the title of a panel."""
+    return {"chains": "Chains", "all different": "Trees, all different"}.get(
+        kind, f"Trees of {kind}"
+    )
+
+
+def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """Draw one panel; the lines by name."""
+    drawn = plot.lines(axes, lines(rows, kind))
+    axes.set_title(title(kind))
+    axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
+    axes.xaxis.set_tick_params(labelbottom=True)
+    return drawn
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw times over numbers of cells, a panel for each kind of systems."""
+    dtype = result["rows"][0]["dtype"]
+    rows = [r for r in result["rows"] if r["dtype"] == dtype]
+    names = kinds(rows)
+    with plot.picture(path) as figure:
+        grid = plot.grid(figure, len(names), (4.4, 3.8), (3.9, 0.9), sharex=True, sharey=True)
+        drawn: dict[str, Any] = {}
+        for axes, kind in zip(grid, names):
+            drawn |= panel(axes, rows, kind)
+        plot.legend(figure, drawn)
+        figure.supxlabel(f"number of cells, of {rows[0]['nodes']} nodes each")
+        figure.supylabel(f"time of a solve, {dtype}")
+        figure.suptitle(heading(result["record"], rows))
+
+
+def heading(record: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Say on what device it ran, and on what the other solvers did."""
+    text = plot.device_name(record)
+    if any(r["clock"] == "device" for r in rows):
+        text += f"; C, Numba and SciPy on the {record['host_cores']} cores of its host"
+    return text
+
+
+# ----------------------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str]) -> None:
     """Run all cases and write the tables and the picture."""
-    args = arguments()
-    needed = np.float64 if "float64" in args.dtype else np.float32
+    parser = record.parser("peers", __doc__)
+    add = parser.add_argument
+    add("--cells", type=int, nargs="+", default=[1, 16, 256, 2560, 25600])
+    add("--nodes", type=int, default=512)
+    add("--branches", type=int, default=50)
+    add("--shapes", nargs="+", default=["1", "64", "all"])
+    add("--dtype", nargs="+", default=["float64", "float32"])
+    add("--methods", nargs="+", default=["auto", *systems.METHODS])
+    add("--budget", type=float, default=3.0, help="seconds of rounds a case of 12 solvers")
+    args = parser.parse_args(arguments)
+    systems.check_shapes(parser, args.shapes)
+    queue = record.queue(args.device, args.dtype)
     rows: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []
-    try:
-        queue = devices.make_queue(devices.choose(args.device, needed))
-        for case in tqdm(cases(queue, args), disable=None):
-            rows += time_case(case, args.methods, args.budget, missing)
-    except ClhinesError as error:
-        sys.exit(f"peers.py: {error}")
-    record = common.record(queue, common.command_line())
-    record["peers"] = host_peers.versions()
-    result = {"record": record, "rows": rows, "missing": missing}
-    common.write("peers", queue, result, table(rows, missing), args.out, plot.draw)
-
-
-if __name__ == "__main__":
-    main()
+    for case in tqdm(cases(queue, args), disable=None):
+        rows += time_case(case, args.methods, args.budget, missing)
+    known = {**record.record(queue, "peers", arguments), "peers": host.versions()}
+    result = {"record": known, "rows": rows, "missing": missing}
+    record.write("peers", queue, result, text(result), args.out, draw)

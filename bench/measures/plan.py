@@ -27,11 +27,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
 from tqdm import tqdm
 
 import clhines
+from bench import record, systems
 from clhines.cells.shapes import chain
 
 CASES = {"100,000 cells, 64 shapes": (100_000, 64), "2,560 cells, all different": (2_560, 2_560)}
@@ -53,9 +53,9 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 }  # of the methods that shape their plans; the others have none that matter
 
 SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
-    "64 shapes": lambda n: common.batch(n // 512, 512, 51, 64),
-    "all different": lambda n: common.batch(n // 512, 512, 51, n // 512),
-    "one cell": lambda n: common.batch(1, n, n // 10 | 1, 1),
+    "64 shapes": lambda n: systems.batch(n // 512, 512, 51, 64),
+    "all different": lambda n: systems.batch(n // 512, 512, 51, n // 512),
+    "one cell": lambda n: systems.batch(1, n, n // 10 | 1, 1),
     "one chain": lambda n: clhines.Forest(chain(n)),
 }
 ENOUGH = 10.0  # s; what takes longer is not repeated
@@ -64,7 +64,7 @@ ENOUGH = 10.0  # s; what takes longer is not repeated
 def main() -> None:
     """Run what the command line asks for; writes ``plan.*`` or ``plan-options.*``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=str(common.RESULTS))
+    parser.add_argument("--out", default=str(record.RESULTS))
     parser.add_argument("--options", action="store_true")
     parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
     args = parser.parse_args()
@@ -79,8 +79,8 @@ def method_table() -> tuple[list[str], list[dict[str, Any]]]:
     lines = [f"{'case':<28} {'method':<18} {'forest s':>9} {'plan s':>8} {'sum s':>8}"]
     rows = []
     for name, (cells, shapes) in CASES.items():
-        made = common.batch(cells, 512, 50, shapes)
-        for method in common.methods_for(made):
+        made = systems.batch(cells, 512, 50, shapes)
+        for method in systems.methods_for(made):
             begin = time.perf_counter()
             forest = clhines.Forest(made.parent, made.cell_offsets)
             middle = time.perf_counter()
@@ -120,7 +120,7 @@ def steps(
     """Yield name, options and what to time, in order; only the first works the branches out."""
     yield "forest", {}, lambda: clhines.Forest(forest.parent, forest.cell_offsets)
     yield "branches", {}, lambda: worked_out(forest)
-    for method in common.methods_for(forest):
+    for method in systems.methods_for(forest):
         if case == "one chain" and not clhines.METHODS[method].chains_only:
             continue
         for options in OPTIONS.get(method, [{}]):
@@ -182,20 +182,16 @@ def label(method: str, options: dict[str, Any]) -> str:
 def write(folder: str, name: str, lines: list[str], rows: list[dict[str, Any]]) -> None:
     """Write a table as text, and as JSON with the versions, and print it."""
     result = {
-        "command": common.command_line(),
+        "command": record.command_line(),
         "cores": os.cpu_count(),
         "malloc": {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")},
         "python": platform.python_version(),
         "numpy": np.__version__,
         "clhines": clhines.__version__,
-        "seed": common.SEED,
+        "seed": record.SEED,
         "rows": rows,
     }
     Path(folder).mkdir(parents=True, exist_ok=True)
     Path(folder, f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     Path(folder, f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Time `auto` on the cases that the project measures itself by, next to the memory floor.
 
-    python bench/bench_reach.py [--device SPEC] [--morphologies FOLDER] [--dtype float64] [--out F]
+    python -m bench reach [--device SPEC] [--morphologies FOLDER] [--dtype float64] [--out F]
 
 From one cell to 10^7 nodes and more; `aim` is the largest multiple of the floor that was aimed at
 on a GPU (float32: 0.15 more), `met` says whether it was reached. With kept factors the aim is the
@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import common
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
+from bench import record, systems, table
 from clhines import reference
 from clhines.cells import shapes
-from clhines.device import devices, timing
+from clhines.device import timing
 
 CACHED = 1 << 24  # nodes; two sets of arrays take turns below
 
@@ -43,7 +43,7 @@ class Case:
 
 def trees(cells: int, nodes: int, branches: int) -> Callable[[Any], clhines.Forest]:
     """Random trees of 64 shapes."""
-    return lambda _: common.batch(cells, nodes, branches)
+    return lambda _: systems.batch(cells, nodes, branches)
 
 
 def one_chain(nodes: int) -> Callable[[Any], clhines.Forest]:
@@ -52,8 +52,8 @@ def one_chain(nodes: int) -> Callable[[Any], clhines.Forest]:
 
 
 def real_mix(args: argparse.Namespace) -> clhines.Forest:
-    """Reconstructed cells; see `common.real_mix`."""
-    return common.real_mix(args.morphologies, args.mix_nodes)
+    """Reconstructed cells; see `systems.real_mix`."""
+    return systems.real_mix(args.morphologies, args.mix_nodes)
 
 
 CASES = (
@@ -72,18 +72,18 @@ CASES = (
 
 
 def time_case(
-    queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, systems: list[Any], variants: bool
+    queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, sets: list[Any], variants: bool
 ) -> list[dict[str, Any]]:
     """Median time of `auto`, and the residual of the first solution, for each way to solve."""
     solver = clhines.Solver(forest, "auto", dtype, queue=queue)
-    values = [[a.astype(dtype) for a in arrays] for arrays in systems]
+    values = [[a.astype(dtype) for a in arrays] for arrays in sets]
     floor = timing.floor_seconds(queue, forest.num_nodes, dtype, repeats=15)
     rows = []
     for way in ("", "factors kept", "natural order") if variants else ("",):
         launch, result = prepare(solver, values, way)
         seconds = timing.median_seconds(queue, launch, repeats=15)
-        worst = reference.residual(forest, *values[0], result())
-        if not worst < common.TOLERANCE[dtype]:
+        worst = reference.residual(forest, *values[0], result(0))
+        if not worst < systems.TOLERANCE[dtype]:
             sys.exit(f"{way}, {dtype}, {forest}: residual {worst:.3g}: wrong, so not timed")
         rows.append(
             {
@@ -105,41 +105,40 @@ def time_case(
 
 def prepare(
     solver: clhines.Solver, values: list[list[np.ndarray]], way: str
-) -> tuple[Callable[[int], list[cl.Event]], Callable[[], np.ndarray]]:
-    """Return what enqueues a solve, and what then gives its first solution in natural order."""
-    queue = solver.queue
-    if way == "natural order":
+) -> tuple[Callable[[int], list[cl.Event]], Callable[[int], np.ndarray]]:
+    """Return what enqueues a solve, and what gives a solution in natural order."""
+    if not way:
+        return systems.in_device_order(solver, values)
+    queue, natural = solver.queue, way == "natural order"
+    if natural:
         sets = [[cla.to_device(queue, a) for a in arrays] for arrays in values]
-        out = [cla.zeros_like(s[2]) for s in sets]
-
-        def in_natural(k: int) -> list[cl.Event]:
-            solver.solve(*sets[k % len(sets)], out=out[k % len(sets)], check=False)
-            return solver.kernel_events
-
-        return in_natural, lambda: np.asarray(out[0].get())
-    sets = [[solver.pack(a) for a in arrays] for arrays in values]
+    else:
+        sets = [[solver.pack(a) for a in arrays] for arrays in values]
+        kept = [solver.factor(*arrays[:2]) for arrays in values]
     out = [cla.zeros_like(s[2]) for s in sets]
-    kept = [solver.factor(*arrays[:2]) for arrays in values] if way else []
 
     def launch(k: int) -> list[cl.Event]:
         at = k % len(sets)
-        if way:
-            kept[at].enqueue(sets[at][2], out=out[at])
+        if natural:
+            solver.solve(*sets[at], out=out[at], check=False)
         else:
-            solver.enqueue(*sets[at], out=out[at])
+            kept[at].enqueue(sets[at][2], out=out[at])
         return solver.kernel_events
 
-    return launch, lambda: np.asarray(solver.unpack(out[0]).get())
+    def result(k: int) -> np.ndarray:
+        return np.asarray((out[k] if natural else solver.unpack(out[k])).get())
+
+    return launch, result
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as text, at most 100 columns wide."""
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
     head = (
         f"{'case':<22} {'dtype':<7} {'method':<17} {'kernels':>7} {'floor us':>9} {'solve us':>9} "
         f"{'x floor':>7} {'aim':>5} met"
     )
     lines = []
-    for r in rows:
+    for r in result["rows"]:
         aim = f"{r['aim']:.2f}" if r["aim"] else "-"
         name = f"  {r['way']}" if r["way"] else r["case"]
         met = ("yes" if r["x_floor"] <= r["aim"] else "no") if r["aim"] else "-"
@@ -148,35 +147,29 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"{r['floor_seconds'] * 1e6:>9.1f} {r['seconds'] * 1e6:>9.1f} {r['x_floor']:>7.2f} "
             f"{aim:>5} {met}"
         )
-    return common.ruled(head, lines)
+    return table.ruled(head, lines)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run the cases and write ``reach-<device>.json`` and ``.txt``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device")
+    parser = record.parser("reach", __doc__)
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32"])
     parser.add_argument("--cases", nargs="+", default=[c.name for c in CASES])
     parser.add_argument("--morphologies", help="folder of SWC files for the real mix")
     parser.add_argument("--mix-nodes", type=float, default=2e7)
-    parser.add_argument("--out", default=str(common.RESULTS))
-    args = parser.parse_args()
-    queue = devices.make_queue(devices.choose(args.device, np.float64))
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device, args.dtype)
     rows = []
     for case in tqdm([c for c in CASES if c.name in args.cases], disable=None):
         forest = case.forest(args)
         count = 2 if forest.num_nodes < CACHED else 1
-        systems = [common.system(forest, common.SEED + k) for k in range(count)]
+        sets = [systems.system(forest, record.SEED + k) for k in range(count)]
         for dtype in args.dtype:
             plain = case.aim + 0.15 * (dtype == "float32")
-            for row in time_case(queue, forest, dtype, systems, case.variants):
+            for row in time_case(queue, forest, dtype, sets, case.variants):
                 if not row["way"]:
                     done = row["x_floor"]
                 aim = {"": plain, "factors kept": done, "natural order": 1.2 * done}[row["way"]]
                 rows.append({"case": case.name, "aim": aim if aim == aim else None, **row})
-    result = {"record": common.record(queue, common.command_line()), "rows": rows}
-    common.write("reach", queue, result, table(rows), args.out)
-
-
-if __name__ == "__main__":
-    main()
+    result = {"record": record.record(queue, "reach", arguments), "rows": rows}
+    record.write("reach", queue, result, text(result), args.out)

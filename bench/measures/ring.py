@@ -1,6 +1,6 @@
 """Time a step of the ring network beside other simulators, for more and more cells.
 
-    python bench/bench_ring.py [--device SPEC] [--cells 16 64 256 ...] [--hh soma all]
+    python -m bench ring [--device SPEC] [--cells 16 64 256 ...] [--hh soma all]
 
 The cells are random trees of about 300 compartments in a ring, as in the 2018 report, 64 different
 ones in turn or all different: a synapse at each soma, delays of 5 ms, steps of 0.025 ms, one event
@@ -14,26 +14,19 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import subprocess
 import sys
-import tempfile
-import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-import plot
-import ring_peers
-from ring_peers import OWN, PEERS, Case
 from tqdm import tqdm
 
-from clhines.device import devices
-from clhines.errors import ClhinesError
+from bench import child, plot, record, systems, table
+from bench.peers import ring as ring_peers
+from bench.peers.ring import OWN, PEERS, Case
 from clhines.network import ring
 
 APART = 0.1  # ms, largest difference of a spike's time, for each cell that the ring has gone round
@@ -42,22 +35,8 @@ SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compar
 
 def start(name: str, case: Case, most: float) -> dict[str, Any]:
     """Run one simulator in a process of its own; its row, or its reason."""
-    missing = {"name": name, "cells": case.cells}
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "row.json"
-        script = Path(ring_peers.__file__)
-        command = [sys.executable, str(script), name, ring_peers.arguments_of(case), str(out)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=most, check=False, cwd=folder
-            )
-        except subprocess.TimeoutExpired:
-            return {**missing, "reason": f"took more than {most:.0f} s"}
-        if out.is_file():
-            found: dict[str, Any] = json.loads(out.read_text("utf-8"))
-            return found
-        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        return {**missing, "reason": f"ended with code {done.returncode} and said: {said[:120]}"}
+    found = child.run("peers.ring", [name, ring_peers.arguments_of(case)], most)
+    return {"name": name, "cells": case.cells, **found}
 
 
 def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
@@ -67,7 +46,7 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
         levels=args.levels,
         branching=args.branching,
         compartments=args.compartments,
-        seed=common.SEED,
+        seed=record.SEED,
         duration=args.duration,
         seconds=args.seconds,
         threads=args.threads,
@@ -192,32 +171,36 @@ def difference(r: dict[str, Any], truth: dict[str, Any]) -> str:
     return ""
 
 
-def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
-    """Return the rows as text, at most 100 columns wide, and then what is missing."""
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text, and then what is missing."""
+    rows = result["ring"]
     head = (
         f"{'cells':>6} {'simulator':<28} {'compartments':>12} {'step us':>10} {'ns/comp.':>9} "
         f"{'build s':>8} {'plan s':>7} {'spikes':>6} {'apart':>6}"
     )
-    lines: list[str] = []
+    found: list[str] = []
     for case in dict.fromkeys(r["case"] for r in rows):
-        lines += ["", case, "", head, "-" * len(head)]
         some = [r for r in rows if r["case"] == case]
         some.sort(key=lambda r: (r["cells"], r["seconds"]))
-        last = None
-        for r in some:
-            lines += [""] if last not in (None, r["cells"]) else []
-            last = r["cells"]
-            spikes = "-" if r["spikes"] is None else str(len(r["spikes"]["time"]))
-            apart = f"{r['spikes_apart_ms']:.3f}" if "spikes_apart_ms" in r else "-"
-            setup = r["setup_s"]
-            plan = sum(v for k, v in setup.items() if k != "build")
-            lines.append(
-                f"{r['cells']:>6} {r['name']:<28} {r['compartments']:>12,} "
-                f"{r['seconds'] * 1e6:>10.1f} {r['ns_per_compartment']:>9.4g} "
-                f"{setup.get('build', 0.0):>8.2f} {plan:>7.2f} {spikes:>6} {apart:>6}"
-            )
-    lines += ["", *explanation(rows), *missing_lines(missing)]
-    return "\n".join(lines[1:])
+        shown = table.ruled(head, [line(r) for r in some], [r["cells"] for r in some])
+        found += [case, "", shown, ""]
+    missing = [
+        (m["name"], m["reason"], f"{m['cells']} cells ({m['case']})") for m in result["missing"]
+    ]
+    return "\n".join([*found, *explanation(rows), *[""][: len(missing)], *table.missing(missing)])
+
+
+def line(r: dict[str, Any]) -> str:
+    """Return one row as text."""
+    spikes = "-" if r["spikes"] is None else str(len(r["spikes"]["time"]))
+    apart = f"{r['spikes_apart_ms']:.3f}" if "spikes_apart_ms" in r else "-"
+    setup = r["setup_s"]
+    plan = sum(v for k, v in setup.items() if k != "build")
+    return (
+        f"{r['cells']:>6} {r['name']:<28} {r['compartments']:>12,} "
+        f"{r['seconds'] * 1e6:>10.1f} {r['ns_per_compartment']:>9.4g} "
+        f"{setup.get('build', 0.0):>8.2f} {plan:>7.2f} {spikes:>6} {apart:>6}"
+    )
 
 
 def explanation(rows: list[dict[str, Any]]) -> list[str]:
@@ -232,27 +215,68 @@ def explanation(rows: list[dict[str, Any]]) -> list[str]:
     texts += [f"{name} runs on {on}." for name, on in where]
     notes = dict.fromkeys((r["name"], note) for r in rows for note in r["notes"])
     texts += [f"{name}: {note}." for name, note in notes]
-    return [line for text in texts for line in textwrap.wrap(text, 100, subsequent_indent="  ")]
+    return table.wrapped(texts)
 
 
-def missing_lines(missing: list[dict[str, Any]]) -> list[str]:
-    """Return a line for each simulator and reason, with the cases that it holds for."""
-    where: dict[tuple[str, str], list[str]] = {}
-    for m in missing:
-        where.setdefault((m["name"], m["reason"]), []).append(f"{m['cells']} cells ({m['case']})")
-    lines = []
-    for (name, reason), at in where.items():
-        more = f" and {len(at) - 1} more" if len(at) > 1 else ""
-        text = f"missing: {name}: {reason}; {at[0]}{more}"
-        lines += textwrap.wrap(text, 100, subsequent_indent="  ")
-    return ["", *lines] if lines else []
+# -- the picture -------------------------------------------------------------------------------
+
+OWN_STYLES: dict[str, dict[str, Any]] = {  # by dtype, and by path
+    "float64": {"color": "#D55E00", "lw": 2.5},
+    "float32": {"color": "#E69F00", "lw": 2.5},
+    "epochs": {"marker": "o"},
+    "steps": {"marker": "x", "ls": "--"},
+}
 
 
-def arguments() -> argparse.Namespace:
+def style(name: str) -> dict[str, Any]:
+    """Return how a line of the ring network is drawn."""
+    if not name.startswith("clhines"):
+        return plot.style(name)
+    found: dict[str, Any] = {"ms": 5, "zorder": 5}
+    for word, how in OWN_STYLES.items():
+        found |= how if word in name else {}
+    return found
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw the time of a step over the number of cells, a panel for each case."""
+    rows = result["ring"]
+    cases = list(dict.fromkeys(r["case"] for r in rows))
+    with plot.picture(path) as figure:
+        grid = plot.grid(figure, len(cases), (4.6, 4.0), (3.9, 0.9), sharex=True, sharey=True)
+        drawn: dict[str, Any] = {}
+        for axes, case in zip(grid, cases):
+            drawn |= panel(axes, [r for r in rows if r["case"] == case])
+            axes.set_title(case, fontsize=10)
+        plot.few_ticks(grid[0].yaxis)
+        plot.legend(figure, drawn)
+        each = {r["compartments"] / r["cells"] for r in rows}
+        figure.supxlabel(f"number of cells, {min(each):.0f} to {max(each):.0f} compartments each")
+        figure.supylabel("time of a step of 0.025 ms")
+        device = f"{result['record']['device']} ({result['record']['platform']})"
+        others = sorted({r["where"] for r in rows if not r["name"].startswith(OWN)})
+        head = f"clhines: {device}" + (f"; others: {', '.join(others)}" if others else "")
+        figure.suptitle(head)
+
+
+def panel(axes: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Draw one panel; the lines by name."""
+    names = dict.fromkeys(r["name"] for r in rows)
+    points = {n: [(r["cells"], r["seconds"]) for r in rows if r["name"] == n] for n in names}
+    drawn = plot.lines(axes, points, style)
+    cells = sorted({r["cells"] for r in rows})
+    axes.set_xticks(cells, [f"{c:,}" for c in cells], rotation=45 if len(cells) > 4 else 0)
+    axes.minorticks_off()
+    return drawn
+
+
+# ----------------------------------------------------------------------------------------------
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = record.parser("ring", __doc__)
     add = parser.add_argument
-    add("--device", help="of clhines")
     add("--cells", type=int, nargs="+", default=[16, 64, 256, 1024, 4096, 16384])
     add("--hh", nargs="+", choices=list(SHOWN), default=list(SHOWN))
     add("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
@@ -266,24 +290,18 @@ def arguments() -> argparse.Namespace:
     add("--seconds", type=float, default=5.0, help="of timed steps for each simulator and size")
     add("--most", type=float, default=180.0, help="seconds of a simulator and size, all in all")
     add("--rounds", type=int, default=1, help="in which the simulators take turns")
-    add("--threads", type=int, default=common.host_threads(), help="of simulators on the host")
-    add("--out", default=str(common.RESULTS))
-    args = parser.parse_args()
-    for shapes in args.shapes:
-        if shapes != "all" and not (shapes.isdigit() and int(shapes)):
-            parser.error(f"--shapes {shapes}: expected a whole number of 1 or more, or all")
+    add("--threads", type=int, default=systems.host_threads(), help="of simulators on the host")
+    args = parser.parse_args(arguments)
+    systems.check_shapes(parser, args.shapes)
     return args
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Run all cases and write the tables and the picture."""
-    args = arguments()
+    args = parsed(arguments)
     rows: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []
-    try:
-        queue = devices.make_queue(devices.choose(args.device, np.float32))
-    except ClhinesError as error:
-        sys.exit(f"bench_ring.py: {error}")
+    queue = record.queue(args.device)
     for found in measured(args):
         (missing if "reason" in found else rows).append(found)
     good = []
@@ -294,10 +312,6 @@ def main() -> None:
             missing.append({**{k: r[k] for k in ("name", "cells", "case")}, "reason": wrong})
         else:
             good.append(r)
-    result = {"record": common.record(queue, common.command_line()), "ring": good}
-    result["missing"] = missing
-    common.write("ring", queue, result, table(good, missing), args.out, plot.draw_ring)
-
-
-if __name__ == "__main__":
-    main()
+    known = record.record(queue, "ring", arguments)
+    result = {"record": known, "ring": good, "missing": missing}
+    record.write("ring", queue, result, text(result), args.out, draw)

@@ -1,8 +1,8 @@
 """Time a network on one and more ranks of MPI: strong and weak scaling, and the exchange.
 
-    python bench/bench_scale.py [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
+    python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
 
-The network is the ring of `bench_ring.py` with an event from outside to each cell now and then, so
+The network is that of `ring` with an event from outside to each cell now and then, so
 that all cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) itself, for each row anew. On
 a CPU a rank has one core, also the one rank that the others are held against; a GPU is a rank's
 own. Every row of one network must have the same spikes. Writes ``scale-<device>.json``, ``.txt``
@@ -18,28 +18,18 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-if "--worker" in sys.argv:  # before OpenCL is there: PoCL's threads keep to the core
-    _asked = json.loads(sys.argv[sys.argv.index("--worker") + 1])
-    if _asked["pin"]:
-        _cores = sorted(os.sched_getaffinity(0))
-        _rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
-        os.sched_setaffinity(0, {_cores[_rank % len(_cores)]})
-        os.environ["POCL_MAX_PTHREAD_COUNT"] = "1"
-
-import common
 import numpy as np
 import pyopencl.array as cla
 
+from bench import MissingError, child, plot, record, systems, table
 from clhines import Simulation
 from clhines.device import devices
-from clhines.errors import ClhinesError
 from clhines.network import ring
 from clhines.simulate import mpi, simulation
 from clhines.simulate.decisions import MAX_EPOCH
@@ -53,15 +43,15 @@ PIECES = 5
 
 def network(cells: int, delay: float, duration: float) -> Any:
     """Ring of 64 different trees, with random events from outside for so many ms."""
-    net = ring.ring_network(ring.ring_cables(min(64, cells), seed=common.SEED), cells, delay=delay)
-    rng = np.random.default_rng(common.SEED)
+    net = ring.ring_network(ring.ring_cables(min(64, cells), seed=record.SEED), cells, delay=delay)
+    rng = np.random.default_rng(record.SEED)
     count = int(rng.poisson(RATE * 1e-3 * duration * cells))
     at, when = rng.integers(0, cells, count), rng.uniform(0, duration, count)
     net.event(net.groups[-1], at, when, EVENT_WEIGHT)
     return net
 
 
-def worker(asked: dict[str, Any], out: str) -> None:
+def measure_rank(asked: dict[str, Any], out: str) -> None:
     """Simulate on this rank; rank 0 writes what all have measured."""
     comm = mpi.world()
     simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
@@ -137,21 +127,10 @@ def start(case: dict[str, Any], most: float) -> dict[str, Any]:
         "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     )
     if mpiexec is None:
-        sys.exit(f"bench_scale.py: there is no mpiexec; {mpi.INSTALL_HINT}")
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "row.json"
-        command = [mpiexec, "-n", str(case["ranks"]), sys.executable, __file__, "--worker"]
-        command += [json.dumps(case), str(out)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=most, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return {**case, "reason": f"took more than {most:.0f} s"}
-        if not out.is_file():
-            said = [line for line in done.stderr.splitlines() if line.strip()][-1:] or ["nothing"]
-            return {**case, "reason": f"ended with code {done.returncode}, said: {said[0][:120]}"}
-        return row_of(case, json.loads(out.read_text("utf-8")))
+        raise MissingError(f"there is no mpiexec; {mpi.INSTALL_HINT}")
+    launcher = [mpiexec, "-n", str(case["ranks"])]
+    found = child.run("measures.rank", [json.dumps(case)], most, launcher)
+    return {**case, **found} if "reason" in found else row_of(case, found)
 
 
 def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
@@ -220,24 +199,25 @@ def against_first(rows: list[dict[str, Any]]) -> None:
         r["efficiency"] = r["speed_up"] / more
 
 
-def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
-    """Return the rows as text."""
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text, what is missing, and what follows for more cells."""
+    rows = result["rows"]
     head = (
         f"{'':<7} {'dtype':<7} {'delay':>5} {'ranks':>5} {'cells':>7} {'step us':>9} "
         f"{'ns/comp.':>8} {'faster':>7} {'effic.':>6} {'exch.':>6} {'Hz':>5} "
         f"{'B/cell/s':>8} {'MiB':>6}"
     )
-    lines, last = [head, "-" * len(head)], None
+    lines = []
     for r in rows:
-        lines += [""] if last not in (None, (r["kind"], r["dtype"], r["delay"])) else []
-        last = r["kind"], r["dtype"], r["delay"]
         lines.append(
             f"{r['kind']:<7} {r['dtype']:<7} {r['delay']:>5g} {r['ranks']:>5} {r['cells']:>7,} "
             f"{r['seconds'] * 1e6:>9.1f} {r['ns_per_compartment']:>8.3g} {r['speed_up']:>6.2f}x "
             f"{r['efficiency']:>6.0%} {r['exchange_share']:>6.1%} {r['rate_hz']:>5.1f} "
             f"{r['bytes_per_cell']:>8.0f} {r['device_bytes'] / 2**20:>6.0f}"
         )
-    lines += [
+    groups = [(r["kind"], r["dtype"], r["delay"]) for r in rows]
+    lines = [
+        table.ruled(head, lines, groups),
         "",
         "threads: one process on all cores, without MPI; else a rank has a core, or a GPU.",
         "delay: of all connections, ms; an exchange in each, on GPUs two.",
@@ -247,9 +227,9 @@ def table(rows: list[dict[str, Any]], missing: list[dict[str, Any]]) -> str:
         "Hz: spikes of a cell and second. B/cell/s: bytes that all ranks get, for each cell and",
         "second simulated. MiB: of arrays on a rank's device.",
     ]
-    for m in missing:
+    for m in result["missing"]:
         lines.append(f"missing: {m['kind']}, {m['ranks']} ranks, {m['cells']} cells: {m['reason']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", extended(rows)])
 
 
 def extended(rows: list[dict[str, Any]]) -> str:
@@ -314,44 +294,42 @@ def decode_seconds(count: int = 10**6) -> float:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Write the picture: speed-up of fixed networks, time of a step of growing ones."""
-    import plot
-
-    mpl, plt = plot.pyplot()
-    with mpl.rc_context(plot.LOOK):
-        figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-        for ax, kind, what in zip(axes, ("strong", "weak"), ("speed_up", "seconds")):
-            rows = [r for r in result["rows"] if r["kind"] == kind]
-            counts = sorted({r["ranks"] for r in rows})
-            lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-            for r in rows:
-                each = r["cells"] // r["ranks"] if kind == "weak" else r["cells"]
-                lines.setdefault((each, r["dtype"], r["delay"]), []).append(r)
-            for marker, ((each, dtype, delay), some) in zip("os^DvP*X" * 4, lines.items()):
-                scale = 1 if kind == "strong" else 1e6
-                points = [(r["ranks"], r[what] * scale) for r in some]
-                label = f"{each:,} cells{' a rank' * (kind == 'weak')}, {dtype}, {delay:g} ms"
-                ax.plot(*zip(*points), marker=marker, label=label)
-            if kind == "strong":
-                ax.plot(counts, [c / counts[0] for c in counts], "k--", lw=1, label="ideal")
-                ax.set(title="Strong: one network", ylabel="times as fast")
-            else:
-                ax.set(title="Weak: cells with ranks", ylabel="step, µs", ylim=(0, None))
-            ax.set_xticks(counts)
-            ax.set(xlabel="ranks")
-            ax.grid(True, lw=0.5, color="0.85")
-            ax.legend(frameon=False, fontsize=8)
+    """Draw the speed-up of fixed networks, and the time of a step of growing ones."""
+    with plot.picture(path) as figure:
+        figure.set_size_inches(10, 4.2)
+        for axes, kind in zip(figure.subplots(1, 2), ("strong", "weak")):
+            panel(axes, [r for r in result["rows"] if r["kind"] == kind], kind)
         record = result["record"]
         figure.suptitle(f"{record['device']} ({record['platform']})")
-        figure.savefig(path, metadata={"Date": None})
-        plt.close(figure)
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> None:
+    """Draw the rows of one kind over the number of ranks."""
+    is_strong = kind == "strong"
+    counts = sorted({r["ranks"] for r in rows})
+    lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for r in rows:
+        each = r["cells"] if is_strong else r["cells"] // r["ranks"]
+        lines.setdefault((each, r["dtype"], r["delay"]), []).append(r)
+    for marker, ((each, dtype, delay), some) in zip("os^DvP*X" * 4, lines.items()):
+        points = [(r["ranks"], r["speed_up"] if is_strong else r["seconds"] * 1e6) for r in some]
+        label = f"{each:,} cells{' a rank' * (not is_strong)}, {dtype}, {delay:g} ms"
+        axes.plot(*zip(*points), marker=marker, label=label)
+    if is_strong:
+        axes.plot(counts, [c / counts[0] for c in counts], "k--", lw=1, label="ideal")
+        axes.set(title="Strong: one network", ylabel="times as fast")
+    else:
+        axes.set(title="Weak: cells with ranks", ylabel="step, µs", ylim=(0, None))
+    axes.set_xticks(counts)
+    axes.set(xlabel="ranks")
+    axes.grid(True, **plot.GRID)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; on a CPU `pin` is set."""
+    parser = record.parser("scale", __doc__)
     add = parser.add_argument
-    add("--device", help="of clhines; the ranks take all that are like it in turn")
     add("--ranks", type=int, nargs="+", help="default: 1, 2, 4 ... as there are cores or GPUs")
     add("--strong", type=int, nargs="*", default=[1024, 4096], help="cells")
     add("--weak", type=int, nargs="*", default=[2048], help="cells of a rank")
@@ -363,36 +341,19 @@ def arguments() -> argparse.Namespace:
         help="exchange during the next epoch, half as long, or between full ones")  # fmt: skip
     add("--rounds", type=int, default=1, help="of which the fastest run of a row counts")
     add("--most", type=float, default=180.0, help="seconds of a row at most")
-    add("--again", nargs="+", default=[], help="only write text and picture of these JSON files")
-    add("--out", default=str(common.RESULTS))
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Measure all rows and write the tables and the picture."""
-    if "--worker" in sys.argv:
-        worker(_asked, sys.argv[-1])
-        return
-    args = arguments()
-    for name in args.again:
-        path = Path(name)
-        result = json.loads(path.read_text("utf-8"))
-        head = path.with_suffix(".txt").read_text("utf-8").split("\n")[0]
-        text = table(result["rows"], result["missing"]) + "\n\n" + extended(result["rows"])
-        path.with_suffix(".txt").write_text(f"{head}\n\n{text}\n", "utf-8")
-        draw(result, path.with_suffix(".svg"))
-    if args.again:
-        return
-    try:
-        chosen = devices.choose(args.device, np.float32)
-        queue = devices.make_queue(chosen)
-    except ClhinesError as error:
-        sys.exit(f"bench_scale.py: {error}")
+    args = parser.parse_args(arguments)
+    chosen = devices.choose(args.device, np.float32)
     args.pin = devices.is_cpu(chosen)
     if args.ranks is None:
-        most = common.host_threads() if args.pin else len(devices.alike(chosen, np.float32))
+        most = systems.host_threads() if args.pin else len(devices.alike(chosen, np.float32))
         args.ranks = [1 << k for k in range(most.bit_length())]
-    rows, missing = [], []
+    return args
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure all rows and write the tables and the picture."""
+    args = parsed(arguments)
+    queue = record.queue(args.device)
     every = cases(args)
     best: list[dict[str, Any] | None] = [None] * len(every)
     for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
@@ -400,17 +361,14 @@ def main() -> None:
         if before is None or "reason" in found or found["seconds"] < before["seconds"]:
             best[k] = found if before is None or "reason" not in before else before
         print(*(every[k][name] for name in ("kind", "cells", "ranks", "delay")), file=sys.stderr)
+    rows: list[dict[str, Any]] = []
+    missing: list[dict[str, Any]] = []
     for found in best:
         assert found is not None
         (missing if "reason" in found else rows).append(found)
     if not rows:
-        sys.exit(f"bench_scale.py: nothing ran: {missing[0]['reason']}")
+        raise MissingError(f"nothing ran: {missing[0]['reason']}")
     against_first(rows)
-    record = {**common.record(queue, common.command_line()), "rate_hz": RATE}
-    result = {"record": record, "rows": rows, "missing": missing}
-    text = table(rows, missing) + "\n\n" + extended(rows)
-    common.write("scale", queue, result, text, args.out, draw)
-
-
-if __name__ == "__main__":
-    main()
+    known = {**record.record(queue, "scale", arguments), "rate_hz": RATE}
+    result = {"record": known, "rows": rows, "missing": missing}
+    record.write("scale", queue, result, text(result), args.out, draw)

@@ -14,13 +14,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
-import plot
 import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
+from bench import plot, record, table
 from clhines.device import devices
 from clhines.errors import ClhinesError
 from clhines.network.connections import random_connections
@@ -72,12 +71,12 @@ def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, 
     bar = tqdm(total=len(args.probability) * len(args.spikes), disable=None)
     for probability in args.probability:
         connections = random_connections(
-            sources, targets, probability, common.SEED, (0.5, 2.0), (1, args.max_delay)
+            sources, targets, probability, record.SEED, (0.5, 2.0), (1, args.max_delay)
         )
         slots = args.max_delay + 1
         delivery = Delivery(queue, connections, targets, slots, sources, "vpo")
         for spikes in args.spikes:
-            lists = lists_of(sources, spikes, common.SEED + int(spikes * 100))
+            lists = lists_of(sources, spikes, record.SEED + int(spikes * 100))
             delivery.tune(expected=max(1, round(spikes)))
             chosen = best_of(delivery.seconds)
             seconds = delivery.measure(lists)
@@ -126,7 +125,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         line = " ".join([f"{r['probability']:>6g} {r['found']:>6.1f}", *times])
         line += f" {r['chosen']:>9} {r['chosen_x_best']:>6.2f} {'yes' if r['good'] else 'NO'}"
         lines.append(line)
-    text = common.ruled(head, lines)
+    text = table.ruled(head, lines)
     return f"times in us, * the best; auto: chosen on other spikes\n{text}\n\n{summary(rows)}"
 
 
@@ -251,7 +250,7 @@ def arguments() -> argparse.Namespace:
         "--probability", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
     )
     parser.add_argument("--spikes", type=float, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
-    parser.add_argument("--out", default=str(common.RESULTS))
+    parser.add_argument("--out", default=str(record.RESULTS))
     return parser.parse_args()
 
 
@@ -263,10 +262,6 @@ def main() -> int:
         rows = rows_of(queue, args)
     except ClhinesError as error:
         raise SystemExit(f"bench_spikes.py: {error}") from error
-    result = {"record": common.record(queue, common.command_line()), "rows": rows}
-    common.write("spikes", queue, result, table(rows), args.out, draw)
+    result = {"record": record.record(queue, record.command_line()), "rows": rows}
+    record.write("spikes", queue, result, table(rows), args.out, draw)
     return 0 if all(row["good"] for row in rows) else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -25,13 +25,13 @@ from os import environ
 from pathlib import Path
 from typing import Any
 
-import common
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
+from bench import record, systems
 from clhines import reference
 from clhines.cells import shapes, swc, synthetic
 from clhines.device import devices, timing
@@ -50,7 +50,7 @@ Rows = list[dict[str, Any]]
 
 def random_cells(nodes: int, branches: int, count: int) -> list[np.ndarray]:
     """`count` different random binary trees."""
-    seeds = range(common.SEED, common.SEED + count)
+    seeds = range(record.SEED, record.SEED + count)
     return [shapes.random_binary_tree(nodes, branches, seed) for seed in seeds]
 
 
@@ -118,7 +118,7 @@ def time_candidates(
     queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, candidates: list[Candidate]
 ) -> list[float]:
     """Seconds of each candidate; a wrong solution ends the run."""
-    systems = [tune.random_system(forest, dtype, common.SEED + k) for k in range(2)]
+    systems = [tune.random_system(forest, dtype, record.SEED + k) for k in range(2)]
     ready: list[Any] = []
     first: np.ndarray | None = None
     for c in candidates:
@@ -134,7 +134,7 @@ def time_candidates(
             worst = reference.residual(forest, *systems[0], x)
         else:  # cheaper than the residual
             worst = float(np.abs(x - first).max() / np.abs(first).max())
-        if not worst < common.TOLERANCE[dtype]:
+        if not worst < systems.TOLERANCE[dtype]:
             sys.exit(f"{c}, {dtype}, {forest}: error {worst:.3g}: wrong, so not timed")
         ready.append(partial(same, launch))
     return timing.seconds_in_turns(queue, ready, BUDGET, progress=False)
@@ -168,9 +168,9 @@ def measure_all(args: argparse.Namespace) -> None:
         for name, cells in tqdm(cases, disable=None):
             forest = clhines.Forest.repeated(SHAPES[name](cells, args.morphologies), cells)
             rows += [time_case(queue, forest, dtype, name) for dtype in args.dtype]
-    record = common.record(queue, common.command_line())
+    record = record.record(queue, record.command_line())
     result = {"record": record, "limits": asdict(limits), "rows": rows}
-    common.write("tune", queue, result, report(rows), args.out)
+    record.write("tune", queue, result, report(rows), args.out)
 
 
 def report(rows: Rows) -> str:
@@ -364,13 +364,13 @@ def main() -> None:
     """Measure, join or fit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device")
-    parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(common.TOLERANCE))
+    parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(systems.TOLERANCE))
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--max-nodes", type=int, help="of a batch; default: 3e6 on a CPU, or 8e6")
     parser.add_argument("--morphologies", metavar="FOLDER", help="of SWC files, for real cells")
     parser.add_argument("--join", nargs="+", metavar="JSON")
     parser.add_argument("--fit", nargs="+", metavar="JSON")
-    parser.add_argument("--out", default=str(common.RESULTS))
+    parser.add_argument("--out", default=str(record.RESULTS))
     args = parser.parse_args()
     if args.fit:
         fit(args.fit)
@@ -378,7 +378,3 @@ def main() -> None:
         join(args.join, args.out)
     else:
         measure_all(args)
-
-
-if __name__ == "__main__":
-    main()

@@ -6,14 +6,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import bench_accuracy
-import common
 import numpy as np
-import papers_draw
-import papers_run
-from papers_run import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
 
 import clhines
+from bench import MissingError, record, systems, table
+from bench.measures import accuracy
+from bench.papers import cases, pictures
+from bench.papers.cases import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import devices
 
@@ -34,7 +33,7 @@ CHAIN_CELLS = "random chains, diagonally dominant"
 def cell(size: str, level: str) -> np.ndarray:
     """One of the six cells: a random binary tree in place of a reconstruction of Table 1."""
     nodes = NODES[size]
-    return random_binary_tree(nodes, round(nodes * BRANCHES[level]), common.SEED)
+    return random_binary_tree(nodes, round(nodes * BRANCHES[level]), record.SEED)
 
 
 def found(run: Run, dtype: str = "float64", **setup: Any) -> dict[str, Any]:
@@ -55,8 +54,8 @@ def add(
     """Time the same cells in different numbers; a row for each solver goes to `result`."""
     nodes = float(np.mean([len(t) for t in trees]))
     for cells in run.counts(counts, nodes, result["scaled"]):
-        papers_run.say(f"  {panel}: {cells:,} cells")
-        case = papers_run.batch(run, trees, cells, kind, result["dtype"])
+        cases.say(f"  {panel}: {cells:,} cells")
+        case = cases.batch(run, trees, cells, kind, result["dtype"])
         result["rows"] += timed(run, case, entries, result["missing"], panel=panel)
 
 
@@ -85,13 +84,13 @@ def peers_for(run: Run) -> list[Entry]:
 
 def draw_3(figure: Any, result: dict[str, Any]) -> None:
     """Bars as in the paper, and all lines over the number of cells."""
-    left, right = papers_draw.panels(figure, 1, 2)
-    rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
-    papers_draw.bars(left, [r for r in rows if not r["new"]], "speedup", SPEEDUP)
+    left, right = pictures.panels(figure, 1, 2)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
+    pictures.bars(left, [r for r in rows if not r["new"]], "speedup", SPEEDUP)
     left.set(xlabel="number of neurons", title="as in the paper")
-    papers_draw.lines(right, rows, "speedup", SPEEDUP, "number of neurons")
+    pictures.lines(right, rows, "speedup", SPEEDUP, "number of neurons")
     right.set_title("and what is new")
-    papers_draw.legend(figure, [left, right])
+    pictures.legend(figure, [left, right])
 
 
 BLOCKS = (32, 64, 128, 256, 512)
@@ -123,13 +122,13 @@ def measure_4(run: Run) -> dict[str, Any]:
 
 def draw_4(figure: Any, result: dict[str, Any]) -> None:
     """Figures 4a and 4b side by side, the new rows behind those of 4b."""
-    left, right = papers_draw.panels(figure, 1, 2, width_ratios=[1, 1.5])
+    left, right = pictures.panels(figure, 1, 2, width_ratios=[1, 1.5])
     width, height = figure.get_size_inches()
     figure.set_size_inches(width + 1.5, height)
-    rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
     blocks = [r for r in rows if r["name"].split()[-1].isdigit()]
     named = [{**r, "name": "block-interleaved", "BS": int(r["name"].split()[-1])} for r in blocks]
-    papers_draw.bars(left, named, "speedup", SPEEDUP, "BS")
+    pictures.bars(left, named, "speedup", SPEEDUP, "BS")
     left.set(xlabel="block size BS", title="(a) block-interleaved")
     others = [r for r in rows if r not in blocks]
     best = max(blocks, key=lambda r: r["speedup"])
@@ -144,16 +143,16 @@ def draw_4(figure: Any, result: dict[str, Any]) -> None:
 def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
     """One bar a solver; hatched those that are not in the paper."""
     for k, r in enumerate(rows):
-        look = papers_draw.bar_look(r["name"]) | {"hatch": "//" if r["new"] else None}
+        look = pictures.bar_look(r["name"]) | {"hatch": "//" if r["new"] else None}
         drawn = axes.bar(k, r["speedup"], 0.7, **look)
         text = f"{r['speedup']:.1f}" if r["speedup"] < 100 else f"{r['speedup']:.0f}"
         axes.bar_label(drawn, [text], fontsize=7, padding=1)
     names = [r["name"].replace("C/OpenMP, cell by cell", "multicore") for r in rows]
     axes.set_xticks(range(len(rows)), names, rotation=30, ha="right")
     axes.set_ylabel(SPEEDUP)
-    papers_draw.log_scale(axes)
+    pictures.log_scale(axes)
     axes.margins(y=0.12)
-    axes.grid(True, axis="y", **papers_draw.GRID)
+    axes.grid(True, axis="y", **pictures.GRID)
     axes.set_axisbelow(True)
 
 
@@ -172,16 +171,16 @@ def draw_panels(
     """Speed-up over the number of cells, a panel for each kind of cells."""
     names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
     columns = min(columns, len(names))
-    axes = papers_draw.panels(figure, -(-len(names) // columns), columns, sharey=True)
-    rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
+    axes = pictures.panels(figure, -(-len(names) // columns), columns, sharey=True)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
     for letter, name, each in zip("abcdefghijkl", names, axes):
         some = [r for r in rows if r["panel"] == name]
-        papers_draw.lines(each, some, "speedup", SPEEDUP, f"number of {what}")
+        pictures.lines(each, some, "speedup", SPEEDUP, f"number of {what}")
         each.set_title(f"({letter}) {name}", fontsize=9)
     for each in axes[len(names) :]:
         each.set_axis_off()
-    papers_draw.outer(axes)
-    papers_draw.legend(figure, axes)
+    pictures.outer(axes)
+    pictures.legend(figure, axes)
 
 
 # -- figures 6 and 14: many shapes, and the branch levels one by one ---------------------------
@@ -206,13 +205,13 @@ def measure_6(run: Run) -> dict[str, Any]:
 
 def draw_6(figure: Any, result: dict[str, Any]) -> None:
     """Draw a group of bars for each kind of cells."""
-    (axes,) = papers_draw.panels(figure, 1, 1)
+    (axes,) = pictures.panels(figure, 1, 1)
     figure.set_size_inches(10.5, 5)
-    rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
     order = [*dict.fromkeys(r["name"] for r in sorted(rows, key=lambda r: r["new"]))]
-    papers_draw.bars(axes, rows, "speedup", SPEEDUP, "panel", order, log=True)
+    pictures.bars(axes, rows, "speedup", SPEEDUP, "panel", order, log=True)
     axes.set_xlabel(f"{rows[0]['cells']:,} neurons of {rows[0]['nodes']} nodes; share of branches")
-    papers_draw.legend(figure, [axes])
+    pictures.legend(figure, [axes])
 
 
 def level_tree(levels: int, nodes: int = 512) -> np.ndarray:
@@ -253,21 +252,21 @@ def measure_14(run: Run) -> dict[str, Any]:
 def draw_14(figure: Any, result: dict[str, Any]) -> None:
     """Draw the paper's lines, mono and multicore those of the last cells, and a panel a cell."""
     names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
-    axes = papers_draw.panels(figure, -(-(1 + len(names)) // 2), 2, sharey=True)
-    rows = [r for r in result["rows"] if r["name"] != papers_run.SEQUENTIAL]
+    axes = pictures.panels(figure, -(-(1 + len(names)) // 2), 2, sharey=True)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
     multi = [{**r, "name": r["panel"]} for r in rows if r["name"] == "levels"]
     olds = [r for r in rows if r["panel"] == names[-1] and r["name"] != "levels" and not r["new"]]
-    papers_draw.lines(axes[0], [*olds, *multi], "speedup", SPEEDUP, "number of neurons")
+    pictures.lines(axes[0], [*olds, *multi], "speedup", SPEEDUP, "number of neurons")
     axes[0].set_title("as in the paper")
     for name, each in zip(names, axes[1:]):
         some = [r for r in rows if r["panel"] == name]
         some = [{**r, "name": name if r["name"] == "levels" else r["name"]} for r in some]
-        papers_draw.lines(each, some, "speedup", SPEEDUP, "number of neurons")
+        pictures.lines(each, some, "speedup", SPEEDUP, "number of neurons")
         each.set_title(f"and what is new, {name}")
     for each in axes[1 + len(names) :]:
         each.set_axis_off()
-    papers_draw.outer(axes)
-    papers_draw.legend(figure, axes)
+    pictures.outer(axes)
+    pictures.legend(figure, axes)
 
 
 # -- figures 9 to 11: chains -------------------------------------------------------------------
@@ -300,14 +299,14 @@ def measure_9(run: Run) -> dict[str, Any]:
             result["rows"] += [
                 {**r, "panel": f"{dtype}, {r['panel']}"}
                 for r in some["rows"]
-                if r["name"] not in (papers_run.SEQUENTIAL, MULTICORE.name)
+                if r["name"] not in (cases.SEQUENTIAL, MULTICORE.name)
             ]
     return result
 
 
 def draw_9(figure: Any, result: dict[str, Any]) -> None:
     """Panels (a) to (d): ratios over the number of systems, a line for each size."""
-    axes = papers_draw.panels(figure, 2, 2)
+    axes = pictures.panels(figure, 2, 2)
     corners = itertools.product(("float32", "float64"), (SMALL_CHAINS, LARGE_CHAINS))
     for letter, each, (dtype, sizes) in zip("abcd", axes, corners):
         rows = [r for r in result["rows"] if r["dtype"] == dtype and r["nodes"] in sizes]
@@ -332,9 +331,9 @@ def ratios(axes: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int]) -> N
             axes.plot(*zip(*points), color=color, marker=mark, ls=style, label=label)
     axes.axhline(1, color="black", lw=0.8, ls="--")
     axes.set(xlabel="number of systems", ylabel="time of CR-PCR / time of Thomas")
-    papers_draw.counts(axes, [r["cells"] for r in rows])
-    papers_draw.log_scale(axes)
-    axes.grid(True, **papers_draw.GRID)
+    pictures.counts(axes, [r["cells"] for r in rows])
+    pictures.log_scale(axes)
+    axes.grid(True, **pictures.GRID)
 
 
 def measure_10(run: Run) -> dict[str, Any]:
@@ -360,11 +359,11 @@ FEW = 64  # chains that are planned; what a plan takes is proportional to their 
 
 def measure_12(run: Run) -> dict[str, Any]:
     """Errors over the size of chains, and the memory that 20,000 of them take."""
-    result = found(run, systems=CHAIN_CELLS, chains=f"{bench_accuracy.CELLS} for the errors")
+    result = found(run, systems=CHAIN_CELLS, chains=f"{accuracy.CELLS} for the errors")
     limits = devices.limits(run.queue.device)
     for nodes in run.some((*SMALL_CHAINS, *LARGE_CHAINS)):
-        papers_run.say(f"  {nodes} nodes")
-        result["rows"] += bench_accuracy.errors(run.queue, nodes, "float64")
+        cases.say(f"  {nodes} nodes")
+        result["rows"] += accuracy.errors(run.queue, nodes, "float64")
     rows = {"Thomas": "interleaved", "CR-PCR": "cr_pcr", "contraction": "contraction"}
     result["memory"] = [
         {"name": name, "nodes": nodes, "bytes": memory(method_name, nodes, limits)}
@@ -376,14 +375,14 @@ def measure_12(run: Run) -> dict[str, Any]:
         for nodes in run.some(LARGE_CHAINS)
     ]
     for r in result["rows"]:
-        if not r["largest"] < common.TOLERANCE["float64"]:
-            raise common.MissingError(f"{r['row']}, {r['nodes']} nodes: error {r['largest']:.3g}")
+        if not r["largest"] < systems.TOLERANCE["float64"]:
+            raise MissingError(f"{r['row']}, {r['nodes']} nodes: error {r['largest']:.3g}")
     return result
 
 
 def memory(name: str, nodes: int, limits: Any) -> float:
     """Bytes on the device for 20,000 chains in float64: d, u, b, x and all that the row adds."""
-    plan = clhines.make_plan(common.chains(FEW, nodes), name, np.float64, limits)
+    plan = clhines.make_plan(systems.chains(FEW, nodes), name, np.float64, limits)
     return plan.bytes_needed(8, arrays=4 + plan.needs_factor) * SYSTEMS / FEW
 
 
@@ -394,21 +393,21 @@ def strided_bytes(nodes: int) -> float:
 
 def draw_12(figure: Any, result: dict[str, Any]) -> None:
     """Panel (a) the errors, panel (b) the memory."""
-    left, right = papers_draw.panels(figure, 1, 2)
-    bench_accuracy.panel(left, result["rows"], "float64")
+    left, right = pictures.panels(figure, 1, 2)
+    accuracy.panel(left, result["rows"], "float64")
     left.set_title("(a) accuracy, float64")
     left.legend(fontsize=7, frameon=False, loc="lower center", ncols=5, columnspacing=1)
     rows = [{**r, "GB": r["bytes"] / 1e9} for r in result["memory"]]
     for name in dict.fromkeys(r["name"] for r in rows):
         some = [r for r in rows if r["name"] == name]
-        style = papers_draw.look(name)
+        style = pictures.look(name)
         right.plot([r["nodes"] for r in some], [r["GB"] for r in some], label=name, **style)
     places = sorted({r["nodes"] for r in rows})
     right.set_xscale("log", base=2)
     right.set_xticks(places, [f"{n:,}" for n in places])
     right.set(ylim=(0, None), xlabel="size of the systems", ylabel="memory for 20,000 systems [GB]")
     right.set_title("(b) memory, float64")
-    right.grid(True, **papers_draw.GRID)
+    right.grid(True, **pictures.GRID)
     right.legend(fontsize=7, frameon=False)
 
 
@@ -423,7 +422,7 @@ def table_12(result: dict[str, Any]) -> str:
         f"{r['name']:<28} {r['nodes']:>6} {'':>10} {'':>10} {r['bytes'] / 1e9:>13.2f}"
         for r in result["memory"]
     ]
-    return common.ruled(head, lines)
+    return table.ruled(head, lines)
 
 
 # -- figure 13: padding ------------------------------------------------------------------------
@@ -433,8 +432,8 @@ def measure_13(run: Run) -> dict[str, Any]:
     """Chains of 256 to 512 nodes with padding computed and skipped, between those of one size."""
     low, high = (32, 64) if run.quick else (256, 512)
     result = found(run, systems=f"chains of {low} to {high} nodes, sizes uniform")
-    rng = np.random.default_rng(common.SEED)
-    sizes = rng.integers(low, high + 1, papers_run.PERIOD)
+    rng = np.random.default_rng(record.SEED)
+    sizes = rng.integers(low, high + 1, cases.PERIOD)
     ways = [
         method("padding skipped", "levels", padding="skip"),
         method("padding computed", "levels", padding="compute"),
@@ -449,9 +448,9 @@ def measure_13(run: Run) -> dict[str, Any]:
 
 def draw_13(figure: Any, result: dict[str, Any]) -> None:
     """Time over the number of systems."""
-    (axes,) = papers_draw.panels(figure, 1, 1)
+    (axes,) = pictures.panels(figure, 1, 1)
     mixed = result["rows"][0]["panel"]
     floors = [r for r in result["rows"] if r["name"] == "memory floor" and r["panel"] != mixed]
     rows = [r for r in result["rows"] if r not in floors]
-    papers_draw.lines(axes, rows, "seconds", "time of a solve", "number of systems")
-    papers_draw.legend(figure, [axes])
+    pictures.lines(axes, rows, "seconds", "time of a solve", "number of systems")
+    pictures.legend(figure, [axes])

@@ -23,17 +23,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import bench_spikes
-import common
-import host_peers
 import numpy as np
-import papers_batch
-import papers_draw
-import papers_report
-import papers_run
-import plot
-from papers_run import Run
 
+from bench import MissingError, plot, record
+from bench.measures import spikes
+from bench.papers import batch, cases, pictures, report
+from bench.papers.cases import Run
+from bench.peers import host
 from clhines.device import devices
 from clhines.errors import ClhinesError
 
@@ -56,7 +52,7 @@ class Figure:
     title: str
     measure: Callable[[Run], dict[str, Any]]
     draw: Callable[[Any, dict[str, Any]], None]
-    table: Callable[[dict[str, Any]], str] = papers_run.table
+    table: Callable[[dict[str, Any]], str] = cases.table
 
 
 # -- Brette and Goodman 2012, figure 4 ---------------------------------------------------------
@@ -74,9 +70,9 @@ def measure_spikes(run: Run) -> dict[str, Any]:
     asked = SimpleNamespace(
         sources=100, targets=targets, max_delay=1, probability=probability, spikes=spikes
     )
-    rows = bench_spikes.rows_of(run.queue, asked)
+    rows = spikes.rows_of(run.queue, asked)
     if not all(r["good"] for r in rows):
-        raise common.MissingError("an algorithm delivers other sums than the reference")
+        raise MissingError("an algorithm delivers other sums than the reference")
     setup = {"network": f"100 sources, {targets:,.0f} targets, delays of one step"}
     scaled = [f"{1e5:,.0f} targets scaled to {targets:,.0f}"] if run.quick else []
     return {"dtype": "int64 sums", "setup": setup, "scaled": scaled, "missing": [], "rows": rows}
@@ -84,88 +80,88 @@ def measure_spikes(run: Run) -> dict[str, Any]:
 
 def draw_spikes(figure: Any, result: dict[str, Any]) -> None:
     """Draw the best algorithm, and the slowest and second over the fastest, as in the review."""
-    bench_spikes.fill(figure, result["rows"])
+    spikes.fill(figure, result["rows"])
 
 
 FIGURES: dict[str, Figure] = {
     "report-4.1": Figure(
         "Huber 2018, figure 4.1: idle lanes, sorted and unsorted",
-        papers_report.measure_4_1,
-        papers_report.draw_4_1,
-        papers_report.table_4_1,
+        report.measure_4_1,
+        report.draw_4_1,
+        report.table_4_1,
     ),
     "report-7.1": Figure(
         "Huber 2018, figure 7.1: old, fine, and fine with splitting",
-        papers_report.measure_7_1,
-        papers_report.draw_7_1,
+        report.measure_7_1,
+        report.draw_7_1,
     ),
     "report-7.2": Figure(
         "Huber 2018, figure 7.2: high, medium and low branching",
-        papers_report.measure_7_2,
-        papers_report.draw_7_2,
+        report.measure_7_2,
+        report.draw_7_2,
     ),
     "report-options": Figure(
         "Huber 2018, sections 4, 6 and 8: what each step of the work distribution buys",
-        papers_report.measure_options,
-        papers_report.draw_options,
-        papers_report.table_options,
+        report.measure_options,
+        report.draw_options,
+        report.table_options,
     ),
     "batch-3": Figure(
         "Valero-Lara 2018, figure 3: medium-high neurons",
-        papers_batch.measure_3,
-        papers_batch.draw_3,
+        batch.measure_3,
+        batch.draw_3,
     ),
     "batch-4": Figure(
         "Valero-Lara 2018, figures 4a and 4b: block sizes, local memory",
-        papers_batch.measure_4,
-        papers_batch.draw_4,
+        batch.measure_4,
+        batch.draw_4,
     ),
     "batch-5": Figure(
         "Valero-Lara 2018, figure 5: six morphologies",
-        papers_batch.measure_5,
-        papers_batch.draw_panels,
+        batch.measure_5,
+        batch.draw_panels,
     ),
     "batch-6": Figure(
         "Valero-Lara 2018, figure 6: one shape against many",
-        papers_batch.measure_6,
-        papers_batch.draw_6,
+        batch.measure_6,
+        batch.draw_6,
     ),
     "batch-9": Figure(
         "Valero-Lara 2018, figure 9: cyclic reduction over Thomas",
-        papers_batch.measure_9,
-        papers_batch.draw_9,
+        batch.measure_9,
+        batch.draw_9,
     ),
     "batch-10": Figure(
         "Valero-Lara 2018, figure 10: tridiagonal systems of 64 to 512 rows",
-        papers_batch.measure_10,
-        papers_batch.draw_chains,
+        batch.measure_10,
+        batch.draw_chains,
     ),
     "batch-11": Figure(
         "Valero-Lara 2018, figure 11: tridiagonal systems of 1,024 to 8,192 rows",
-        papers_batch.measure_11,
-        papers_batch.draw_chains,
+        batch.measure_11,
+        batch.draw_chains,
     ),
     "batch-12": Figure(
         "Valero-Lara 2018, figure 12: accuracy and memory",
-        papers_batch.measure_12,
-        papers_batch.draw_12,
-        papers_batch.table_12,
+        batch.measure_12,
+        batch.draw_12,
+        batch.table_12,
     ),
     "batch-13": Figure(
         "Valero-Lara 2018, figure 13: padding computed and skipped",
-        papers_batch.measure_13,
-        papers_batch.draw_13,
+        batch.measure_13,
+        batch.draw_13,
     ),
     "batch-14": Figure(
         "Valero-Lara 2018, figure 14: cells of 2, 3 and 4 branch levels",
-        papers_batch.measure_14,
-        papers_batch.draw_14,
+        batch.measure_14,
+        batch.draw_14,
     ),
     "review-4": Figure(
         "Brette and Goodman 2012, figure 4: delivery of spikes",
         measure_spikes,
         draw_spikes,
-        lambda result: bench_spikes.table(result["rows"]),
+        lambda result: spikes.table(result["rows"]),
     ),
 }
 
@@ -174,16 +170,16 @@ def make(run: Run, name: str, record: dict[str, Any], folder: Path) -> None:
     """Measure one figure, and write and print what was found."""
     figure = FIGURES[name]
     begin = time.perf_counter()
-    papers_run.say(f"{name}: {figure.title}")
+    cases.say(f"{name}: {figure.title}")
     record = {**record, "load_before": load()}
     result = figure.measure(run)
-    record["peers"] = host_peers.versions()  # of what has been imported
+    record["peers"] = host.versions()  # of what has been imported
     result = {"figure": name, "title": figure.title, "record": record, **result}
     result["seconds"] = time.perf_counter() - begin
     path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     text = f"{figure.title}\n{plot.device_name(record)}, commit {record['commit']}\n\n"
-    text += f"{figure.table(result)}\n\n{papers_run.notes(result)}\n"
+    text += f"{figure.table(result)}\n\n{cases.notes(result)}\n"
     path.with_suffix(".txt").write_text(text, "utf-8")
     print(text, flush=True)
     draw(path)
@@ -199,9 +195,9 @@ def draw(path: Path) -> None:
     except (ValueError, TypeError, KeyError) as error:
         raise SystemExit(f"papers.py: {path}: expected the JSON of a figure") from error
     try:
-        papers_draw.sheet(result, path.with_suffix(".svg"), figure.draw, figure.title)
+        pictures.sheet(result, path.with_suffix(".svg"), figure.draw, figure.title)
     except ImportError as error:
-        papers_run.say(f"no picture: {error}")
+        cases.say(f"no picture: {error}")
 
 
 def load() -> float:
@@ -217,7 +213,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a few small batches only")
     parser.add_argument("--nodes", type=float, help="of a batch at most; default by the device")
     parser.add_argument("--seconds", type=float, help="of rounds a case of 12 solvers; default 1")
-    parser.add_argument("--out", default=str(common.RESULTS))
+    parser.add_argument("--out", default=str(record.RESULTS))
     parser.add_argument("--draw", type=Path, nargs="+", default=[], metavar="JSON")
     args = parser.parse_args()
     for name in args.figures:
@@ -241,22 +237,18 @@ def main() -> int:
         queue = devices.make_queue(devices.choose(args.device, np.float64))
     except ClhinesError as error:
         raise SystemExit(f"papers.py: {error}") from error
-    most = papers_run.most_nodes(queue, args.nodes, args.quick)
+    most = cases.most_nodes(queue, args.nodes, args.quick)
     seconds = args.seconds or (0.02 if args.quick else 1.0)
     run = Run(queue, args.quick, most, seconds)
-    folder = Path(args.out) / f"papers-{common.slug(queue.device)}"
+    folder = Path(args.out) / f"papers-{record.slug(queue.device)}"
     folder.mkdir(parents=True, exist_ok=True)
-    record, failed = common.record(queue, common.command_line()), {}
+    record, failed = record.record(queue, record.command_line()), {}
     for name in args.figures or FIGURES:
         try:
             make(run, name, record, folder)
         except (Exception, SystemExit) as error:  # the other figures are run all the same
             failed[name] = f"{type(error).__name__}: {error}"
-            papers_run.say(f"{name} failed: {failed[name]}")
+            cases.say(f"{name} failed: {failed[name]}")
     for name, why in failed.items():
         print(f"failed: {name}: {why}", file=sys.stderr)
     return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

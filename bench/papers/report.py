@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import bench_methods
-import common
 import numpy as np
-import papers_draw
-import papers_run
-import peers
 import pyopencl as cl
 import pyopencl.array as cla
-from common import Candidate, Case
-from papers_batch import add, found
-from papers_run import SEQUENTIAL_ENTRY, Entry, Run, timed
 
 import clhines
+from bench import systems, table
+from bench.measures import methods, peers
+from bench.papers import cases, pictures
+from bench.papers.batch import add, found
+from bench.papers.cases import SEQUENTIAL_ENTRY, Entry, Run, timed
+from bench.systems import Candidate, Case
 from clhines.cells.shapes import random_binary_tree
 from clhines.cells.synthetic import ring_cell
 from clhines.device import devices
@@ -98,9 +96,9 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
         else:
             events = _in_and_out(solver, natural[k], (d, edges[k], b, x), out[k])
         queue.finish()
-        return None if common.on_host(queue.device) else kernel_seconds(events)
+        return None if systems.on_host(queue.device) else kernel_seconds(events)
 
-    wall = common.on_host(queue.device)
+    wall = systems.on_host(queue.device)
     clock = "wall" if wall else "device"
     return Candidate(name, launch, lambda k: out[k].get(), clock=clock)
 
@@ -131,7 +129,7 @@ def measure_7_1(run: Run) -> dict[str, Any]:
     result = about(run, branching=f"probability {BRANCHING}", time="of one solve, not of a run")
     asked = [SEQUENTIAL_ENTRY]
     for name, method, options, new in entries(run):
-        asked.append(papers_run.method(name, method, new, **options))
+        asked.append(cases.method(name, method, new, **options))
         asked.append(packed_entry(name + PACKED, method, new, options))
     cells = trees(run, BRANCHING)
     add(run, result, cells, COUNTS, asked, "ring", "ring cells")
@@ -157,21 +155,21 @@ def over_old(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def draw_7_1(figure: Any, result: dict[str, Any]) -> None:
     """Time and speed-up over the old solver; packing counted above, not counted below."""
-    axes = papers_draw.panels(figure, 2, 2)
+    axes = pictures.panels(figure, 2, 2)
     everything = result["rows"]
-    shared = [r for r in everything if r["name"] in ("memory floor", papers_run.SEQUENTIAL)]
+    shared = [r for r in everything if r["name"] in ("memory floor", cases.SEQUENTIAL)]
     counted = [r for r in everything if r["name"].endswith(PACKED)]
     counted = [{**r, "name": r["name"].removesuffix(PACKED)} for r in counted]
     plain = [r for r in everything if not r["name"].endswith(PACKED) and r not in shared]
     cases = ((counted, "packing counted"), (plain, "packing not counted"))
     for (rows, title), (left, right) in zip(cases, (axes[:2], axes[2:])):
-        papers_draw.lines(left, [*shared, *rows], "seconds", "time in kernels of a solve")
+        pictures.lines(left, [*shared, *rows], "seconds", "time in kernels of a solve")
         left.set_title(f"time, {title}")
         faster = [r for r in rows if r["name"] != OLD]
-        papers_draw.lines(right, faster, "over_old", "speed-up over old", linear=True)
-        right.axhline(1, color=papers_draw.look(OLD)["color"], lw=1)
+        pictures.lines(right, faster, "over_old", "speed-up over old", linear=True)
+        right.axhline(1, color=pictures.look(OLD)["color"], lw=1)
         right.set_title(f"speed-up, {title}")
-    papers_draw.legend(figure, axes)
+    pictures.legend(figure, axes)
 
 
 # -- figure 7.2 --------------------------------------------------------------------------------
@@ -183,7 +181,7 @@ def measure_7_2(run: Run) -> dict[str, Any]:
     """Speed-up of fine with splitting over old, for high, medium and low branching."""
     said = ", ".join(f"{name} {p}" for name, p in BRANCHINGS.items())
     result = about(run, branching=f"probabilities {said}", time="packing not counted")
-    asked = [papers_run.method(n, m, new, **options) for n, m, options, new in entries(run)]
+    asked = [cases.method(n, m, new, **options) for n, m, options, new in entries(run)]
     for name, probability in BRANCHINGS.items():
         panel = f"{name} branching"
         add(run, result, trees(run, probability), FEWER, [SEQUENTIAL_ENTRY, *asked], panel)
@@ -192,20 +190,20 @@ def measure_7_2(run: Run) -> dict[str, Any]:
 
 def draw_7_2(figure: Any, result: dict[str, Any]) -> None:
     """Speed-ups over old on the left, times of low branching in the middle, and what is new."""
-    axes = papers_draw.panels(figure, 1, 3)
+    axes = pictures.panels(figure, 1, 3)
     rows = result["rows"]
 
     def of(name: str) -> list[dict[str, Any]]:
         return [{**r, "name": r["panel"]} for r in rows if r["name"] == name]
 
-    papers_draw.lines(axes[0], of(SPLIT), "over_old", "speed-up over old", linear=True)
+    pictures.lines(axes[0], of(SPLIT), "over_old", "speed-up over old", linear=True)
     axes[0].set_title("fine, split")
     low = [r for r in rows if r["panel"] == "low branching"]
-    papers_draw.lines(axes[1], low, "seconds", "time of a solve")
+    pictures.lines(axes[1], low, "seconds", "time of a solve")
     axes[1].set_title("low branching")
-    papers_draw.lines(axes[2], of("auto"), "over_old", "speed-up over old", linear=True)
+    pictures.lines(axes[2], of("auto"), "over_old", "speed-up over old", linear=True)
     axes[2].set_title("and what is new: auto")
-    papers_draw.legend(figure, axes)
+    pictures.legend(figure, axes)
 
 
 # -- figure 4.1 --------------------------------------------------------------------------------
@@ -273,13 +271,13 @@ def shown(levels: dict[str, list[list[int]]]) -> dict[str, list[int]]:
 
 def draw_4_1(figure: Any, result: dict[str, Any]) -> None:
     """Sixteen branches in four warps, unsorted and sorted, and the idle share of whole batches."""
-    axes = papers_draw.panels(figure, 1, 3)
+    axes = pictures.panels(figure, 1, 3)
     for each, how in zip(axes, ("unsorted", "sorted")):
         draw_warps(each, result["shown"][how])
         each.set_title(f"{SHOWN[0] * SHOWN[1]} branches of one level, {how}")
     for name, r in {r["panel"]: r for r in result["rows"]}.items():
         some = [r for r in result["rows"] if r["panel"] == name]
-        style = papers_draw.look(name)
+        style = pictures.look(name)
         for how, ls in (("unsorted", ":"), ("sorted", "-")):
             x, y = [r["warp"] for r in some], [100 * r[f"idle_{how}"] for r in some]
             axes[2].plot(x, y, **{**style, "ls": ls}, label=f"{name}, {how}")
@@ -287,7 +285,7 @@ def draw_4_1(figure: Any, result: dict[str, Any]) -> None:
     axes[2].set_xticks(WARPS, [str(w) for w in WARPS])
     axes[2].set(ylim=(0, 100), xlabel="lanes of a warp", ylabel="idle lanes [%]")
     axes[2].set_title("all levels of all blocks")
-    axes[2].grid(True, **papers_draw.GRID)
+    axes[2].grid(True, **pictures.GRID)
     axes[2].legend(fontsize=7, frameon=False)
 
 
@@ -314,7 +312,7 @@ def table_4_1(result: dict[str, Any]) -> str:
         f"{100 * r['idle_sorted']:>16.1f}"
         for r in result["rows"]
     ]
-    return common.ruled(head, lines)
+    return table.ruled(head, lines)
 
 
 # -- what each step of the work distribution buys ----------------------------------------------
@@ -336,7 +334,7 @@ def measure_options(run: Run) -> dict[str, Any]:
     result = about(run, lanes=f"{lanes(run)} a block", gain="time without options over time with")
     result["setup"]["all"] = "balanced, split by blocks, sorted packing, levels shifted"
     names = ["none", "split, mean", "all"] if run.quick else list(OPTIONS)
-    asked = [papers_run.method(n, "fine", work_group=lanes(run), **OPTIONS[n]) for n in names]
+    asked = [cases.method(n, "fine", work_group=lanes(run), **OPTIONS[n]) for n in names]
     kinds = {f"{name} branching": trees(run, p) for name, p in BRANCHINGS.items()}
     kinds["random trees"] = [random_binary_tree(512, 50, k) for k in range(shapes(run))]
     result["setup"]["random trees"] = "512 nodes, 50 branches, not balanced as ring cells are"
@@ -344,8 +342,8 @@ def measure_options(run: Run) -> dict[str, Any]:
     for panel, cells in kinds.items():
         nodes = float(np.mean([len(t) for t in cells]))
         (number,) = run.counts((count,), nodes, result["scaled"])
-        papers_run.say(f"  {panel}: {number:,} cells")
-        case = papers_run.batch(run, cells, number, panel)
+        cases.say(f"  {panel}: {number:,} cells")
+        case = cases.batch(run, cells, number, panel)
         rows = timed(run, case, asked, result["missing"], panel=panel)
         none = next(r["seconds"] for r in rows if r["name"] == "none")
         for r in rows:
@@ -360,19 +358,19 @@ def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
     limits = devices.limits(run.queue.device)
     options = {"work_group": lanes(run), **OPTIONS[name]}
     plan = clhines.make_plan(case.forest, "fine", np.float64, limits, **options)
-    return bench_methods.judged(plan)
+    return methods.judged(plan)
 
 
 def draw_options(figure: Any, result: dict[str, Any]) -> None:
     """Gain in time above, idle lanes below, a group of bars for each kind of cells."""
-    axes = papers_draw.panels(figure, 2, 1)
+    axes = pictures.panels(figure, 2, 1)
     figure.set_size_inches(10.5, 7)
-    names = papers_draw.names_of(result["rows"])
+    names = pictures.names_of(result["rows"])
     rows = [{**r, "idle": 100 * r["idle_lanes"]} for r in result["rows"]]
-    papers_draw.bars(axes[0], rows, "gain", "speed-up over fine without options", "panel", names)
+    pictures.bars(axes[0], rows, "gain", "speed-up over fine without options", "panel", names)
     axes[0].axhline(1, color="black", lw=0.8)
-    papers_draw.bars(axes[1], rows, "idle", "idle lanes of blocks [%]", "panel", names)
-    papers_draw.legend(figure, axes[:1])
+    pictures.bars(axes[1], rows, "idle", "idle lanes of blocks [%]", "panel", names)
+    pictures.legend(figure, axes[:1])
 
 
 def table_options(result: dict[str, Any]) -> str:
@@ -384,7 +382,7 @@ def table_options(result: dict[str, Any]) -> str:
     lines = [
         f"{r['panel']:<17} {r['name']:<17} {r['levels']:>6} {r['steps']:>6} "
         f"{100 * r['idle_lanes']:>6.1f} {100 * r['padding']:>9.1f} {r['barriers']:>8} "
-        f"{common.narrow(r['seconds'] * 1e6, 9, 1)} {r['gain']:>5.2f}"
+        f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {r['gain']:>5.2f}"
         for r in result["rows"]
     ]
-    return common.ruled(head, lines)
+    return table.ruled(head, lines)

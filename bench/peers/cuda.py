@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Candidate, Case, MissingError
+
+from bench import MissingError
+from bench.systems import Candidate, Case
 
 DELAY = """
 extern "C" __global__ void delay(long long cycles) {

@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import Candidate, Case, MissingError, host_threads
+
+from bench import MissingError
+from bench.systems import Candidate, Case, host_threads
 
 SPARSE_NODES = 300_000  # largest batch for SciPy's sparse LU, which takes 1 µs a node
 JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew

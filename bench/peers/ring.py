@@ -612,7 +612,3 @@ def main() -> None:
 def arguments_of(case: Case) -> str:
     """Return a case as the text that `main` reads."""
     return json.dumps(asdict(case))
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from checks_common import (
+
+import clhines
+from bench.measures.checks.common import (
     MissingError,
     Outcome,
     Settings,
@@ -22,8 +24,6 @@ from checks_common import (
     start,
     unlike,
 )
-
-import clhines
 from clhines import reference
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.swc import read_swc

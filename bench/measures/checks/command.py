@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import sys
 import textwrap
 import time
 from collections.abc import Callable
@@ -25,16 +24,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import checks_common
-import common
 import numpy as np
-from checks_cells import cells
-from checks_common import MissingError, Outcome, Settings
-from checks_kinetics import kinetics, units
-from checks_networks import networks
-from checks_timing import delays, hh
 from tqdm import tqdm
 
+from bench import record
+from bench.measures.checks import common as checks_common
+from bench.measures.checks.cells import cells
+from bench.measures.checks.common import MissingError, Outcome, Settings
+from bench.measures.checks.kinetics import kinetics, units
+from bench.measures.checks.networks import networks
+from bench.measures.checks.timing import delays, hh
 from clhines.device import devices
 
 CHECKS: dict[str, Callable[[Settings], list[Outcome]]] = {
@@ -101,7 +100,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=100, help="random networks")
     parser.add_argument("--morphologies", type=Path, help="folder of SWC files")
     parser.add_argument("--device", help="see clhines.device.devices.choose")
-    parser.add_argument("--out", default=str(common.RESULTS), help="folder of the table")
+    parser.add_argument("--out", default=str(record.RESULTS), help="folder of the table")
     given = parser.parse_args()
     unknown = [name for name in given.names if name not in CHECKS]
     if unknown:
@@ -125,7 +124,7 @@ def main() -> int:
     )
     outcomes, seconds = run(given.names or list(CHECKS), settings)
     words = ["python bench/checks.py", *given.names, f"--seeds {given.seeds}"]
-    record = {**common.record(queue, " ".join(words)), **versions()}
+    record = {**record.record(queue, " ".join(words)), **versions()}
     head = (
         f"{devices.label(queue.device)}\n"
         f"NEURON {record['neuron']}, commit {record['commit']}, seeds 0 to {given.seeds - 1}"
@@ -141,7 +140,3 @@ def main() -> int:
     if any(not o.passed for o in outcomes):
         return 1
     return 2 if any(o.skipped and o.check in given.names for o in outcomes) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from checks_common import (
+
+import clhines
+from bench.measures.checks.common import (
     EPS,
     Outcome,
     Settings,
@@ -18,8 +20,6 @@ from checks_common import (
     simulate,
     start,
 )
-
-import clhines
 from clhines.errors import InputError
 
 DT, V_INIT, DURATION = 0.025, -65.0, 50.0

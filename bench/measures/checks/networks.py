@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from checks_common import (
+
+import clhines
+from bench.measures.checks.common import (
     Outcome,
     Settings,
     in_steps,
@@ -16,8 +18,6 @@ from checks_common import (
     start,
     unlike,
 )
-
-import clhines
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.synthetic import ring_cell
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from checks_common import (
+
+import clhines
+from bench.measures.checks.common import (
     Outcome,
     Settings,
     compartment,
@@ -15,8 +17,6 @@ from checks_common import (
     start,
     unlike,
 )
-
-import clhines
 from clhines.errors import InputError
 
 DTS = (0.1, 0.05, 0.025)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_common import WrongError, check_refusal, pick
+
+from bench.measures.fuzz.common import WrongError, check_refusal, pick
 
 MESSAGE = 400  # letters: names of methods are listed in some
 ROUNDING = 1e-9  # of a solution of a dominant system of a few rows

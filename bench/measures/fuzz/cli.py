@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_common import WrongError, fewer, pick, shortened
-from fuzz_swc import REAL
+
+from bench.measures.fuzz.common import WrongError, fewer, pick, shortened
+from bench.measures.fuzz.swc import REAL
 
 LINE = 300  # letters of an error, names of files not counted
 COLUMNS = 100

@@ -24,8 +24,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_common import MIB, Verdict, shrink
-from fuzz_worker import Worker
+from bench.measures.fuzz.common import MIB, Verdict, shrink
+from bench.measures.fuzz.worker import Worker
 
 TARGETS = ("swc", "mechanism", "cli", "state", "api")
 SHRINK_TRIES, SHRINK_TRIES_SLOW = 80, 6  # slow: each try may take the watchdog's time
@@ -193,7 +193,3 @@ def main(argv: list[str] | None = None) -> int:
         what = f"{fault.verdict.outcome}: {fault.verdict.signature}"
         print(f"{fault.count:>5} x {name}:{fault.seed}  {what}"[:100])
     return int(bool(faults))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

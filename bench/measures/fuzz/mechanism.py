@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import fuzz_language as language
 import mpmath as mp
 import numpy as np
-from fuzz_common import WrongError, check_refusal, fewer, pick, shortened
-from fuzz_language import Text, UnclearError, UnreadError, Value
-from fuzz_texts import hostile, sensible
+
+from bench.measures.fuzz import language
+from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
+from bench.measures.fuzz.language import Text, UnclearError, UnreadError, Value
+from bench.measures.fuzz.texts import hostile, sensible
 
 MESSAGE = 500  # letters: a line of the text and a list of names are in it
 EPS = float(np.finfo(float).eps)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from fuzz_common import pick
+
+from bench.measures.fuzz.common import pick
 
 Members = dict[str, bytes]
 

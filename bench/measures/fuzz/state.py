@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_common import WrongError, check_refusal, pick, shortened
-from fuzz_npz import CHANGES, array_of, members_of
+
+from bench.measures.fuzz.common import WrongError, check_refusal, pick, shortened
+from bench.measures.fuzz.npz import CHANGES, array_of, members_of
 
 PATHS = ("reference", "reference", "steps", "epochs")
 BEGIN, MORE = 5.0, 1.0  # ms: before the state was saved, and after it was restored

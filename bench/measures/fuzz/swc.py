@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_common import WrongError, check_refusal, fewer, pick, shortened
+
+from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
 
 REAL = Path(
     os.environ.get("CLHINES_MORPHOLOGIES")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 import numpy as np
-from fuzz_common import pick
+
+from bench.measures.fuzz.common import pick
 
 NAMES = """g gbar e tau vh k a b q x y z m n h s w alpha beta rate inf_m tau_m gk ca depth shell p r
     u1 u2 left right mid""".split()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import multiprocessing as mp
 import os
-import sys
 import time
 import traceback
 from importlib import import_module
@@ -13,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from fuzz_common import MIB, Verdict, WrongError, without_numbers
+from bench.measures.fuzz.common import MIB, Verdict, WrongError, without_numbers
 
 CASE_SECONDS = 5.0  # of CPU: more is a hang
 KILL_SECONDS = 30.0  # of CPU: a worker is ended; between the two the case is repeated
@@ -237,7 +236,3 @@ def _cpu(process: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / _TICK
-
-
-if __name__ == "__main__":
-    sys.exit("expected fuzz.py as the program")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plot
+
+from bench import plot
 
 # Okabe and Ito's palette again, by what a line is; markers tell lines of one colour apart.
 LOOKS: dict[str, dict[str, Any]] = {

@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import common
-import cuda_peers
-import host_peers
 import numpy as np
-import peers
 import pyopencl as cl
-from common import Candidate, Case, MissingError
 
 import clhines
+from bench import MissingError, record, systems, table
+from bench.measures import peers
+from bench.peers import cuda, host
+from bench.systems import Candidate, Case
 from clhines.device import timing
 from clhines.errors import ClhinesError
 
@@ -54,7 +53,7 @@ class Run:
     @property
     def is_host(self) -> bool:
         """Whether the device shares the cores with the solvers in C."""
-        return common.on_host(self.queue.device)
+        return systems.on_host(self.queue.device)
 
     def some(self, values: Sequence[Any]) -> list[Any]:
         """All values, or with ``--quick`` the first and the last."""
@@ -78,7 +77,7 @@ class Run:
 
 def most_nodes(queue: cl.CommandQueue, asked: float | None, quick: bool) -> int:
     """Nodes of a batch at most: what was asked for, as far as the memory of the device goes."""
-    usual = QUICK_NODES if quick else MOST_NODES[common.on_host(queue.device)]
+    usual = QUICK_NODES if quick else MOST_NODES[systems.on_host(queue.device)]
     return int(min(asked or usual, queue.device.global_mem_size / BYTES))
 
 
@@ -96,7 +95,7 @@ def batch(
     size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
     sets = []
     for k in range(2 if size < 1 << 29 else 1):
-        values = common.system(part, common.SEED + k)
+        values = systems.system(part, record.SEED + k)
         values[1][part.parent < 0] = 0
         sets.append(tuple(np.resize(a.astype(dtype), forest.num_nodes) for a in values))
     return Case(run.queue, forest, kind, np.dtype(dtype), sets)
@@ -131,15 +130,15 @@ def method(name: str, row: str, new: bool = False, **options: Any) -> Entry:
     return Entry(name, lambda case: [peers.own(case, row, name, **options)], True, new)
 
 
-SEQUENTIAL_ENTRY = Entry(SEQUENTIAL, host_peers.c_serial)
-MULTICORE = Entry("C/OpenMP, cell by cell", host_peers.c_multicore)
+SEQUENTIAL_ENTRY = Entry(SEQUENTIAL, host.c_serial)
+MULTICORE = Entry("C/OpenMP, cell by cell", host.c_multicore)
 NEW = [method("contraction", "contraction", True), method("auto", "auto", True)]
 PEERS = [
-    Entry("cuSPARSE gtsv2StridedBatch", cuda_peers.strided, new=True),
-    Entry("cuSPARSE gtsvInterleavedBatch, Thomas", cuda_peers.interleaved, new=True),
-    Entry("C/OpenMP, equal trees in lanes", host_peers.c_equal, new=True),
-    Entry("C/OpenMP, any trees in lanes", host_peers.c_different, new=True),
-    Entry("Numba, prange", host_peers.numba_parallel, new=True),
+    Entry("cuSPARSE gtsv2StridedBatch", cuda.strided, new=True),
+    Entry("cuSPARSE gtsvInterleavedBatch, Thomas", cuda.interleaved, new=True),
+    Entry("C/OpenMP, equal trees in lanes", host.c_equal, new=True),
+    Entry("C/OpenMP, any trees in lanes", host.c_different, new=True),
+    Entry("Numba, prange", host.numba_parallel, new=True),
 ]
 
 
@@ -181,7 +180,7 @@ def _candidates(case: Case, entries: Sequence[Entry], absent: list[dict]) -> Ite
     for entry in entries:
         try:
             for candidate in entry.make(case):
-                if not common.on_host(case.queue.device) and candidate.clock == "wall":
+                if not systems.on_host(case.queue.device) and candidate.clock == "wall":
                     candidate.most = 5  # of the host of a GPU, where time is short
                 yield candidate
         except (ClhinesError, MissingError) as error:
@@ -204,13 +203,13 @@ def table(result: dict[str, Any]) -> str:
         key = r["panel"], r["cells"]
         lines += [""] if last not in (None, key) else []
         last = key
-        speedup = "-" if r["speedup"] is None else common.narrow(r["speedup"], 8, 2)
+        speedup = "-" if r["speedup"] is None else table.narrow(r["speedup"], 8, 2)
         lines.append(
             f"{r['panel']:<26} {r['cells']:>7} {r['name']:<37} "
-            f"{common.narrow(r['seconds'] * 1e6, 9, 1)} {speedup:>8} "
-            f"{common.narrow(r['x_floor'], 7, 2)}"
+            f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {speedup:>8} "
+            f"{table.narrow(r['x_floor'], 7, 2)}"
         )
-    return common.ruled(head, lines)
+    return table.ruled(head, lines)
 
 
 def notes(result: dict[str, Any]) -> str:

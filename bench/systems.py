@@ -1,31 +1,29 @@
-"""What the benchmarks share: seeded systems, a record of the machine, and result files."""
+"""Batches of cells with seeded values, and solvers that are timed on them."""
 
 from __future__ import annotations
 
+import argparse
 import functools
-import json
 import os
-import platform
-import re
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 import clhines
+from bench.record import SEED
 from clhines.cells import swc, synthetic
+from clhines.cells.morphology import Morphology
 from clhines.cells.shapes import chain, random_binary_tree
-from clhines.device import devices
+from clhines.device import devices, timing
 from clhines.solve import tune
 
-RESULTS = Path(__file__).parent / "results"
-SEED = 2018
+System = tuple[np.ndarray, np.ndarray, np.ndarray]
+
 METHODS = [name for name in clhines.METHODS if name != "serial"]  # the host, not the device
 TREE_METHODS = [name for name in METHODS if not clhines.METHODS[name].chains_only]
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the componentwise backward error
@@ -45,11 +43,15 @@ def batch(num_cells: int, num_nodes: int, num_branches: int, shapes: int = 64) -
     return clhines.Forest(parent.reshape(-1).astype(np.int32), offsets)
 
 
-def real_mix(folder: str | None, num_nodes: float) -> clhines.Forest:
-    """All SWC files of a folder, a node a sample, repeated and shuffled; else sample cells."""
+def real_cells(folder: str | None) -> list[Morphology]:
+    """All SWC files of a folder; without one the sample cells of the package."""
     paths = sorted(Path(folder).glob("*.swc")) if folder else []
-    cells = [swc.read_swc(p) for p in paths] or synthetic.sample_cells()
-    parents = [cell.parent for cell in cells]
+    return [swc.read_swc(p) for p in paths] or synthetic.sample_cells()
+
+
+def real_mix(folder: str | None, num_nodes: float) -> clhines.Forest:
+    """`real_cells` with a node a sample, repeated and shuffled."""
+    parents = [cell.parent for cell in real_cells(folder)]
     repeats = max(1, round(num_nodes / sum(map(len, parents))))
     pick = np.random.default_rng(SEED).permutation(np.arange(repeats * len(parents)) % len(parents))
     return clhines.Forest.from_cells([parents[k] for k in pick])
@@ -66,94 +68,59 @@ def methods_for(forest: clhines.Forest) -> list[str]:
     return TREE_METHODS if branched else METHODS
 
 
-def system(forest: clhines.Forest, seed: int = SEED) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def system(forest: clhines.Forest, seed: int = SEED) -> System:
     """Random d, u, b in float64: strictly diagonally dominant with a margin of 0.5 to 1.5."""
     d, u, b = tune.random_system(forest, np.float64, seed)
     return d, u, b
 
 
-def command_line() -> str:
-    """Return the command that runs, without the folders, which differ between machines."""
-    words = [Path(word).name if os.path.isabs(word) else word for word in sys.argv[1:]]
-    return " ".join(["python", sys.argv[0], *words])
-
-
-def record(queue: cl.CommandQueue, command: str) -> dict[str, Any]:
-    """Return what must be known of the machine and the versions to read a result."""
-    device = queue.device
-    return {
-        "command": command,
-        "device": device.name.strip(),
-        "platform": device.platform.name.strip(),
-        "driver": device.driver_version,
-        "opencl": device.version.strip(),
-        "compute_units": device.max_compute_units,
-        "host_cores": os.cpu_count(),
-        "clhines": clhines.__version__,
-        "pyopencl": cl.VERSION_TEXT,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "seed": SEED,
-        "commit": os.environ.get("CLHINES_COMMIT") or _commit(),
-    }
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    folder = Path(__file__).parent
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def slug(device: cl.Device) -> str:
-    """Return the part of a file's name that stands for a device."""
-    name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
-    platform_name = device.platform.name.lower()
-    if "portable" in platform_name:
-        name = "pocl-" + name.removeprefix("pthread-").removeprefix("cpu-")
-    elif "intel" in platform_name and "intel" not in name:  # its runtime on another's processor
-        name = "intel-" + name
-    return name
-
-
-def ruled(head: str, lines: list[str]) -> str:
-    """Return a table as text, its heading underlined."""
-    return "\n".join([head, "-" * len(head), *lines])
-
-
-def narrow(value: float, width: int, digits: int) -> str:
-    """Write a number at the right of `width` columns; large ones get fewer than `digits` digits."""
-    texts = [*(f"{value:.{d}f}" for d in range(digits, -1, -1)), f"{value:.1e}"]
-    return next((t for t in texts if len(t) <= width), texts[-1]).rjust(width)
-
-
-def write(
-    name: str,
-    queue: cl.CommandQueue,
-    result: dict[str, Any],
-    text: str,
-    out: str,
-    draw: Callable[[dict[str, Any], Path], None] | None = None,
-) -> None:
-    """Write the JSON and the text of one benchmark under `out`, and print the text.
+def values(forest: clhines.Forest, dtype: str, part: clhines.Forest | None = None) -> list[System]:
+    """Return two sets of d, u, b that take turns, or one where it is far above any cache.
 
     Parameters
     ----------
-    draw : callable, optional
-        ``draw(result, path)`` writes a picture beside them, where there is matplotlib.
+    part : Forest, optional
+        First cells of the forest, whose random values repeat over all.
     """
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    text = f"{devices.label(queue.device)}, commit {result['record']['commit']}\n\n{text}\n"
-    path = folder / f"{name}-{slug(queue.device)}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    path.with_suffix(".txt").write_text(text, "utf-8")
-    print(text)
-    try:
-        if draw is not None:
-            draw(result, path.with_suffix(".svg"))
-    except ImportError as error:
-        print(f"no picture: {error}")
+    size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
+    part, found = part or forest, []
+    for k in range(2 if size < 1 << 29 else 1):
+        d, u, b = system(part, SEED + k)
+        u[part.parent < 0] = 0
+        d, u, b = (np.resize(a.astype(dtype), forest.num_nodes) for a in (d, u, b))
+        found.append((d, u, b))
+    return found
+
+
+def check_shapes(parser: argparse.ArgumentParser, shapes: Sequence[str]) -> None:
+    """End the program where numbers of different trees are neither whole numbers nor `all`."""
+    for text in shapes:
+        if text != "all" and not (text.isdigit() and int(text)):
+            parser.error(f"--shapes {text}: expected a whole number of 1 or more, or all")
+
+
+def in_device_order(
+    solver: clhines.Solver, sets: Sequence[Sequence[np.ndarray]]
+) -> tuple[Callable[[int], list[cl.Event]], Callable[[int], np.ndarray]]:
+    """Prepare solves of values in device order.
+
+    Returns
+    -------
+    launch : callable
+        ``launch(k)`` enqueues set k, modulo the number of sets; the events of its kernels.
+    result : callable
+        ``result(k)`` is the solution of set k in natural order.
+    """
+    packed = [[solver.pack(a, of=n) for a, n in zip(arrays, "dub")] for arrays in sets]
+    out = [cla.zeros_like(arrays[2]) for arrays in packed]
+    solver.queue.finish()
+
+    def launch(k: int) -> list[cl.Event]:
+        at = k % len(packed)
+        solver.enqueue(*packed[at], out=out[at])
+        return solver.kernel_events
+
+    return launch, lambda k: np.asarray(solver.unpack(out[k]).get())
 
 
 # -- several solvers on the same systems -------------------------------------------------------
@@ -168,10 +135,6 @@ def host_threads() -> int:
     """Count the processors that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
-
-
-class MissingError(Exception):
-    """A solver that cannot be timed here; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +157,7 @@ class Case:
     forest: clhines.Forest
     kind: str
     dtype: np.dtype
-    sets: list[tuple[np.ndarray, np.ndarray, np.ndarray]]
+    sets: list[System]
 
     @property
     def cells(self) -> int:
