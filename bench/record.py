@@ -49,7 +49,7 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
     name : str
         Of the measure.
     arguments : sequence of str
-        Of its command line; of absolute paths, which differ between machines, the last part is kept.
+        Of its command line; of absolute paths, which differ between machines, the last part stays.
     """
     words = [Path(word).name if os.path.isabs(word) else word for word in arguments]
     found = {"command": " ".join(["python -m bench", name, *words])}

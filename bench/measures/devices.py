@@ -1,5 +1,7 @@
 """Time several devices against one, and batches larger than memory against copying and solving.
 
+    python -m bench devices [--device SPEC --device SPEC] [--cells 102400 409600]
+
 *Devices*: cells of 64 random trees on one device and on the first two, three ... of the list; in
 device order, one solve after another without waiting (`stream`) and one by one (`single`), and from
 NumPy to NumPy. *Slices*: the largest batch with a limit of a part of its size, with and without the
@@ -11,7 +13,6 @@ two parts (sub-devices), which only shows that it works: PoCL gives both all cor
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -236,53 +237,8 @@ def bus_seconds(queue: cl.CommandQueue, size: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Run the cases and write ``devices-<device>.json`` and ``.txt``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--device", action="append", help="once for each device; default: see above")
-    add("--cells", type=int, nargs="+", default=[102_400, 409_600])
-    add("--nodes", type=int, default=512)
-    add("--branches", type=int, default=50)
-    add("--dtype", default="float64")
-    add("--method", default="auto")
-    add("--times", type=float, default=3.0, help="of the memory allowed, for slices")
-    add("--copy-bytes", type=float, default=1e9, help="of the copies whose rate is measured")
-    add("--threads", type=int, help="that copy in one direction")
-    add("--piece-mib", type=float, help="of pinned memory that a thread fills at a time")
-    add("--out", default=str(record.RESULTS))
-    args = parser.parse_args()
-    if args.threads:
-        device_copies.threads = lambda: args.threads
-    if args.piece_mib:
-        device_copies.PIECE_BYTES = int(args.piece_mib * 2**20) // 8 * 8
-        device_copies.LEAST_PIECE = min(device_copies.LEAST_PIECE, device_copies.PIECE_BYTES)
-    queues = find_queues(args.device)
-    rows, sliced = [], []
-    for cells in args.cells:
-        case = Case(cells, args.nodes, args.branches, args.dtype)
-        for count in range(1, len(queues) + 1):
-            rows.append(on_devices(case, queues[:count], args.method))
-            print(rows[-1], flush=True)
-    helps = device_copies.helps(queues[0].device)
-    for pinned in (True, False) if helps else (False, True):
-        sliced.append(in_slices(case, queues[0], args.method, args.times, pinned))
-        print(sliced[-1], flush=True)
-    size = int(args.copy_bytes) // 8 * 8
-    result = {
-        "record": record.record(queues[0], record.command_line()),
-        "devices": [devices.label(queue.device) for queue in queues],
-        "copy_threads": device_copies.threads(),
-        "piece_bytes": device_copies.PIECE_BYTES,
-        "rows": rows,
-        "slices": sliced,
-        "gb_per_s": bus_seconds(queues[0], size),
-    }
-    record.write("devices", queues[0], result, table(result), args.out)
-
-
-def table(result: dict[str, Any]) -> str:
-    """Return the result as text, at most 100 columns wide."""
+def text(result: dict[str, Any]) -> str:
+    """Return both tables, the shares and the rates of copies as text."""
     head = (
         f"{'cells':>7} {'nodes':>10} {'devices':>7} {'single us':>9} {'x one':>5} "
         f"{'stream us':>9} {'x one':>5} {'numpy ms':>8} {'x one':>5} {'error':>8}"
@@ -328,3 +284,47 @@ def shares_of(row: dict[str, Any]) -> str:
         for what, shares, seconds in kinds
     ]
     return "\n  ".join([f"{row['cells']} cells, {row['devices']} devices:", *texts])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the cases and write ``devices-<device>.json`` and ``.txt``."""
+    parser = record.parser("devices", __doc__, device=False)
+    add = parser.add_argument
+    add("--device", action="append", help="once for each device; default: see above")
+    add("--cells", type=int, nargs="+", default=[102_400, 409_600])
+    add("--nodes", type=int, default=512)
+    add("--branches", type=int, default=50)
+    add("--dtype", default="float64")
+    add("--method", default="auto")
+    add("--times", type=float, default=3.0, help="of the memory allowed, for slices")
+    add("--copy-bytes", type=float, default=1e9, help="of the copies whose rate is measured")
+    add("--threads", type=int, help="that copy in one direction")
+    add("--piece-mib", type=float, help="of pinned memory that a thread fills at a time")
+    args = parser.parse_args(arguments)
+    if args.threads:
+        device_copies.threads = lambda: args.threads
+    if args.piece_mib:
+        device_copies.PIECE_BYTES = int(args.piece_mib * 2**20) // 8 * 8
+        device_copies.LEAST_PIECE = min(device_copies.LEAST_PIECE, device_copies.PIECE_BYTES)
+    queues = find_queues(args.device)
+    rows, sliced = [], []
+    for cells in args.cells:
+        case = Case(cells, args.nodes, args.branches, args.dtype)
+        for count in range(1, len(queues) + 1):
+            rows.append(on_devices(case, queues[:count], args.method))
+            print(rows[-1], flush=True)
+    helps = device_copies.helps(queues[0].device)
+    for pinned in (True, False) if helps else (False, True):
+        sliced.append(in_slices(case, queues[0], args.method, args.times, pinned))
+        print(sliced[-1], flush=True)
+    size = int(args.copy_bytes) // 8 * 8
+    result = {
+        "record": record.record(queues[0], "devices", arguments),
+        "devices": [devices.label(queue.device) for queue in queues],
+        "copy_threads": device_copies.threads(),
+        "piece_bytes": device_copies.PIECE_BYTES,
+        "rows": rows,
+        "slices": sliced,
+        "gb_per_s": bus_seconds(queues[0], size),
+    }
+    record.write("devices", queues[0], result, text(result), args.out)

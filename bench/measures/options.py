@@ -2,11 +2,11 @@
 
     python -m bench options [--device SPEC] [--morphologies FOLDER] [--nodes 1e6] [--work-group 64]
 
-The mix is that of `methods`. Columns: levels (of `dhs` steps), steps of a lane that follow one another, lanes that
-are idle, padding, cells a block, barriers of all work-groups together, extra bytes. Rows of `fine`
-are one work-item a branch, in work-groups of ``--work-group``; on a CPU those with one branch a
-lane of a vector come before them. Which cells share a block only matters where the batch is large
-enough for more cells a block than one: on a GPU give ``--nodes 2e7``.
+The mix is that of `methods`. Columns: levels (of `dhs` steps), steps of a lane that follow one
+another, idle lanes, padding, cells a block, barriers of all work-groups together, extra bytes. Rows
+of `fine` are one work-item a branch, in work-groups of ``--work-group``; on a CPU those with one
+branch a lane of a vector come before them. Which cells share a block only matters where the batch
+is large enough for more cells a block than one: on a GPU give ``--nodes 2e7``.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 import clhines
 from bench import MissingError, plot, record, systems, table
-from bench.peers import cuda, host
+from bench.peers import cuda, host, jaxley
 from bench.systems import Candidate, Case
 from clhines import reference
 from clhines.device import timing
@@ -46,7 +46,7 @@ PEERS: dict[str, Callable[[Case], Iterable[Candidate]]] = {
     "Numba, prange": host.numba_parallel,
     "SciPy, banded": host.scipy_banded,
     "SciPy splu": host.scipy_sparse,
-    "Jaxley": host.jaxley_tree,
+    "Jaxley": jaxley.jaxley_tree,
 }
 
 

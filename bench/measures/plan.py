@@ -1,7 +1,7 @@
 """Time planning, without a device.
 
-    python bench/bench_plan.py [--out FOLDER]
-    python bench/bench_plan.py --options [--nodes N ...] [--out FOLDER]
+    python -m bench plan [--out FOLDER]
+    python -m bench plan --options [--nodes N ...] [--out FOLDER]
 
 Prints, for every method, 100,000 cells of 512 nodes over 64 shapes and 2,560 all-different cells
 of 512 nodes: seconds for the forest (validation, finding the distinct shapes) and for the plan.
@@ -18,20 +18,16 @@ long; ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=40000000000`` keeps those that
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 import clhines
-from bench import record, systems
+from bench import record, systems, table
 from clhines.cells.shapes import chain
 
 CASES = {"100,000 cells, 64 shapes": (100_000, 64), "2,560 cells, all different": (2_560, 2_560)}
@@ -61,22 +57,8 @@ SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
 ENOUGH = 10.0  # s; what takes longer is not repeated
 
 
-def main() -> None:
-    """Run what the command line asks for; writes ``plan.*`` or ``plan-options.*``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=str(record.RESULTS))
-    parser.add_argument("--options", action="store_true")
-    parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
-    args = parser.parse_args()
-    if args.options:
-        write(args.out, "plan-options", *option_table(args.nodes))
-    else:
-        write(args.out, "plan", *method_table())
-
-
-def method_table() -> tuple[list[str], list[dict[str, Any]]]:
-    """Lines and rows of both cases for every method."""
-    lines = [f"{'case':<28} {'method':<18} {'forest s':>9} {'plan s':>8} {'sum s':>8}"]
+def method_rows() -> list[dict[str, Any]]:
+    """Rows of both cases for every method."""
     rows = []
     for name, (cells, shapes) in CASES.items():
         made = systems.batch(cells, 512, 50, shapes)
@@ -86,32 +68,21 @@ def method_table() -> tuple[list[str], list[dict[str, Any]]]:
             middle = time.perf_counter()
             clhines.make_plan(forest, method)
             end = time.perf_counter()
-            rows.append(
-                {
-                    "case": name,
-                    "method": method,
-                    "distinct_shapes": forest.trees.num_trees,
-                    "forest_seconds": middle - begin,
-                    "plan_seconds": end - middle,
-                }
-            )
-            lines.append(
-                f"{name:<28} {method:<18} {middle - begin:>9.2f} {end - middle:>8.2f} "
-                f"{end - begin:>8.2f}"
-            )
-    return lines, rows
+            row = {"case": name, "method": method, "distinct_shapes": forest.trees.num_trees}
+            rows.append({**row, "forest_seconds": middle - begin, "plan_seconds": end - middle})
+    return rows
 
 
-def option_table(sizes: list[int]) -> tuple[list[str], list[dict[str, Any]]]:
-    """Lines and rows of every method and option over the number of nodes."""
+def option_rows(sizes: list[int]) -> list[dict[str, Any]]:
+    """Rows of every method and option over the number of nodes."""
     rows = []
     for case, make in SHAPED.items():
         for size in tqdm(sizes, case, disable=None):
             forest = make(size)
             for method, options, run in steps(forest, case):
-                row = {"case": case, "method": method, "options": options}
+                row = {"case": case, "method": method, "options": options, "asked": size}
                 rows.append({**row, "nodes": forest.num_nodes, "plan_seconds": best_seconds(run)})
-    return option_lines(rows, sizes), rows
+    return rows
 
 
 def steps(
@@ -146,10 +117,25 @@ def best_seconds(run: Callable[[], object]) -> float:
     return min(taken)
 
 
-def option_lines(rows: list[dict[str, Any]], sizes: list[int]) -> list[str]:
-    """Return the table: a line for each case, method and options."""
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    rows = result["rows"]
+    if "options" in rows[0]:
+        return "\n".join(option_lines(rows))
+    head = f"{'case':<28} {'method':<18} {'forest s':>9} {'plan s':>8} {'sum s':>8}"
+    lines = [
+        f"{r['case']:<28} {r['method']:<18} {r['forest_seconds']:>9.2f} {r['plan_seconds']:>8.2f} "
+        f"{r['forest_seconds'] + r['plan_seconds']:>8.2f}"
+        for r in rows
+    ]
+    return table.ruled(head, lines)
+
+
+def option_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the table of options: a line for each case, method and options."""
+    sizes = dict.fromkeys(r.get("asked", float(f"{r['nodes']:.0e}")) for r in rows)
     shown = [f"{n:.0e}".replace("e+0", "e") for n in sizes]
-    wide = 10 * len(sizes)
+    wide = 10 * len(shown)
     lines = [
         f"{'':<40}{'s, by nodes:':>{wide}}{'ns / (n log2 n):':>{wide}}",
         f"{'case':<14}{'method, options':<26}" + "".join(f"{n:>10}" for n in shown * 2),
@@ -179,19 +165,15 @@ def label(method: str, options: dict[str, Any]) -> str:
     return " ".join([method, *words])
 
 
-def write(folder: str, name: str, lines: list[str], rows: list[dict[str, Any]]) -> None:
-    """Write a table as text, and as JSON with the versions, and print it."""
-    result = {
-        "command": record.command_line(),
-        "cores": os.cpu_count(),
-        "malloc": {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")},
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "clhines": clhines.__version__,
-        "seed": record.SEED,
-        "rows": rows,
-    }
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    Path(folder, f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    Path(folder, f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
-    print("\n".join(lines))
+def main(arguments: Sequence[str]) -> None:
+    """Write ``plan.*`` or ``plan-options.*``."""
+    parser = record.parser("plan", __doc__, device=False)
+    parser.add_argument("--options", action="store_true", help="options over numbers of nodes")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
+    args = parser.parse_args(arguments)
+    rows = option_rows(args.nodes) if args.options else method_rows()
+    malloc = {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")}
+    known = {**record.record(None, "plan", arguments), "malloc": malloc}
+    result = {"record": known, "rows": rows}
+    name = "plan-options" if args.options else "plan"
+    record.write(name, None, result, text(result), args.out)

@@ -1,6 +1,6 @@
 """Which algorithm delivers spikes fastest: Brette and Goodman (2012), figure 4.
 
-    python bench/bench_spikes.py [--device SPEC] [--targets 1e5] [--max-delay 1] [--out FOLDER]
+    python -m bench spikes [--device SPEC] [--targets 1e5] [--max-delay 1] [--out FOLDER]
 
 100 cells that only spike, 100,000 targets that only receive, over the share of pairs that are
 connected and the mean number of spikes a step; every cell spikes in a step with the same
@@ -11,6 +11,7 @@ compared bit by bit. Needs matplotlib for the picture.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ import pyopencl.array as cla
 from tqdm import tqdm
 
 from bench import plot, record, table
-from clhines.device import devices
-from clhines.errors import ClhinesError
 from clhines.network.connections import random_connections
 from clhines.simulate.delivery import Delivery
 
@@ -114,8 +113,9 @@ def family(seconds: dict[str, float], names: tuple[str, ...] = REVIEW) -> dict[s
     return found
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as text, at most 100 columns wide."""
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    rows = result["rows"]
     names = list(dict.fromkeys(name for r in rows for name in r["seconds"]))
     head = f"{'pairs':>6} {'spikes':>6} " + " ".join(f"{n:>9}" for n in names)
     head += f" {'auto':>9} {'x best':>6} good"
@@ -123,10 +123,10 @@ def table(rows: list[dict[str, Any]]) -> str:
     for r in rows:
         times = [cell(r, name) for name in names]
         line = " ".join([f"{r['probability']:>6g} {r['found']:>6.1f}", *times])
-        line += f" {r['chosen']:>9} {r['chosen_x_best']:>6.2f} {'yes' if r['good'] else 'NO'}"
+        line += f" {r['chosen']:>9} {r['chosen_x_best']:>6.2f} {table.verdict(r['good'])}"
         lines.append(line)
-    text = table.ruled(head, lines)
-    return f"times in us, * the best; auto: chosen on other spikes\n{text}\n\n{summary(rows)}"
+    found = table.ruled(head, lines)
+    return f"times in us, * the best; auto: chosen on other spikes\n{found}\n\n{summary(rows)}"
 
 
 def cell(row: dict[str, Any], name: str) -> str:
@@ -157,22 +157,11 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
-    """Write the three panels of the figure: the best, slowest and second over fastest.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    """
-    mpl, plt = plot.pyplot()
+    """Write the three panels of the figure: the best, slowest and second over fastest."""
     rows, record = result["rows"], result["record"]
-    with mpl.rc_context({**plot.LOOK, "font.size": 9}):
-        figure = plt.figure(layout="constrained")
+    with plot.picture(path, font_size=9) as figure:
         fill(figure, rows)
-        figure.suptitle(f"{record['device']} ({record['platform']}, {record['driver']})")
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(path, metadata=metadata, dpi=100)
-        plt.close(figure)
+        figure.suptitle(plot.device_name(record))
 
 
 def fill(figure: Any, rows: list[dict[str, Any]]) -> None:
@@ -239,10 +228,9 @@ def draw_ratio(axes: Any, rows: list[dict[str, Any]], which: int, title: str) ->
     axes.set_title(title)
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device")
+def main(arguments: Sequence[str]) -> int:
+    """Measure; write ``spikes-<device>.json``, ``.txt`` and ``.svg``; 1 where one is wrong."""
+    parser = record.parser("spikes", __doc__)
     parser.add_argument("--sources", type=int, default=100)
     parser.add_argument("--targets", type=float, default=1e5)
     parser.add_argument("--max-delay", type=int, default=1, help="steps; delays are uniform from 1")
@@ -250,18 +238,8 @@ def arguments() -> argparse.Namespace:
         "--probability", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
     )
     parser.add_argument("--spikes", type=float, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
-    parser.add_argument("--out", default=str(record.RESULTS))
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Measure; write ``spikes-<device>.json``, ``.txt`` and ``.svg``; 1 where one is wrong."""
-    args = arguments()
-    try:
-        queue = devices.make_queue(devices.choose(args.device, np.float32))
-        rows = rows_of(queue, args)
-    except ClhinesError as error:
-        raise SystemExit(f"bench_spikes.py: {error}") from error
-    result = {"record": record.record(queue, record.command_line()), "rows": rows}
-    record.write("spikes", queue, result, table(rows), args.out, draw)
-    return 0 if all(row["good"] for row in rows) else 1
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device)
+    result = {"record": record.record(queue, "spikes", arguments), "rows": rows_of(queue, args)}
+    record.write("spikes", queue, result, text(result), args.out, draw)
+    return 0 if all(row["good"] for row in result["rows"]) else 1

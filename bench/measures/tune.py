@@ -1,8 +1,8 @@
 """Time every candidate of `auto` over many shapes and batch sizes, and fit its cost model.
 
-    python bench/bench_tune.py [--device SPEC] [--dtype float64 float32] [--max-nodes N]
-    python bench/bench_tune.py --join tune-a.json tune-b.json --out FOLDER
-    python bench/bench_tune.py --fit tune-gpu.json tune-cpu.json
+    python -m bench tune [--device SPEC] [--dtype float64 float32] [--max-nodes N]
+    python -m bench tune --join tune-a.json tune-b.json --out FOLDER
+    python -m bench tune --fit tune-gpu.json tune-cpu.json
 
 The first times five batch sizes of each shape; `h` marks what the heuristic chooses, `m` what
 `Solver(tune="measure")` chose beforehand, by itself. `--join` puts runs of some `--shapes` each
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from os import environ
@@ -27,13 +28,12 @@ from typing import Any
 
 import numpy as np
 import pyopencl as cl
-import pyopencl.array as cla
 from tqdm import tqdm
 
 import clhines
 from bench import record, systems
 from clhines import reference
-from clhines.cells import shapes, swc, synthetic
+from clhines.cells import shapes
 from clhines.device import devices, timing
 from clhines.plan import auto
 from clhines.plan.auto import CANDIDATES, Candidate, Statistics
@@ -54,11 +54,9 @@ def random_cells(nodes: int, branches: int, count: int) -> list[np.ndarray]:
     return [shapes.random_binary_tree(nodes, branches, seed) for seed in seeds]
 
 
-def real_cells(folder: str | None) -> list[np.ndarray]:
-    """Discretised cells: the SWC files of a folder, or the package's samples."""
-    paths = sorted(Path(folder).glob("*.swc")) if folder else []
-    cells = [swc.read_swc(p) for p in paths] or synthetic.sample_cells()
-    return [clhines.discretise(cell).parent for cell in cells]
+def discretised(folder: str | None) -> list[np.ndarray]:
+    """Parents of the discretised real cells."""
+    return [clhines.discretise(cell).parent for cell in systems.real_cells(folder)]
 
 
 # Name -> the trees that the cells take in turn; None stands for as many as there are cells.
@@ -69,7 +67,7 @@ SHAPES: dict[str, Any] = {
     "random 512, one shape": lambda _, __: random_cells(512, 50, 1),
     "random 512, 64 shapes": lambda _, __: random_cells(512, 50, 64),
     "random 512, different": lambda cells, _: random_cells(512, 50, cells),
-    "real cells": lambda _, folder: real_cells(folder),
+    "real cells": lambda _, folder: discretised(folder),
     "star, caterpillar": lambda _, __: [shapes.star(200), shapes.caterpillar(400)],
     "large 20000, 4 shapes": lambda _, __: random_cells(20_000, 400, 4),
 }
@@ -118,20 +116,17 @@ def time_candidates(
     queue: cl.CommandQueue, forest: clhines.Forest, dtype: str, candidates: list[Candidate]
 ) -> list[float]:
     """Seconds of each candidate; a wrong solution ends the run."""
-    systems = [tune.random_system(forest, dtype, record.SEED + k) for k in range(2)]
+    values = [tune.random_system(forest, dtype, record.SEED + k) for k in range(2)]
     ready: list[Any] = []
     first: np.ndarray | None = None
     for c in candidates:
         solver = clhines.Solver(forest, c.method, dtype, queue=queue, **c.options)
-        sets = [[solver.pack(a) for a in arrays] for arrays in systems]
-        out = [cla.zeros_like(arrays[-1]) for arrays in sets]
-        queue.finish()
-        launch = launcher(solver, sets, out)
+        launch, result = systems.in_device_order(solver, values)
         launch(0)
-        x = solver.unpack(out[0]).get()
+        x = result(0)
         if first is None:
             first = x
-            worst = reference.residual(forest, *systems[0], x)
+            worst = reference.residual(forest, *values[0], x)
         else:  # cheaper than the residual
             worst = float(np.abs(x - first).max() / np.abs(first).max())
         if not worst < systems.TOLERANCE[dtype]:
@@ -145,19 +140,9 @@ def same(launch: Any) -> Any:
     return launch
 
 
-def launcher(solver: clhines.Solver, sets: list, out: list) -> Any:
-    """Return what `median_seconds` calls: a solve of one of two sets in turn."""
-
-    def launch(k: int) -> list[cl.Event]:
-        solver.enqueue(*sets[k % 2], out=out[k % 2])
-        return solver.kernel_events
-
-    return launch
-
-
-def measure_all(args: argparse.Namespace) -> None:
+def measure_all(args: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Time all cases and write ``tune-<device>.json`` and ``.txt``."""
-    queue = devices.make_queue(devices.choose(args.device, np.float32))
+    queue = record.queue(args.device)
     limits = devices.limits(queue.device)
     if args.max_nodes is None:
         args.max_nodes = 3_000_000 if limits.is_cpu else 8_000_000
@@ -168,14 +153,14 @@ def measure_all(args: argparse.Namespace) -> None:
         for name, cells in tqdm(cases, disable=None):
             forest = clhines.Forest.repeated(SHAPES[name](cells, args.morphologies), cells)
             rows += [time_case(queue, forest, dtype, name) for dtype in args.dtype]
-    record = record.record(queue, record.command_line())
-    result = {"record": record, "limits": asdict(limits), "rows": rows}
-    record.write("tune", queue, result, report(rows), args.out)
+    known = record.record(queue, "tune", arguments)
+    result = {"record": known, "limits": asdict(limits), "rows": rows}
+    record.write("tune", queue, result, text(result), args.out)
 
 
-def report(rows: Rows) -> str:
-    """Return all cases and the summary as text, at most 100 columns wide."""
-    lines: list[str] = []
+def text(result: dict[str, Any]) -> str:
+    """Return all cases and the summary as text."""
+    rows, lines = result["rows"], []
     for row in rows:
         best = min(row["seconds"].values())
         lines.append(
@@ -351,30 +336,24 @@ def join(paths: list[str], out: str) -> None:
     result = {**results[0], "rows": rows}
     commands = [re.sub(r" --out \S+", "", r["record"]["command"]) for r in results]
     result["record"] = {**result["record"], "command": "; ".join(commands)}
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
-    name = Path(paths[0]).stem
     head = f"{result['record']['device']}, commit {result['record']['commit']}"
-    (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    (folder / f"{name}.txt").write_text(f"{head}\n\n{report(rows)}\n", "utf-8")
-    print("\n".join(summary(rows)))
+    path = Path(out) / f"{Path(paths[0]).stem}.json"
+    record.files(path, result, f"{head}\n\n{text(result)}\n")
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Measure, join or fit."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device")
+    parser = record.parser("tune", __doc__)
     parser.add_argument("--dtype", nargs="+", default=["float64"], choices=list(systems.TOLERANCE))
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
     parser.add_argument("--max-nodes", type=int, help="of a batch; default: 3e6 on a CPU, or 8e6")
     parser.add_argument("--morphologies", metavar="FOLDER", help="of SWC files, for real cells")
     parser.add_argument("--join", nargs="+", metavar="JSON")
     parser.add_argument("--fit", nargs="+", metavar="JSON")
-    parser.add_argument("--out", default=str(record.RESULTS))
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     if args.fit:
         fit(args.fit)
     elif args.join:
         join(args.join, args.out)
     else:
-        measure_all(args)
+        measure_all(args, arguments)

@@ -1,9 +1,8 @@
-"""What the experiments of `papers.py` share: batches, solvers to time, and rows of results."""
+"""Batches, solvers to time and rows of results of the papers' experiments."""
 
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +11,10 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
-from bench import MissingError, record, systems, table
+from bench import MissingError, systems, table
 from bench.measures import peers
 from bench.peers import cuda, host
 from bench.systems import Candidate, Case
-from clhines.device import timing
 from clhines.errors import ClhinesError
 
 SEQUENTIAL = "C, one thread"  # what every speed-up is over
@@ -92,12 +90,7 @@ def batch(
     turns = -(-PERIOD // len(trees))
     period = min(cells, turns * len(trees))
     part = forest if period == cells else forest.take(np.arange(period))
-    size = timing.FLOOR_ARRAYS * forest.num_nodes * np.dtype(dtype).itemsize
-    sets = []
-    for k in range(2 if size < 1 << 29 else 1):
-        values = systems.system(part, record.SEED + k)
-        values[1][part.parent < 0] = 0
-        sets.append(tuple(np.resize(a.astype(dtype), forest.num_nodes) for a in values))
+    sets = systems.values(forest, dtype, part)
     return Case(run.queue, forest, kind, np.dtype(dtype), sets)
 
 
@@ -194,22 +187,18 @@ def _candidates(case: Case, entries: Sequence[Entry], absent: list[dict]) -> Ite
 # -- text --------------------------------------------------------------------------------------
 
 
-def table(result: dict[str, Any]) -> str:
-    """Return the rows of one figure as text, at most 100 columns wide."""
+def text(result: dict[str, Any]) -> str:
+    """Return the rows of one figure as text."""
     head = f"{'panel':<26} {'cells':>7} {'solver':<37} {'us':>9} {'speed-up':>8} {'x floor':>7}"
-    lines: list[str] = []
-    last = None
-    for r in result["rows"]:
-        key = r["panel"], r["cells"]
-        lines += [""] if last not in (None, key) else []
-        last = key
+    rows, lines = result["rows"], []
+    for r in rows:
         speedup = "-" if r["speedup"] is None else table.narrow(r["speedup"], 8, 2)
         lines.append(
             f"{r['panel']:<26} {r['cells']:>7} {r['name']:<37} "
             f"{table.narrow(r['seconds'] * 1e6, 9, 1)} {speedup:>8} "
             f"{table.narrow(r['x_floor'], 7, 2)}"
         )
-    return table.ruled(head, lines)
+    return table.ruled(head, lines, [(r["panel"], r["cells"]) for r in rows])
 
 
 def notes(result: dict[str, Any]) -> str:
@@ -222,7 +211,7 @@ def notes(result: dict[str, Any]) -> str:
     for m in result["missing"]:
         where[m["name"], m["reason"]] = where.get((m["name"], m["reason"]), 0) + 1
     texts += [f"missing: {name}: {why}; {n} cases" for (name, why), n in where.items()]
-    return "\n".join(line for t in texts for line in textwrap.wrap(t, 100, subsequent_indent="  "))
+    return "\n".join(table.wrapped(texts))
 
 
 def say(text: str) -> None:

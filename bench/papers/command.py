@@ -1,7 +1,6 @@
 """Run the experiments of the papers that clhines implements, and draw their figures.
 
-    python bench/papers.py [FIGURE ...] [--device SPEC] [--quick] [--nodes N] [--out FOLDER]
-    python bench/papers.py --draw bench/results/papers-<device>/*.json
+    python -m bench papers [FIGURE ...] [--device SPEC] [--quick] [--nodes N] [--out FOLDER]
 
 Figures are those of Huber 2018 (report-...), of Valero-Lara et al. 2018 (batch-...) and of Brette
 and Goodman 2012 (review-...); without a name all are run. Each becomes ``FIGURE.json``, ``.txt``
@@ -13,25 +12,20 @@ of hines.c with one thread, of the same run.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 from bench import MissingError, plot, record
 from bench.measures import spikes
 from bench.papers import batch, cases, pictures, report
 from bench.papers.cases import Run
 from bench.peers import host
-from clhines.device import devices
-from clhines.errors import ClhinesError
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class Figure:
     title: str
     measure: Callable[[Run], dict[str, Any]]
     draw: Callable[[Any, dict[str, Any]], None]
-    table: Callable[[dict[str, Any]], str] = cases.table
+    table: Callable[[dict[str, Any]], str] = cases.text
 
 
 # -- Brette and Goodman 2012, figure 4 ---------------------------------------------------------
@@ -161,43 +155,34 @@ FIGURES: dict[str, Figure] = {
         "Brette and Goodman 2012, figure 4: delivery of spikes",
         measure_spikes,
         draw_spikes,
-        lambda result: spikes.table(result["rows"]),
+        spikes.text,
     ),
 }
 
 
-def make(run: Run, name: str, record: dict[str, Any], folder: Path) -> None:
+def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
     """Measure one figure, and write and print what was found."""
     figure = FIGURES[name]
     begin = time.perf_counter()
     cases.say(f"{name}: {figure.title}")
-    record = {**record, "load_before": load()}
+    known = {**known, "load_before": load()}
     result = figure.measure(run)
-    record["peers"] = host.versions()  # of what has been imported
-    result = {"figure": name, "title": figure.title, "record": record, **result}
+    known["peers"] = host.versions()  # of what has been imported
+    result = {"figure": name, "title": figure.title, "record": known, **result}
     result["seconds"] = time.perf_counter() - begin
-    path = folder / f"{name}.json"
-    path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    text = f"{figure.title}\n{plot.device_name(record)}, commit {record['commit']}\n\n"
-    text += f"{figure.table(result)}\n\n{cases.notes(result)}\n"
-    path.with_suffix(".txt").write_text(text, "utf-8")
-    print(text, flush=True)
-    draw(path)
+    head = f"{figure.title}\n{plot.device_name(known)}, commit {known['commit']}"
+    record.files(folder / f"{name}.json", result, f"{head}\n\n{text(result)}\n", draw)
 
 
-def draw(path: Path) -> None:
-    """Draw a JSON file again, beside it; without matplotlib only say so."""
-    try:
-        result = json.loads(path.read_text("utf-8"))
-        figure = FIGURES[result["figure"]]
-    except OSError as error:
-        raise SystemExit(f"papers.py: {path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise SystemExit(f"papers.py: {path}: expected the JSON of a figure") from error
-    try:
-        pictures.sheet(result, path.with_suffix(".svg"), figure.draw, figure.title)
-    except ImportError as error:
-        cases.say(f"no picture: {error}")
+def text(result: dict[str, Any]) -> str:
+    """Return the table of a figure, and its notes."""
+    return f"{FIGURES[result['figure']].table(result)}\n\n{cases.notes(result)}"
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw a figure."""
+    figure = FIGURES[result["figure"]]
+    pictures.sheet(result, path, figure.draw, figure.title)
 
 
 def load() -> float:
@@ -205,17 +190,14 @@ def load() -> float:
     return float(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0.0
 
 
-def arguments() -> argparse.Namespace:
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = record.parser("papers", __doc__)
     parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
-    parser.add_argument("--device")
     parser.add_argument("--quick", action="store_true", help="a few small batches only")
     parser.add_argument("--nodes", type=float, help="of a batch at most; default by the device")
     parser.add_argument("--seconds", type=float, help="of rounds a case of 12 solvers; default 1")
-    parser.add_argument("--out", default=str(record.RESULTS))
-    parser.add_argument("--draw", type=Path, nargs="+", default=[], metavar="JSON")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     for name in args.figures:
         if name not in FIGURES:
             parser.error(f"no figure {name!r}; there are {', '.join(FIGURES)}")
@@ -226,26 +208,18 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the figures, one after another; 1 where one of them failed."""
-    args = arguments()
-    for path in args.draw:
-        draw(path)
-    if args.draw:
-        return 0
-    try:
-        queue = devices.make_queue(devices.choose(args.device, np.float64))
-    except ClhinesError as error:
-        raise SystemExit(f"papers.py: {error}") from error
+    args = parsed(arguments)
+    queue = record.queue(args.device, ["float64"])
     most = cases.most_nodes(queue, args.nodes, args.quick)
     seconds = args.seconds or (0.02 if args.quick else 1.0)
     run = Run(queue, args.quick, most, seconds)
     folder = Path(args.out) / f"papers-{record.slug(queue.device)}"
-    folder.mkdir(parents=True, exist_ok=True)
-    record, failed = record.record(queue, record.command_line()), {}
+    known, failed = record.record(queue, "papers", arguments), {}
     for name in args.figures or FIGURES:
         try:
-            make(run, name, record, folder)
+            make(run, name, known, folder)
         except (Exception, SystemExit) as error:  # the other figures are run all the same
             failed[name] = f"{type(error).__name__}: {error}"
             cases.say(f"{name} failed: {failed[name]}")

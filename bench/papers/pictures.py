@@ -1,4 +1,4 @@
-"""How the pictures of `papers.py` look: lines over the number of cells, and bars side by side."""
+"""Pictures of the papers' figures: lines over the number of cells, and bars side by side."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ LOOKS: dict[str, dict[str, Any]] = {
     "medium": {"color": "#E69F00", "marker": "v"},
     "high": {"color": "#56B4E9", "marker": "o"},
 }
-GRID = {"lw": 0.5, "color": "0.85"}
 
 
 def look(name: str) -> dict[str, Any]:
@@ -63,16 +62,8 @@ def look(name: str) -> dict[str, Any]:
 def sheet(
     result: dict[str, Any], path: Path, fill: Callable[[Any, dict[str, Any]], None], title: str
 ) -> None:
-    """Write the picture of one figure: `fill` draws, the title and what was scaled stand around.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    """
-    mpl, plt = plot.pyplot()
-    with mpl.rc_context({**plot.LOOK, "font.size": 9}):
-        figure = plt.figure(layout="constrained")
+    """Write the picture of one figure: `fill` draws, the title and what was scaled stand around."""
+    with plot.picture(path, font_size=9) as figure:
         fill(figure, result)
         head = f"{title}\n{plot.device_name(result['record'])}, {result['dtype']}"
         figure.suptitle(head, fontsize=10)
@@ -80,7 +71,6 @@ def sheet(
             wide = int(figure.get_figwidth() * 15)
             text = "scaled: " + "; ".join(dict.fromkeys(result["scaled"]))
             figure.supxlabel(textwrap.fill(text, wide), fontsize=7, color="0.3")
-        plot.save(figure, path)
 
 
 def panels(figure: Any, rows: int, columns: int, **shared: Any) -> list[Any]:
@@ -116,7 +106,7 @@ def lines(
         axes.yaxis.set_minor_formatter(lambda v, _: "")
     else:
         log_scale(axes)
-    axes.grid(True, **GRID)
+    axes.grid(True, **plot.GRID)
 
 
 def counts(axes: Any, numbers: Sequence[int]) -> None:
@@ -176,7 +166,7 @@ def bars(
     if log:
         log_scale(axes)
     axes.margins(y=0.12)
-    axes.grid(True, axis="y", **GRID)
+    axes.grid(True, axis="y", **plot.GRID)
     axes.set_axisbelow(True)
 
 

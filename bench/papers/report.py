@@ -14,7 +14,7 @@ import pyopencl.array as cla
 
 import clhines
 from bench import systems, table
-from bench.measures import methods, peers
+from bench.measures import peers
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
 from bench.papers.cases import SEQUENTIAL_ENTRY, Entry, Run, timed
@@ -358,7 +358,7 @@ def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
     limits = devices.limits(run.queue.device)
     options = {"work_group": lanes(run), **OPTIONS[name]}
     plan = clhines.make_plan(case.forest, "fine", np.float64, limits, **options)
-    return methods.judged(plan)
+    return options.judged(plan)
 
 
 def draw_options(figure: Any, result: dict[str, Any]) -> None:

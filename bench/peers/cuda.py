@@ -1,4 +1,4 @@
-"""cuSPARSE's batched tridiagonal solvers, for `peers.py`: chains on an NVIDIA GPU.
+"""cuSPARSE's batched tridiagonal solvers, for the measure `peers`: chains on an NVIDIA GPU.
 
 CuPy brings the arrays, the events and the library's folder; the solvers themselves are called
 through ctypes, because not every version of CuPy has them.

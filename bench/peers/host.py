@@ -1,7 +1,7 @@
-"""Solvers that run on the host, for `peers.py`: hines.c, Numba, SciPy and Jaxley.
+"""Solvers that run on the host, for the measure `peers`: hines.c, Numba and SciPy.
 
-Each function here takes a `common.Case` and yields one `common.Candidate` for every way in which
-its library can solve it, or raises `common.MissingError`. Arrays in a solver's own order are made
+Each function here takes a `Case` and yields one `Candidate` for every way in which
+its library can solve it, or raises `MissingError`. Arrays in a solver's own order are made
 before the clock starts, as they are for clhines.
 """
 
@@ -25,8 +25,6 @@ from bench import MissingError
 from bench.systems import Candidate, Case, host_threads
 
 SPARSE_NODES = 300_000  # largest batch for SciPy's sparse LU, which takes 1 µs a node
-JAXLEY_NODES = 1_500_000  # largest batch for Jaxley, which compiles each case anew
-JAXLEY_LEVELS = 256  # of a GPU's solve, which unrolls them: 512 take a minute to compile
 FLAGS = ["-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"]
 LANES = {"equal": 128, "different": 64}  # bytes of a row of a block in hines.c
 
@@ -403,82 +401,3 @@ def scipy_sparse(case: Case) -> Iterator[Candidate]:
         ).solve(rhs)[::-1]
 
     yield out_of_place("SciPy splu", [solver(k) for k in range(len(matrices))])
-
-
-# -- Jaxley ------------------------------------------------------------------------------------
-
-
-def jaxley_tree(case: Case) -> Iterator[Candidate]:
-    """Jaxley's tree solver alone, jitted: on a network of all cells, or mapped over equal ones."""
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # leave memory to the others
-    try:
-        import jax
-        from jaxley.solver_voltage import _make_dhs_solve
-    except ImportError as error:
-        raise MissingError(str(error)) from error
-    if case.forest.num_nodes > JAXLEY_NODES:
-        raise MissingError(f"not run above {JAXLEY_NODES:,} nodes")
-    jax.config.update("jax_enable_x64", True)
-    where = jax.default_backend()
-    for mapped in [False, True] if len(case.parents) == 1 else [False]:
-        parent = case.parents[0] if mapped else case.forest.parent
-        order = jaxley_order(parent, case.nodes, where != "cpu")
-        levels = len(order["node_order_grouped"])
-        if where != "cpu" and levels > JAXLEY_LEVELS:
-            raise MissingError(f"not run above {JAXLEY_LEVELS} levels; these trees have {levels}")
-        solve = _make_dhs_solve(order, where != "cpu", len(parent))
-        solve = jax.jit(jax.vmap(solve) if mapped else solve)
-        name = f"Jaxley on {where.upper()}, {'vmap' if mapped else 'network'}"
-        yield jaxley_candidate(name, solve, case, mapped, jax.numpy.asarray)
-
-
-def jaxley_candidate(name: str, solve: Any, case: Case, mapped: bool, to_jax: Any) -> Candidate:
-    """Return Jaxley's jitted solver of (cells, nodes + 1) values, or of (n + 1,) not mapped."""
-    cells = case.cells if mapped else 1
-
-    def arrays(k: int) -> list[Any]:
-        ends = ((0, 0), (0, 1))  # the solver wants one more node, for padding to point at
-        d, u, b = (
-            np.pad(a.reshape(cells, -1), ends, constant_values=fill)
-            for a, fill in zip(case.sets[k], (1, 0, 0))
-        )
-        return [to_jax(a if mapped else a[0]) for a in (d, u, u, b)]
-
-    def solver(k: int) -> Any:
-        given = arrays(k)
-        return lambda: solve(*given).block_until_ready()
-
-    made = out_of_place(name, [solver(k) for k in range(len(case.sets))])
-    padded = made.result
-    made.result = lambda k: padded(k).reshape(cells, -1)[:, :-1].reshape(-1)
-    return made
-
-
-def jaxley_order(parent: np.ndarray, nodes: int, gpu: bool) -> dict[str, Any]:
-    """Say what Jaxley's solver does when: one node after another, or on a GPU by depth.
-
-    On a GPU Jaxley takes at most 32 nodes of a cell at a time.
-    """
-    child = np.flatnonzero(parent >= 0)
-    level = np.arange(len(child))
-    if gpu:
-        cell, depth = np.arange(len(parent)) // nodes, np.zeros(len(parent), np.int64)
-        for i in range(1, nodes):
-            here = np.arange(i, len(parent), nodes)
-            depth[here] = depth[parent[here]] + 1
-        key = cell[child] * nodes + depth[child]
-        by_key = np.argsort(key, kind="stable")
-        first = np.searchsorted(key[by_key], key[by_key])
-        rank = np.empty_like(key)
-        rank[by_key] = np.arange(len(key)) - first
-        level = np.unique(depth[child] * nodes + rank // 32, return_inverse=True)[1]
-    edges = np.stack([child, parent[child]], axis=1).astype(np.int32)
-    by_level = np.argsort(level, kind="stable")
-    cuts = np.flatnonzero(np.diff(level[by_level])) + 1
-    groups = np.split(edges[by_level], cuts)
-    return {
-        "node_order_grouped": groups if gpu else edges.reshape(-1, 1, 2),
-        "all_children": edges[by_level, 0],
-        "all_parents": edges[by_level, 1],
-        "parent_lookup": np.append(parent, -1),
-    }

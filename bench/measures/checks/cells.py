@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import clhines
+from bench import MissingError
 from bench.measures.checks.common import (
-    MissingError,
     Outcome,
     Settings,
     in_steps,

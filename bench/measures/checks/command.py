@@ -1,6 +1,6 @@
 """Independent checks against NEURON, with its defaults but where a line names a setting.
 
-    python bench/checks.py [NAME ...] [--seeds N] [--morphologies FOLDER] [--device SPEC]
+    python -m bench checks [NAME ...] [--seeds N] [--morphologies FOLDER] [--device SPEC]
                            [--out FOLDER]
 
 NAME is one of ``networks`` (random networks, spike for spike), ``delays`` (over a grid, and events
@@ -15,22 +15,20 @@ The exit code is 1 where a check fails, 2 where one that was named could not be 
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
-from bench import record
+from bench import MissingError, record
 from bench.measures.checks import common as checks_common
 from bench.measures.checks.cells import cells
-from bench.measures.checks.common import MissingError, Outcome, Settings
+from bench.measures.checks.common import Outcome, Settings
 from bench.measures.checks.kinetics import kinetics, units
 from bench.measures.checks.networks import networks
 from bench.measures.checks.timing import delays, hh
@@ -93,15 +91,13 @@ def versions() -> dict[str, Any]:
         return {"neuron": None}
 
 
-def parsed() -> argparse.Namespace:
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description="independent checks against NEURON")
+    parser = record.parser("checks", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
     parser.add_argument("--seeds", type=int, default=100, help="random networks")
     parser.add_argument("--morphologies", type=Path, help="folder of SWC files")
-    parser.add_argument("--device", help="see clhines.device.devices.choose")
-    parser.add_argument("--out", default=str(record.RESULTS), help="folder of the table")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     unknown = [name for name in given.names if name not in CHECKS]
     if unknown:
         parser.error(f"there is no check {unknown[0]!r}; expected {', '.join(CHECKS)}")
@@ -112,10 +108,10 @@ def parsed() -> argparse.Namespace:
     return given
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command."""
-    given = parsed()
-    queue = devices.make_queue(devices.choose(given.device, np.dtype("float64")))
+    given = parsed(arguments)
+    queue = record.queue(given.device, ["float64"])
     settings = Settings(
         queue,
         seeds=given.seeds,
@@ -123,20 +119,14 @@ def main() -> int:
         progress=lambda items: tqdm(items, leave=False, disable=None),
     )
     outcomes, seconds = run(given.names or list(CHECKS), settings)
-    words = ["python bench/checks.py", *given.names, f"--seeds {given.seeds}"]
-    record = {**record.record(queue, " ".join(words)), **versions()}
+    known = {**record.record(queue, "checks", arguments), **versions()}
     head = (
         f"{devices.label(queue.device)}\n"
-        f"NEURON {record['neuron']}, commit {record['commit']}, seeds 0 to {given.seeds - 1}"
+        f"NEURON {known['neuron']}, commit {known['commit']}, seeds 0 to {given.seeds - 1}"
     )
-    text = f"{head}\n\n{table(outcomes)}\n"
-    print(text)
-    folder = Path(given.out)
-    folder.mkdir(parents=True, exist_ok=True)
     rows = [{**asdict(o), "passed": o.passed} for o in outcomes]
-    result = {"record": record, "seconds": seconds, "checks": rows}
-    (folder / "checks.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
-    (folder / "checks.txt").write_text(text, "utf-8")
+    result = {"record": known, "seconds": seconds, "checks": rows}
+    record.files(Path(given.out) / "checks.json", result, f"{head}\n\n{table(outcomes)}\n")
     if any(not o.passed for o in outcomes):
         return 1
     return 2 if any(o.skipped and o.check in given.names for o in outcomes) else 0

@@ -18,15 +18,12 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
+from bench import MissingError
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.morphology import Morphology
 
-MOD_FOLDER = Path(__file__).resolve().parents[1] / "tests" / "mod"
+MOD_FOLDER = Path(__file__).resolve().parents[3] / "tests" / "mod"
 EPS = float(np.finfo(np.float64).eps)
-
-
-class MissingError(Exception):
-    """A check that cannot be made here; the message is the reason."""
 
 
 @dataclass

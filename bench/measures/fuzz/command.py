@@ -1,7 +1,7 @@
 """Fuzz: seeded hostile and lawful input to each reader, with oracles from outside.
 
-    python bench/fuzz.py --minutes 10 --seed 1 [--only swc,mechanism,cli,state,api]
-    python bench/fuzz.py --case swc:123456
+    python -m bench fuzz --minutes 10 --seed 1 [--only swc,mechanism,cli,state,api]
+    python -m bench fuzz --case swc:123456
 
 Each target runs its cases in a process of its own, under a watchdog of CPU time and memory. Case k
 of a target comes from a generator seeded by (seed, k) alone. A failure is printed with its seed
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -22,11 +22,10 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
 from bench.measures.fuzz.common import MIB, Verdict, shrink
 from bench.measures.fuzz.worker import Worker
 
+PACKAGE = "bench.measures.fuzz."
 TARGETS = ("swc", "mechanism", "cli", "state", "api")
 SHRINK_TRIES, SHRINK_TRIES_SLOW = 80, 6  # slow: each try may take the watchdog's time
 SHOWN = 1500  # letters of a reproduction
@@ -85,8 +84,8 @@ def seed_of(run: int, k: int) -> int:
 
 def fuzz_target(name: str, options: argparse.Namespace, seconds: float, folder: Path) -> Tally:
     """Run cases of one target for some time, or so many of them."""
-    module, tally = import_module(f"fuzz_{name}"), Tally(name)
-    worker = Worker(name, folder)
+    module, tally = import_module(PACKAGE + name), Tally(name)
+    worker = Worker(PACKAGE + name, folder)
     end = time.monotonic() + seconds
     try:
         k = 0
@@ -151,10 +150,10 @@ def one_case(text: str, folder: Path) -> int:
     name, _, seed = text.partition(":")
     if name not in TARGETS or not seed.isdigit():
         raise SystemExit(f"--case {text}: expected TARGET:SEED, the target one of {TARGETS}")
-    module = import_module(f"fuzz_{name}")
+    module = import_module(PACKAGE + name)
     case = module.generate(generator(int(seed)))
     print(module.show(case))
-    worker = Worker(name, folder)
+    worker = Worker(PACKAGE + name, folder)
     try:
         verdict = worker.run(case)
     finally:
@@ -164,16 +163,16 @@ def one_case(text: str, folder: Path) -> int:
     return int(verdict.failed)
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command line; returns 1 where anything failed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("python -m bench fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0, help="in all (default: 10)")
     parser.add_argument("--seed", type=int, default=1, help="of the run (default: 1)")
     parser.add_argument("--only", default=",".join(TARGETS), help="targets, with commas between")
     parser.add_argument("--cases", type=int, help="of each target at most")
     parser.add_argument("--case", metavar="TARGET:SEED", help="repeat one case")
     parser.add_argument("--no-shrink", action="store_true", help="print failures as they are")
-    options = parser.parse_args(argv)
+    options = parser.parse_args(arguments)
     os.environ.setdefault("PYTHONWARNINGS", "ignore:resource_tracker")  # of workers that are ended
     names = options.only.split(",")
     if not set(names) <= set(TARGETS):

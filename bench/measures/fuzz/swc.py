@@ -17,7 +17,7 @@ from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, s
 
 REAL = Path(
     os.environ.get("CLHINES_MORPHOLOGIES")
-    or Path(__file__).resolve().parents[1] / ".." / "shared" / "morphologies"
+    or Path(__file__).resolve().parents[3] / ".." / "shared" / "morphologies"
 )
 NUMBERS = """nan NaN inf -inf infinity 1e400 -1e400 1e-400 1e308 -1e308 1e39 1e38 1e30 1e19 1e9 1e6
     1e-9 1e-30 1e-45 1e-310 0 -0 0.0 00 -1 -2 1 2 3 1. .5 . - + +1 --1 1e 1e5 1E5 1e+0 1.0e+00 1_0

@@ -32,7 +32,7 @@ def work(target: str, folder: str, pipe: Connection) -> None:
     errors = os.open("stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(errors, 2)
     os.environ["CLHINES_CACHE_DIR"] = str(Path(folder) / "store")
-    module = import_module(f"fuzz_{target}")
+    module = import_module(target)
     module.prepare(Path(folder))
     pipe.send("ready")
     while (case := pipe.recv()) is not None:
@@ -118,6 +118,7 @@ class Worker:
     Parameters
     ----------
     target : str
+        Module with the cases.
     folder : Path
         Where it works.
 
@@ -140,7 +141,7 @@ class Worker:
             verdict = self._once(case)
             if not verdict.failed and verdict.seconds > CASE_SECONDS:
                 what = f"{verdict.seconds:.1f} s of CPU, then {verdict.outcome}"
-                what_kind = kind(import_module(f"fuzz_{self.target}"), case)
+                what_kind = kind(import_module(self.target), case)
                 verdict = Verdict("hang", f"too slow{what_kind}", what, verdict.seconds)
         return self._judged(verdict)
 
@@ -203,7 +204,7 @@ class Worker:
                 grown = _memory("VmRSS", process) - resident
                 verdict = _too_much(used, time.monotonic() - begin, grown)
                 if verdict is not None:
-                    verdict.signature += kind(import_module(f"fuzz_{self.target}"), case)
+                    verdict.signature += kind(import_module(self.target), case)
                     self.close()
                     return verdict
             self._idle = True
