@@ -1,4 +1,4 @@
-"""Write the tables and pictures of result files again, without a device.
+"""Write the tables and pictures of results again, without a device.
 
     python -m bench again bench/results/ring-<device>.json ...
 
@@ -16,17 +16,15 @@ from types import ModuleType
 from typing import Any
 
 from bench import MissingError, record
+from bench.__main__ import MEASURES
 
 
 def module_of(path: Path, result: dict[str, Any]) -> ModuleType:
     """Return the module that wrote a result: that of the papers, or the first word of the name."""
-    if "figure" in result:
-        return import_module("bench.papers.command")
-    name = path.stem.split("-")[0]
-    try:
-        return import_module(f"bench.measures.{name}")
-    except ModuleNotFoundError as error:
-        raise MissingError(f"{path}: no measure {name!r} writes such a file") from error
+    name = "papers" if "figure" in result else path.stem.split("-")[0]
+    if name not in MEASURES:
+        raise MissingError(f"{path}: no measure {name!r} writes such a file")
+    return import_module(f"bench.{MEASURES[name]}")
 
 
 def write(path: Path) -> None:

@@ -29,9 +29,13 @@ def narrow(value: float, width: int, digits: int) -> str:
     return next((t for t in texts if len(t) <= width), texts[-1]).rjust(width)
 
 
-def wrapped(texts: Iterable[str]) -> list[str]:
-    """Return texts as lines, those that continue a text indented."""
-    return [line for text in texts for line in textwrap.wrap(text, WIDTH, subsequent_indent="  ")]
+def wrapped(texts: Iterable[str], first: str = "", others: str = "  ") -> list[str]:
+    """Return texts as lines: what the first one and the others of each text begin with."""
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=others)
+    ]
 
 
 def missing(found: Iterable[tuple[str, str, str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Time several devices against one, and batches larger than memory against copying and solving.
+"""Time several devices beside one, and batches beyond memory beside their copies.
 
     python -m bench devices [--device SPEC --device SPEC] [--cells 102400 409600]
 

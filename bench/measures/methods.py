@@ -1,4 +1,4 @@
-"""Run every method on one mix of reconstructed cells, and compare with the reference.
+"""Time every method on one mix of reconstructed cells, and compare with the reference.
 
     python -m bench methods [--device SPEC] [--morphologies FOLDER] [--nodes 1e6] [--out F]
 

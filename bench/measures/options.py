@@ -1,4 +1,4 @@
-"""Show what the options of `fine` and the `k` of `dhs` do to plans and times of the real mix.
+"""Measure what the options of `fine` and `dhs` do to the plans and times of one mix.
 
     python -m bench options [--device SPEC] [--morphologies FOLDER] [--nodes 1e6] [--work-group 64]
 

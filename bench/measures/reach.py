@@ -1,4 +1,4 @@
-"""Time `auto` on the cases that the project measures itself by, next to the memory floor.
+"""Time `auto` on the cases that the project measures itself by, beside the floor.
 
     python -m bench reach [--device SPEC] [--morphologies FOLDER] [--dtype float64] [--out F]
 

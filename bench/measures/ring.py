@@ -1,4 +1,4 @@
-"""Time a step of the ring network beside other simulators, for more and more cells.
+"""Time a step of the ring network beside other simulators, over numbers of cells.
 
     python -m bench ring [--device SPEC] [--cells 16 64 256 ...] [--hh soma all]
 

@@ -1,4 +1,4 @@
-"""Time a network on one and more ranks of MPI: strong and weak scaling, and the exchange.
+"""Time a network on one and more MPI ranks: strong and weak scaling, the exchange.
 
     python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
 

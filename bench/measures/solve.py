@@ -1,4 +1,4 @@
-"""Time every method on batches of 512-node cells, next to the memory floor of the same run.
+"""Time every method on batches of 512-node cells, beside the memory floor.
 
     python -m bench solve [--device SPEC] [--cells 1 256 2560 25600] [--out FOLDER]
 

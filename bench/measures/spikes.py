@@ -1,4 +1,4 @@
-"""Which algorithm delivers spikes fastest: Brette and Goodman (2012), figure 4.
+"""Time the algorithms that deliver spikes: Brette and Goodman (2012), figure 4.
 
     python -m bench spikes [--device SPEC] [--targets 1e5] [--max-delay 1] [--out FOLDER]
 

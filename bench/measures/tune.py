@@ -1,4 +1,4 @@
-"""Time every candidate of `auto` over many shapes and batch sizes, and fit its cost model.
+"""Time every candidate of `auto` over shapes and batch sizes, and fit its cost model.
 
     python -m bench tune [--device SPEC] [--dtype float64 float32] [--max-nodes N]
     python -m bench tune --join tune-a.json tune-b.json --out FOLDER

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import clhines
-from bench import MissingError, record, systems, table
+from bench import MissingError, plot, record, systems, table
 from bench.measures import accuracy
 from bench.papers import cases, pictures
 from bench.papers.cases import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
@@ -152,7 +152,7 @@ def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
     axes.set_ylabel(SPEEDUP)
     pictures.log_scale(axes)
     axes.margins(y=0.12)
-    axes.grid(True, axis="y", **pictures.GRID)
+    axes.grid(True, axis="y", **plot.GRID)
     axes.set_axisbelow(True)
 
 
@@ -333,7 +333,7 @@ def ratios(axes: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int]) -> N
     axes.set(xlabel="number of systems", ylabel="time of CR-PCR / time of Thomas")
     pictures.counts(axes, [r["cells"] for r in rows])
     pictures.log_scale(axes)
-    axes.grid(True, **pictures.GRID)
+    axes.grid(True, **plot.GRID)
 
 
 def measure_10(run: Run) -> dict[str, Any]:
@@ -407,7 +407,7 @@ def draw_12(figure: Any, result: dict[str, Any]) -> None:
     right.set_xticks(places, [f"{n:,}" for n in places])
     right.set(ylim=(0, None), xlabel="size of the systems", ylabel="memory for 20,000 systems [GB]")
     right.set_title("(b) memory, float64")
-    right.grid(True, **pictures.GRID)
+    right.grid(True, **plot.GRID)
     right.legend(fontsize=7, frameon=False)
 
 

@@ -1,4 +1,4 @@
-"""Run the experiments of the papers that clhines implements, and draw their figures.
+"""Run the experiments of three papers, and draw their figures.
 
     python -m bench papers [FIGURE ...] [--device SPEC] [--quick] [--nodes N] [--out FOLDER]
 

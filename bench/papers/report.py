@@ -13,7 +13,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 import clhines
-from bench import systems, table
+from bench import plot, systems, table
 from bench.measures import peers
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
@@ -161,8 +161,8 @@ def draw_7_1(figure: Any, result: dict[str, Any]) -> None:
     counted = [r for r in everything if r["name"].endswith(PACKED)]
     counted = [{**r, "name": r["name"].removesuffix(PACKED)} for r in counted]
     plain = [r for r in everything if not r["name"].endswith(PACKED) and r not in shared]
-    cases = ((counted, "packing counted"), (plain, "packing not counted"))
-    for (rows, title), (left, right) in zip(cases, (axes[:2], axes[2:])):
+    halves = ((counted, "packing counted"), (plain, "packing not counted"))
+    for (rows, title), (left, right) in zip(halves, (axes[:2], axes[2:])):
         pictures.lines(left, [*shared, *rows], "seconds", "time in kernels of a solve")
         left.set_title(f"time, {title}")
         faster = [r for r in rows if r["name"] != OLD]
@@ -285,7 +285,7 @@ def draw_4_1(figure: Any, result: dict[str, Any]) -> None:
     axes[2].set_xticks(WARPS, [str(w) for w in WARPS])
     axes[2].set(ylim=(0, 100), xlabel="lanes of a warp", ylabel="idle lanes [%]")
     axes[2].set_title("all levels of all blocks")
-    axes[2].grid(True, **pictures.GRID)
+    axes[2].grid(True, **plot.GRID)
     axes[2].legend(fontsize=7, frameon=False)
 
 

@@ -1,4 +1,4 @@
-"""Independent checks against NEURON, with its defaults but where a line names a setting.
+"""Check against NEURON, with its defaults but where a line names a setting.
 
     python -m bench checks [NAME ...] [--seeds N] [--morphologies FOLDER] [--device SPEC]
                            [--out FOLDER]
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import platform
-import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from bench import MissingError, record
+from bench import MissingError, record, table
 from bench.measures.checks import common as checks_common
 from bench.measures.checks.cells import cells
 from bench.measures.checks.common import Outcome, Settings
@@ -64,21 +63,21 @@ def figure(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.2g}"
 
 
-def table(outcomes: list[Outcome]) -> str:
-    """Return the results as text, at most 100 columns wide."""
+def text(result: dict[str, Any]) -> str:
+    """Return the results as text."""
     lines = []
-    for o in outcomes:
-        word = "skip" if o.skipped else "pass" if o.passed else "FAIL"
-        lines.append(f"{word}  {o.check:<9} {o.skipped or o.what}"[:100])
-        if o.skipped:
+    for r in result["checks"]:
+        word = "skip" if r["skipped"] else "pass" if r["passed"] else "FAIL"
+        lines.append(f"{word}  {r['check']:<9} {r['skipped'] or r['what']}"[: table.WIDTH])
+        if r["skipped"]:
             continue
-        parts = [f"{o.cases - len(o.failures)} of {o.cases}"]
-        parts += [f"{name} {figure(value)}" for name, value in o.figures.items()]
-        lines += textwrap.wrap("; ".join(parts), 100, initial_indent=PAD, subsequent_indent=PAD)
-        for text in o.failures[:SHOWN]:
-            lines += textwrap.wrap(text, 100, initial_indent=" " * 6 + "- ", subsequent_indent=PAD)
-        if len(o.failures) > SHOWN:
-            lines.append(f"      - and {len(o.failures) - SHOWN} more")
+        failures = r["failures"]
+        parts = [f"{r['cases'] - len(failures)} of {r['cases']}"]
+        parts += [f"{name} {figure(value)}" for name, value in r["figures"].items()]
+        lines += table.wrapped(["; ".join(parts)], PAD, PAD)
+        lines += table.wrapped(failures[:SHOWN], " " * 6 + "- ", PAD)
+        if len(failures) > SHOWN:
+            lines.append(f"      - and {len(failures) - SHOWN} more")
     return "\n".join(lines)
 
 
@@ -126,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     rows = [{**asdict(o), "passed": o.passed} for o in outcomes]
     result = {"record": known, "seconds": seconds, "checks": rows}
-    record.files(Path(given.out) / "checks.json", result, f"{head}\n\n{table(outcomes)}\n")
+    record.files(Path(given.out) / "checks.json", result, f"{head}\n\n{text(result)}\n")
     if any(not o.passed for o in outcomes):
         return 1
     return 2 if any(o.skipped and o.check in given.names for o in outcomes) else 0

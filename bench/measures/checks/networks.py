@@ -63,17 +63,7 @@ def random_network(seed: int) -> SimpleNamespace:
         synapses[name] = SimpleNamespace(
             cell=cell, node=node, params={**taus, "e": np.where(inhibits, -75.0, 0.0)}
         )
-    links = []
-    for name, group in synapses.items():
-        m = 3 * len(group.cell)
-        target, source = rng.integers(0, len(group.cell), m), rng.integers(0, count, m)
-        weight = rng.uniform(0.0005, 0.008, m)
-        delay = np.where(
-            rng.random(m) < 0.5, rng.uniform(dt, 12.0, m), rng.integers(2, 100, m) * (dt / 2)
-        )
-        links.append(
-            SimpleNamespace(name=name, source=source, target=target, weight=weight, delay=delay)
-        )
+    links = links_of(rng, dt, count, synapses)
     cell, node = places(count)
     clamps = SimpleNamespace(
         cell=cell, node=node, params={
@@ -88,6 +78,24 @@ def random_network(seed: int) -> SimpleNamespace:
         v_init=float(rng.uniform(-75, -60)), stimuli=stimuli(rng, synapses),
         membranes=[membranes(rng, c, a) for c, a in zip(cables, active)],
     )  # fmt: skip
+
+
+def links_of(
+    rng: np.random.Generator, dt: float, count: int, synapses: dict[str, Any]
+) -> list[SimpleNamespace]:
+    """Draw connections from so many cells to the synapses."""
+    links = []
+    for name, group in synapses.items():
+        m = 3 * len(group.cell)
+        target, source = rng.integers(0, len(group.cell), m), rng.integers(0, count, m)
+        weight = rng.uniform(0.0005, 0.008, m)
+        delay = np.where(
+            rng.random(m) < 0.5, rng.uniform(dt, 12.0, m), rng.integers(2, 100, m) * (dt / 2)
+        )
+        links.append(
+            SimpleNamespace(name=name, source=source, target=target, weight=weight, delay=delay)
+        )
+    return links
 
 
 def stimuli(rng: np.random.Generator, synapses: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Fuzz: seeded hostile and lawful input to each reader, with oracles from outside.
+"""Give seeded hostile and lawful input to each reader, with oracles from outside.
 
     python -m bench fuzz --minutes 10 --seed 1 [--only swc,mechanism,cli,state,api]
     python -m bench fuzz --case swc:123456

@@ -1,11 +1,11 @@
 """The fit of the cost model of `auto`."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.measures import tune
 from clhines import Forest
 from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.plan import auto
@@ -13,18 +13,6 @@ from clhines.plan.auto import CANDIDATES
 from clhines.plan.plan import Limits
 
 CPU = Limits(compute_units=2, is_cpu=True, vector_bytes=32)
-
-
-@pytest.fixture
-def bench(monkeypatch):
-    """The module of bench/bench_tune.py."""
-    folder = Path(__file__).parents[2] / "bench"
-    if not folder.is_dir():
-        pytest.skip("the benchmarks are not beside the tests")
-    monkeypatch.syspath_prepend(str(folder))
-    import bench_tune
-
-    return bench_tune
 
 
 def planted_rows(costs):
@@ -46,7 +34,7 @@ def planted_rows(costs):
 
 
 @pytest.mark.slow
-def test_a_fit_finds_planted_costs(bench, monkeypatch, tmp_path, capsys):
+def test_a_fit_finds_planted_costs(monkeypatch, tmp_path, capsys):
     costs = {
         "flat": {"launch": 3e-5, "nodes": 4e-9},
         "fine": {"launch": 1e-5, "steps": 2e-8},
@@ -62,25 +50,25 @@ def test_a_fit_finds_planted_costs(bench, monkeypatch, tmp_path, capsys):
     table = tmp_path / "costs.json"
     kept = {"fitted_to": {"gpu float64": "g"}, "costs": {"gpu float64": {"fine": {"launch": 1.0}}}}
     table.write_text(json.dumps(kept))
-    monkeypatch.setattr(bench, "COSTS", table)
-    bench.fit([str(tmp_path / "tune.json")])
+    monkeypatch.setattr("COSTS", table)
+    tune.fit([str(tmp_path / "tune.json")])
     assert "worst 1.0" in capsys.readouterr().out.splitlines()[1]
     found = json.loads(table.read_text())
     assert found["costs"]["gpu float64"] == kept["costs"]["gpu float64"]
     assert set(found["costs"]["cpu float64"]) == set(costs)
     monkeypatch.setattr(auto, "costs", lambda: found["costs"])
     for row in rows:
-        known = bench.statistics_of(row)
+        known = tune.statistics_of(row)
         for c in CANDIDATES["cpu"]:
             if str(c) in costs:
                 expected = pytest.approx(row["seconds"][str(c)], rel=0.05)
                 assert auto.predict(c, known, CPU, "float64") == expected
 
 
-def test_least_squares_are_not_negative(bench):
+def test_least_squares_are_not_negative():
     rng = np.random.default_rng(4)
     A = rng.random((30, 5))
     for truth in ([1.0, 0, 2, 0, 3], [0, 0, 0, 5.0, 0]):
-        assert bench.non_negative(A, A @ truth) == pytest.approx(truth, abs=2e-2)
-    found = bench.non_negative(A, A @ [1.0, -1, 1, 1, 1])
+        assert tune.non_negative(A, A @ truth) == pytest.approx(truth, abs=2e-2)
+    found = tune.non_negative(A, A @ [1.0, -1, 1, 1, 1])
     assert (found >= 0).all() and found[1] == 0

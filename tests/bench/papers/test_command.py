@@ -2,30 +2,24 @@
 
 import importlib.util
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from bench_cases import needs_cc
 
 import clhines
+from bench import MissingError, __main__, record, systems
+from bench.measures import peers
+from bench.papers import batch, cases, command, report
+from bench.peers import host
 from clhines import reference
 from clhines.cells import shapes
 from clhines.device import devices
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-import common
-import host_peers
-import papers
-import papers_batch
-import papers_report
-import papers_run
-import peers
-
-needs_cc = pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+BENCH = Path(record.__file__).parent
 TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]
 
 # -- the whole run -----------------------------------------------------------------------------
@@ -52,23 +46,23 @@ WITHOUT_C = {"report-options", "batch-9", "batch-13"}
 def test_every_figure(fast_queue, tmp_path):
     """One quick run of the command: in one test, so that no two workers run it."""
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
-    command = [sys.executable, papers.__file__, "--quick", "--device", index, "--out", tmp_path]
+    command = [sys.executable, BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     (folder,) = tmp_path.glob("papers-*")
     found = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
-    assert set(found) == set(papers.FIGURES)
+    assert set(found) == set(command.FIGURES)
     for name, result in found.items():
         check_files(folder / f"{name}.json", result, done.stdout)
     for name in LINES:
         check_times(name, found[name])
     rows = found["report-4.1"]["rows"]
-    assert {r["panel"].split()[0] for r in rows} == set(papers_report.BRANCHINGS)
+    assert {r["panel"].split()[0] for r in rows} == set(report.BRANCHINGS)
     assert all(0 <= r["idle_sorted"] <= r["idle_unsorted"] < 1 for r in rows)
     assert any(r["idle_sorted"] < r["idle_unsorted"] - 0.05 for r in rows)
     accuracy, memory = found["batch-12"]["rows"], found["batch-12"]["memory"]
     assert all(0 < r["median"] <= r["largest"] < 1e-13 for r in accuracy)
-    assert all(m["bytes"] >= 4 * 8 * m["nodes"] * papers_batch.SYSTEMS for m in memory)
+    assert all(m["bytes"] >= 4 * 8 * m["nodes"] * batch.SYSTEMS for m in memory)
     assert all(r["good"] for r in found["review-4"]["rows"])
 
 
@@ -78,11 +72,11 @@ def check_times(name, result):
     assert LINES[name] <= {r["name"] for r in rows}, name
     assert len({r["panel"] for r in rows}) >= PANELS.get(name, 1), name
     sequential = {
-        (r["panel"], r["cells"]): r["seconds"] for r in rows if r["name"] == papers_run.SEQUENTIAL
+        (r["panel"], r["cells"]): r["seconds"] for r in rows if r["name"] == cases.SEQUENTIAL
     }
     assert bool(sequential) == (name not in WITHOUT_C), name
     for r in rows:
-        assert 0 < r["seconds"] < np.inf and r["num_nodes"] <= papers_run.QUICK_NODES * 2, r
+        assert 0 < r["seconds"] < np.inf and r["num_nodes"] <= cases.QUICK_NODES * 2, r
         if r["name"] == peers.FLOOR:
             continue
         assert 0 < r["error"] < peers.BOUND * np.finfo(r["dtype"]).eps, r
@@ -105,10 +99,9 @@ def check_files(path, result, printed):
 # -- what goes wrong ---------------------------------------------------------------------------
 
 
-def test_an_unknown_figure(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["papers.py", "batch-3", "batch-99"])
+def test_an_unknown_figure(capsys):
     with pytest.raises(SystemExit):
-        papers.main()
+        command.main(["batch-3", "batch-99"])
     error = capsys.readouterr().err.splitlines()[-1]
     assert "no figure 'batch-99'; there are report-4.1, report-7.1" in error
 
@@ -118,28 +111,23 @@ def test_an_unknown_figure(monkeypatch, capsys):
     [
         (["--nodes", "0"], "--nodes 0.0: expected a positive number"),
         (["--seconds", "nan"], "--seconds nan: expected a positive number"),
-        (["--device", "no such device"], "papers.py: device='no such device' matches no device"),
-        (["--draw", "none.json"], "papers.py: none.json: No such file"),
-        (["--draw", papers.__file__], "papers.py: expected the JSON of a figure"),
+        (["--device", "no such device"], "papers: device='no such device' matches no device"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments, said, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["papers.py", *arguments])
+def test_arguments_that_make_no_sense(arguments, said, capsys):
     with pytest.raises(SystemExit) as caught:
-        papers.main()
+        __main__.main(["papers", *arguments])
     assert said in str(caught.value.code) + capsys.readouterr().err
 
 
-def test_a_figure_that_fails_does_not_end_the_others(fast_queue, monkeypatch, tmp_path, capsys):
+def test_a_figure_that_fails_does_not_end_the_others(measured_on, monkeypatch, tmp_path, capsys):
     def fails(run):
         raise ValueError("a broken figure")
 
-    broken = papers.Figure("broken", fails, None)
-    whole = papers.FIGURES["report-4.1"]
-    monkeypatch.setattr(papers, "FIGURES", {"broken": broken, "report-4.1": whole})
-    monkeypatch.setattr(papers.devices, "make_queue", lambda _: fast_queue)
-    monkeypatch.setattr(sys, "argv", ["papers.py", "--quick", "--out", str(tmp_path)])
-    assert papers.main() == 1
+    broken = command.Figure("broken", fails, None)
+    whole = command.FIGURES["report-4.1"]
+    monkeypatch.setattr(command, "FIGURES", {"broken": broken, "report-4.1": whole})
+    assert command.main(["--quick", "--out", str(tmp_path)]) == 1
     (folder,) = tmp_path.iterdir()
     assert sorted(p.suffix for p in folder.iterdir() if p.suffix != ".svg") == [".json", ".txt"]
     assert capsys.readouterr().err.splitlines()[-1] == "failed: broken: ValueError: a broken figure"
@@ -148,34 +136,34 @@ def test_a_figure_that_fails_does_not_end_the_others(fast_queue, monkeypatch, tm
 
 
 def run_on(queue, most_nodes=2000, quick=True):
-    return papers_run.Run(queue, quick, most_nodes, 0.01)
+    return cases.Run(queue, quick, most_nodes, 0.01)
 
 
 @needs_cc
 def test_a_wrong_method_ends_its_figure_and_a_wrong_peer_does_not(fast_queue):
     def wrong(case):
-        yield host_peers.out_of_place("off", [lambda: case.sets[0][2] * 0.9] * 2)
+        yield host.out_of_place("off", [lambda: case.sets[0][2] * 0.9] * 2)
 
     run, missing = run_on(fast_queue), []
-    case = papers_run.batch(run, TREES, 5, "trees", "float32")
-    peer = papers_run.Entry("off", wrong, new=True)
-    rows = papers_run.timed(run, case, [papers_run.SEQUENTIAL_ENTRY, peer], missing, panel="p")
-    assert [r["name"] for r in rows] == [peers.FLOOR, papers_run.SEQUENTIAL]
+    case = cases.batch(run, TREES, 5, "trees", "float32")
+    peer = cases.Entry("off", wrong, new=True)
+    rows = cases.timed(run, case, [cases.SEQUENTIAL_ENTRY, peer], missing, panel="p")
+    assert [r["name"] for r in rows] == [peers.FLOOR, cases.SEQUENTIAL]
     assert rows[1]["speedup"] == 1 and rows[1]["num_nodes"] == case.forest.num_nodes
     assert missing[0]["name"] == "off" and missing[0]["reason"].startswith("wrong")
-    own = papers_run.Entry("off", wrong, own=True)
-    with pytest.raises(common.MissingError, match="off, .*wrong, so not timed"):
-        papers_run.timed(run, case, [own], missing, panel="p")
+    own = cases.Entry("off", wrong, own=True)
+    with pytest.raises(MissingError, match="off, .*wrong, so not timed"):
+        cases.timed(run, case, [own], missing, panel="p")
 
 
 def test_no_compiler_no_speed_up(fast_queue, monkeypatch):
     monkeypatch.setenv("CC", "")
     monkeypatch.setenv("PATH", "")
-    host_peers.library.cache_clear()
+    host.library.cache_clear()
     run = run_on(fast_queue)
-    case = papers_run.batch(run, TREES, 2, "trees", "float32")
-    with pytest.raises(common.MissingError, match="speed-ups are over C, one thread: no C compil"):
-        papers_run.timed(run, case, [papers_run.SEQUENTIAL_ENTRY], [], panel="p")
+    case = cases.batch(run, TREES, 2, "trees", "float32")
+    with pytest.raises(MissingError, match="speed-ups are over C, one thread: no C compil"):
+        cases.timed(run, case, [cases.SEQUENTIAL_ENTRY], [], panel="p")
 
 
 # -- the pieces --------------------------------------------------------------------------------
@@ -199,7 +187,7 @@ def test_counts_are_scaled_and_said_so():
 @pytest.mark.parametrize("levels", [2, 3, 4])
 def test_cells_of_figure_14(levels):
     """512 nodes, half of them or a few more in the first branch, then 2, 4, 8 equal branches."""
-    forest = clhines.Forest.from_cells([papers_batch.level_tree(levels)])
+    forest = clhines.Forest.from_cells([batch.level_tree(levels)])
     trees = forest.trees
     assert forest.num_nodes == 512 and trees.num_levels[0] == levels
     assert np.bincount(trees.branch_level).tolist() == [2**k for k in range(levels)]
@@ -214,21 +202,21 @@ def test_cells_of_figure_14(levels):
 
 def test_idle_lanes_by_hand():
     """Lanes of 5, 1 steps and of 2: 8 busy of 10 + 4 steps; alone in a warp none is idle."""
-    assert papers_report.idle([[5, 1], [2]], 2) == pytest.approx(1 - 8 / 14)
-    assert papers_report.idle([[5, 1], [2]], 1) == 0
-    assert papers_report.idle([[5, 5, 1, 1]], 2) == 0
-    assert papers_report.idle([[5, 1, 5, 1]], 2) == pytest.approx(0.4)
+    assert report.idle([[5, 1], [2]], 2) == pytest.approx(1 - 8 / 14)
+    assert report.idle([[5, 1], [2]], 1) == 0
+    assert report.idle([[5, 5, 1, 1]], 2) == 0
+    assert report.idle([[5, 1, 5, 1]], 2) == pytest.approx(0.4)
 
 
 def test_memory_of_strided_batch():
     """The formula of section 4.1.2 beside the four arrays: twice and a bit for large systems."""
     plain = 4 * 8 * 8192 * 20_000
-    assert papers_batch.strided_bytes(8192) == plain + 20_000 * (4 * 8192 + 2048) * 8
+    assert batch.strided_bytes(8192) == plain + 20_000 * (4 * 8192 + 2048) * 8
 
 
 def test_values_of_a_batch_repeat(fast_queue, monkeypatch):
-    monkeypatch.setattr(papers_run, "PERIOD", 4)
-    case = papers_run.batch(run_on(fast_queue), TREES, 10, "trees", "float32")
+    monkeypatch.setattr(cases, "PERIOD", 4)
+    case = cases.batch(run_on(fast_queue), TREES, 10, "trees", "float32")
     forest, one = case.forest, sum(map(len, TREES))
     assert forest.sizes.tolist() == [len(TREES[k % 4]) for k in range(10)]
     for values in case.sets:
@@ -240,10 +228,10 @@ def test_values_of_a_batch_repeat(fast_queue, monkeypatch):
 
 
 @needs_cc
-@pytest.mark.parametrize("make", [host_peers.c_serial, host_peers.c_multicore])
+@pytest.mark.parametrize("make", [host.c_serial, host.c_multicore])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_c_takes_cells_of_any_sizes(make, dtype):
-    case = papers_run.batch(run_on(None), TREES, 30, "trees", dtype)
+    case = cases.batch(run_on(None), TREES, 30, "trees", dtype)
     (candidate,) = make(case)
     for k, values in enumerate(case.sets):
         candidate.run(k)
@@ -253,8 +241,8 @@ def test_c_takes_cells_of_any_sizes(make, dtype):
 
 def test_times_between_events_span_all_kernels(fast_queue, monkeypatch):
     """Of a method with several launches the time is not that of the last one alone."""
-    monkeypatch.setattr(common, "on_host", lambda _: False)
-    case = papers_run.batch(run_on(fast_queue), [papers_batch.level_tree(4)], 50, "x", "float32")
+    monkeypatch.setattr(systems, "on_host", lambda _: False)
+    case = cases.batch(run_on(fast_queue), [batch.level_tree(4)], 50, "x", "float32")
     kept = []
     solver = clhines.Solver
     monkeypatch.setattr(clhines, "Solver", lambda *a, **k: kept.append(solver(*a, **k)) or kept[0])
@@ -266,11 +254,11 @@ def test_times_between_events_span_all_kernels(fast_queue, monkeypatch):
 
 def test_packing_counted(fast_queue, monkeypatch):
     """From natural order to natural order; on a GPU without what is between the kernels."""
-    case = papers_run.batch(run_on(fast_queue), TREES, 20, "trees", "float32")
+    case = cases.batch(run_on(fast_queue), TREES, 20, "trees", "float32")
     for on_host in (True, False):
-        monkeypatch.setattr(common, "on_host", lambda _, on_host=on_host: on_host)
+        monkeypatch.setattr(systems, "on_host", lambda _, on_host=on_host: on_host)
         for method, options in (("flat", {}), ("contraction", {}), ("fine", {"reroot": True})):
-            candidate = papers_report.packing(case, method, method, **options)
+            candidate = report.packing(case, method, method, **options)
             assert candidate.run(0) > 0
             error = reference.residual(case.forest, *case.sets[0], candidate.result(0))
             assert error < peers.BOUND * np.finfo("float32").eps

@@ -1,9 +1,7 @@
-"""The checks against NEURON of bench/checks.py in small sizes, and that they can fail."""
+"""The checks against NEURON in small sizes, and that they can fail."""
 
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +10,8 @@ from real_cells import FOLDER, needs_folder
 from clhines.device import devices
 
 pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
-
-import checks
-import checks_cells
-import checks_common
-import checks_kinetics
-import checks_networks
-import checks_timing
+from bench import MissingError
+from bench.measures.checks import cells, command, common, kinetics, networks, timing
 
 pytestmark = pytest.mark.neuron
 
@@ -28,7 +20,7 @@ pytestmark = pytest.mark.neuron
 def settings(fast_queue, needs):
     """Small sizes; the bounds are those of the checks and are derived there."""
     needs(fast_queue, "float64")
-    return checks_common.Settings(
+    return common.Settings(
         fast_queue, seeds=3, duration=150.0, step=0.025, paths=("epochs", "reference")
     )
 
@@ -37,8 +29,8 @@ def settings(fast_queue, needs):
 def compiled(tmp_path_factory):
     """NEURON's mechanisms of tests/mod, compiled once for all processes of these tests."""
     try:
-        checks_common.load_mechanisms(tmp_path_factory.getbasetemp().parent)
-    except checks_common.MissingError as error:
+        common.load_mechanisms(tmp_path_factory.getbasetemp().parent)
+    except MissingError as error:
         pytest.skip(str(error))
 
 
@@ -50,42 +42,42 @@ def assert_passed(outcomes):
 
 
 def test_random_networks(settings):
-    outcomes = checks_networks.networks(settings)
+    outcomes = networks.networks(settings)
     assert_passed(outcomes)
     assert outcomes[0].figures["spikes in NEURON"] > 50
 
 
 def test_delays_and_events(settings):
-    outcomes = checks_timing.delays(settings)
+    outcomes = timing.delays(settings)
     assert_passed(outcomes)
     assert outcomes[0].cases > 300 and outcomes[1].cases > 100
 
 
 def test_hh_and_its_table(settings):
     """Equal to NEURON's without its table; with it, NEURON's default, some tenths of a ms apart."""
-    exact, default = checks_timing.hh(replace(settings, paths=("epochs",)))
+    exact, default = timing.hh(replace(settings, paths=("epochs",)))
     assert_passed([exact, default])
     assert exact.figures["spikes"] > 30
     assert 0.01 < default.figures["ms at most"] < 0.5
 
 
-@pytest.mark.parametrize("title", checks_kinetics.CASES)
+@pytest.mark.parametrize("title", kinetics.CASES)
 def test_kinetics(settings, compiled, title):
-    assert_passed([checks_kinetics.kinetic(title, settings)])
+    assert_passed([kinetics.kinetic(title, settings)])
 
 
 def test_what_kinetics_refuse():
-    assert_passed([checks_kinetics.refusals()])
+    assert_passed([kinetics.refusals()])
 
 
 def test_units(settings, compiled):
-    assert_passed(checks_kinetics.units(settings))
+    assert_passed(kinetics.units(settings))
 
 
 @needs_folder
 def test_small_real_cells(settings):
     given = replace(settings, morphologies=FOLDER / "good", files=6, lengths=(20.0,))
-    shape, active = checks_cells.cells(given)
+    shape, active = cells.cells(given)
     assert_passed([shape, active])
     assert shape.cases == 6 and active.figures["spikes in NEURON"] > 6
 
@@ -95,38 +87,38 @@ def test_small_real_cells(settings):
 
 def test_a_weight_that_is_off_is_found(settings, monkeypatch):
     """One weight of one seed, by a thousandth."""
-    right = checks_networks.ours
+    right = networks.ours
 
     def wrong(given):
         given.links[0].weight[:] *= 1.001
         return right(given)
 
-    monkeypatch.setattr(checks_networks, "ours", wrong)
-    (found,) = checks_networks.networks(replace(settings, seeds=1))
+    monkeypatch.setattr(networks, "ours", wrong)
+    (found,) = networks.networks(replace(settings, seeds=1))
     assert found.failures and not found.passed
 
 
 def test_a_delay_that_is_late_is_found(settings, monkeypatch):
-    right = checks_timing.two_cells
-    monkeypatch.setattr(checks_timing, "two_cells", lambda delays: right(delays + 0.1))
-    spiked, outside = checks_timing.delays(replace(settings, paths=("epochs",), step=0.1))
-    assert len(spiked.failures) >= 20 * len(checks_timing.DTS)
+    right = timing.two_cells
+    monkeypatch.setattr(timing, "two_cells", lambda delays: right(delays + 0.1))
+    spiked, outside = timing.delays(replace(settings, paths=("epochs",), step=0.1))
+    assert len(spiked.failures) >= 20 * len(timing.DTS)
     assert outside.passed
 
 
 def test_a_parameter_that_is_off_is_found(settings, compiled):
-    case = checks_kinetics.CASES["cascade of 1 ms, in order"]
-    found = checks_common.Outcome("kinetics", "planted")
-    theirs = checks_kinetics.density(case.name, case.states)
+    case = kinetics.CASES["cascade of 1 ms, in order"]
+    found = common.Outcome("kinetics", "planted")
+    theirs = kinetics.density(case.name, case.states)
     ours = theirs.copy()
     ours[:, 1] *= 1 + 1e-8
-    checks_kinetics.compare(found, "planted", ours, theirs, case)
+    kinetics.compare(found, "planted", ours, theirs, case)
     assert not found.passed and found.cases == 1
     occupied = replace(case, occupancies=True)
-    checks_kinetics.compare(found, "a sum of three gates", theirs, theirs, occupied)
+    kinetics.compare(found, "a sum of three gates", theirs, theirs, occupied)
     assert "sum off by" in found.failures[1]
     theirs[-1] = np.nan
-    checks_kinetics.compare(found, "NaN", theirs, theirs, case)
+    kinetics.compare(found, "NaN", theirs, theirs, case)
     assert len(found.failures) == 3
 
 
@@ -135,21 +127,19 @@ def test_the_command(fast_queue, tmp_path, monkeypatch, capsys):
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
 
     def fails(settings):
-        found = checks_common.Outcome("hh", "planted")
+        found = common.Outcome("hh", "planted")
         found.case("x" * 150)
         found.case()
         return [found]
 
     def missing(settings):
-        raise checks_common.MissingError("no compiler")
+        raise MissingError("no compiler")
 
     def main(*names):
-        command = ["checks.py", *names, "--device", index, "--out", str(tmp_path), "--seeds", "1"]
-        monkeypatch.setattr(sys, "argv", command)
-        return checks.main()
+        return command.main([*names, "--device", index, "--out", str(tmp_path), "--seeds", "1"])
 
-    monkeypatch.setitem(checks.CHECKS, "hh", fails)
-    monkeypatch.setitem(checks.CHECKS, "units", missing)
+    monkeypatch.setitem(command.CHECKS, "hh", fails)
+    monkeypatch.setitem(command.CHECKS, "units", missing)
     assert main("hh", "units") == 1
     text = (tmp_path / "checks.txt").read_text("utf-8")
     assert "FAIL  hh" in text and "1 of 2" in text and "skip  units     no compiler" in text
@@ -164,7 +154,7 @@ def test_the_command(fast_queue, tmp_path, monkeypatch, capsys):
 
 
 def test_a_check_without_cases_has_not_passed():
-    found = checks_common.Outcome("hh", "nothing")
+    found = common.Outcome("hh", "nothing")
     assert not found.passed
     found.case()
     assert found.passed

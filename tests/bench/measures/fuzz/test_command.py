@@ -4,24 +4,21 @@ import math
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import mpmath
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
+from bench import record
+from bench.measures.fuzz import command, language, swc, worker
+from bench.measures.fuzz.common import MIB, WrongError, check_refusal, fewer, shrink
 
-import fuzz
-import fuzz_language as language
-import fuzz_swc
-import fuzz_worker
-from fuzz_common import MIB, WrongError, check_refusal, fewer, shrink
-
-BENCH = Path(fuzz.__file__).parent
+BENCH = Path(record.__file__).parent
 CASES = {"swc": 60, "mechanism": 24, "cli": 24, "state": 40, "api": 60}
 PLANTED = """
 import os
-from fuzz_common import WrongError
+from bench.measures.fuzz.common import WrongError
 
 kept = []
 
@@ -49,7 +46,7 @@ def check(case):
 @pytest.mark.parametrize("target", CASES)
 def test_nothing_is_found(target):
     """The cases of one seed: neither tracebacks, hangs, memory nor anything wrong."""
-    command = [sys.executable, str(BENCH / "fuzz.py"), "--only", target, "--no-shrink"]
+    command = [sys.executable, str(BENCH), "fuzz", "--only", target, "--no-shrink"]
     command += ["--cases", str(CASES[target]), "--minutes", "2", "--seed", "14"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -64,10 +61,10 @@ def planted(tmp_path, monkeypatch):
     """A worker whose cases are the faults planted above."""
     (tmp_path / "fuzz_planted.py").write_text(PLANTED)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(fuzz_worker, "KILL_SECONDS", 1.0)
-    worker = fuzz_worker.Worker("planted", tmp_path)
-    yield worker
-    worker.close()
+    monkeypatch.setattr(worker, "KILL_SECONDS", 1.0)
+    found = worker.Worker("fuzz_planted", tmp_path)
+    yield found
+    found.close()
 
 
 def test_planted_faults_are_found(planted):
@@ -89,16 +86,16 @@ def test_planted_faults_are_found(planted):
 
 
 def test_memory_that_is_kept_is_found(planted):
-    outcomes = [planted.run("kept").outcome for _ in range(fuzz_worker.WARM_CASES + 25)]
+    outcomes = [planted.run("kept").outcome for _ in range(worker.WARM_CASES + 25)]
     assert "memory" in outcomes
-    assert outcomes.index("memory") >= fuzz_worker.WARM_CASES
+    assert outcomes.index("memory") >= worker.WARM_CASES
     assert planted.kept > 200 * MIB
 
 
 def test_a_case_is_made_from_its_seed_alone():
-    for name in fuzz.TARGETS:
-        module = __import__(f"fuzz_{name}")
-        made = [[module.generate(fuzz.generator(k)) for k in range(20)] for _ in range(2)]
+    for name in command.TARGETS:
+        module = import_module(command.PACKAGE + name)
+        made = [[module.generate(command.generator(k)) for k in range(20)] for _ in range(2)]
         assert made[0] == made[1]
         assert len({module.show(case) for case in made[0]}) > 10
 
@@ -164,9 +161,9 @@ def test_rules_of_the_language():
 
 
 def test_swc_files_are_read_plainly():
-    rows = fuzz_swc.read_plainly(b"\xef\xbb\xbf# x\r\n1 1 0 0 0 5 -1\r2 3 1e1 0 0 .5 1 # y\n")
+    rows = swc.read_plainly(b"\xef\xbb\xbf# x\r\n1 1 0 0 0 5 -1\r2 3 1e1 0 0 .5 1 # y\n")
     assert rows == [(1, 1, 0, 0, 0, 5, -1), (2, 3, 10, 0, 0, 0.5, 1)]
-    assert fuzz_swc.tree_problem(rows, "refuse") == ""
+    assert swc.tree_problem(rows, "refuse") == ""
     for data, problem in (
         (b"1 1 0 0 0 5", "columns"),
         (b"1 1 0 0 0 nan -1", "not a number"),
@@ -174,7 +171,7 @@ def test_swc_files_are_read_plainly():
         (b"1.5 1 0 0 0 1 -1", "not whole"),
         (b"# only", "no samples"),
     ):
-        assert fuzz_swc.read_plainly(data) == problem
+        assert swc.read_plainly(data) == problem
     for parents, problem in (
         ((-1, 1, 1), ""),
         ((2, 1, -1), "cycle"),
@@ -182,4 +179,4 @@ def test_swc_files_are_read_plainly():
         ((-1, -1, 1), "several roots"),
     ):
         rows = [(k + 1, 3, 0.0, 0.0, 0.0, 1.0, up) for k, up in enumerate(parents)]
-        assert fuzz_swc.tree_problem(rows, "refuse") == problem
+        assert swc.tree_problem(rows, "refuse") == problem
