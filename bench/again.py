@@ -32,13 +32,13 @@ def write(path: Path) -> None:
     try:
         result = json.loads(path.read_text("utf-8"))
         module = module_of(path, result)
-        text = module.text(result)
+        text, commit = module.text(result), result["record"]["commit"]
     except OSError as error:
         raise MissingError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise MissingError(f"{path}: expected the JSON of a result") from error
     old = path.with_suffix(".txt")
-    head = f"commit {result['record']['commit']}\n"
+    head = f"commit {commit}\n"
     if old.is_file():
         head = old.read_text("utf-8").partition("\n\n")[0] + "\n"
     old.write_text(f"{head}\n{text}\n", "utf-8")

@@ -16,6 +16,7 @@ import numpy as np
 import pyopencl as cl
 
 import clhines
+from bench import table
 from clhines.device import devices
 
 RESULTS = Path(__file__).parent / "results"
@@ -112,6 +113,7 @@ def write(
     head = f"commit {result['record']['commit']}"
     if queue is not None:
         name, head = f"{name}-{slug(queue.device)}", f"{devices.label(queue.device)}, {head}"
+    head = "\n".join(table.wrapped([head]))
     files(Path(out) / f"{name}.json", result, f"{head}\n\n{text}\n", draw)
 
 

@@ -1,4 +1,4 @@
-"""Measure the error of solvers of chains over their length, and the memory of every method.
+"""Measure errors of solvers of chains over their length, and the memory of every method.
 
     python -m bench accuracy [--device SPEC] [--sizes 64 128 ... 8192] [--out FOLDER]
 

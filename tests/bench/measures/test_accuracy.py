@@ -4,6 +4,7 @@ import importlib.util
 import json
 
 import clhines
+from bench import again
 from bench.measures import accuracy
 
 
@@ -19,11 +20,11 @@ def test_accuracy(measured_on, monkeypatch, tmp_path, capsys):
     assert all(0 < r["median"] <= r["largest"] < 1e-6 for r in result["accuracy"])
     assert [r["method"] for r in result["memory"]] == list(clhines.METHODS)
     assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
-    if importlib.util.find_spec("matplotlib"):
-        picture = path.with_suffix(".svg")
-        drawn = picture.read_bytes()
-        picture.unlink()
-        monkeypatch.setattr(accuracy.devices, "choose", None)
-        arguments = ["--draw", str(path)]
-        accuracy.main(arguments)
-        assert picture.read_bytes() == drawn
+    table = path.with_suffix(".txt").read_bytes()
+    picture = path.with_suffix(".svg")
+    drawn = picture.read_bytes() if importlib.util.find_spec("matplotlib") else None
+    picture.unlink(missing_ok=True)
+    monkeypatch.setattr(accuracy.devices, "choose", None)
+    again.main([str(path)])
+    assert path.with_suffix(".txt").read_bytes() == table
+    assert drawn is None or picture.read_bytes() == drawn

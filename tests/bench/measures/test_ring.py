@@ -23,7 +23,7 @@ SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jax
 def ring_ran(tmp_path_factory):
     """One small run of the command; what it wrote and printed."""
     out = tmp_path_factory.mktemp("ring")
-    command = [sys.executable, BENCH / "ring.py", "--out", out, "--paths", "reference"]
+    command = [sys.executable, BENCH, "ring", "--out", out, "--paths", "reference"]
     command += "--cells 3 --hh soma --shapes 2 --levels 2 --compartments 2 --duration 12".split()
     command += "--seconds 5 --dtype float64 --threads 2 --most 60".split()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)

@@ -50,7 +50,7 @@ def test_a_fit_finds_planted_costs(monkeypatch, tmp_path, capsys):
     table = tmp_path / "costs.json"
     kept = {"fitted_to": {"gpu float64": "g"}, "costs": {"gpu float64": {"fine": {"launch": 1.0}}}}
     table.write_text(json.dumps(kept))
-    monkeypatch.setattr("COSTS", table)
+    monkeypatch.setattr(tune, "COSTS", table)
     tune.fit([str(tmp_path / "tune.json")])
     assert "worst 1.0" in capsys.readouterr().out.splitlines()[1]
     found = json.loads(table.read_text())
