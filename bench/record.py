@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,7 +54,7 @@ def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -
         Of its command line; of absolute paths, which differ between machines, the last part stays.
     """
     words = [Path(word).name if os.path.isabs(word) else word for word in arguments]
-    found = {"command": " ".join(["python -m bench", name, *words])}
+    found = {"command": f"python -m bench {shlex.join([name, *words])}"}
     if queue is not None:
         device = queue.device
         found |= {

@@ -39,5 +39,5 @@ steps, idle lanes, padding and bytes; ``python -m clhines.plan.examples`` draws 
 To add a method: a row in `methods.METHODS`, a planning module ``by_X/NAME.py`` whose function
 returns a `Plan`, and ``kernels/by_X/NAME.mako``. Its spec states the template's name and all
 numbers and switches. To let ``auto`` choose it: a row in `auto.CANDIDATES`, and a new fit
-(``bench/README.md``).
+(``bench/notes/auto.md``).
 """
