@@ -57,12 +57,12 @@ def measure_spikes(run: Run) -> dict[str, Any]:
     probability = (
         [0.001, 0.01, 0.1, 1.0] if run.is_host else [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
     )
-    spikes = [1, 5, 20, 100] if run.is_host else [1, 2, 5, 10, 20, 50, 100]
+    number = [1, 5, 20, 100] if run.is_host else [1, 2, 5, 10, 20, 50, 100]
     targets = 1e5
     if run.quick:
-        probability, spikes, targets = [0.01, 0.1], [1, 20], 1e3
+        probability, number, targets = [0.01, 0.1], [1, 20], 1e3
     asked = SimpleNamespace(
-        sources=100, targets=targets, max_delay=1, probability=probability, spikes=spikes
+        sources=100, targets=targets, max_delay=1, probability=probability, spikes=number
     )
     rows = spikes.rows_of(run.queue, asked)
     if not all(r["good"] for r in rows):

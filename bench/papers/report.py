@@ -14,7 +14,7 @@ import pyopencl.array as cla
 
 import clhines
 from bench import plot, systems, table
-from bench.measures import peers
+from bench.measures import options, peers
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
 from bench.papers.cases import SEQUENTIAL_ENTRY, Entry, Run, timed
@@ -356,8 +356,8 @@ def measure_options(run: Run) -> dict[str, Any]:
 def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
     """Return levels, idle lanes, padding and barriers of a plan."""
     limits = devices.limits(run.queue.device)
-    options = {"work_group": lanes(run), **OPTIONS[name]}
-    plan = clhines.make_plan(case.forest, "fine", np.float64, limits, **options)
+    asked = {"work_group": lanes(run), **OPTIONS[name]}
+    plan = clhines.make_plan(case.forest, "fine", np.float64, limits, **asked)
     return options.judged(plan)
 
 
