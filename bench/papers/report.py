@@ -15,7 +15,7 @@ import pyopencl.array as cla
 import clhines
 from bench import plot, systems, table
 from bench.measures import peers
-from bench.measures.options import judged
+from bench.measures.options import judged as judged_plan
 from bench.papers import cases, pictures
 from bench.papers.batch import add, found
 from bench.papers.cases import SEQUENTIAL_ENTRY, Entry, Run, timed
@@ -359,7 +359,7 @@ def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
     limits = devices.limits(run.queue.device)
     asked = {"work_group": lanes(run), **OPTIONS[name]}
     plan = clhines.make_plan(case.forest, "fine", np.float64, limits, **asked)
-    return judged(plan)
+    return judged_plan(plan)
 
 
 def draw_options(figure: Any, result: dict[str, Any]) -> None:

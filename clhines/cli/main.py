@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import numpy as np
 
@@ -103,7 +102,7 @@ def _warnings_in_one_line() -> Iterator[None]:
     """Show warnings as the errors are shown, without a place in the source."""
     with warnings.catch_warnings():
 
-        def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
             ours = category.__module__.startswith("clhines")
             what = "" if ours else f"{category.__name__}: "
             _tell(f"clhines: {what}{' '.join(str(message).split())}")

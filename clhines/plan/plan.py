@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, shown
+from clhines.files import PathLike
 from clhines.forest import Forest
 from clhines.plan import layout
 
@@ -337,7 +339,7 @@ class Plan:
         itemsize = 8 if self.parts[0].spec.real == "double" else 4
         return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
 
-    def plot(self, path: Any = None) -> Any:
+    def plot(self, path: PathLike | None = None) -> Any:
         """Draw the first block of the first launch, with its statistics.
 
         Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
@@ -372,7 +374,7 @@ class Plan:
         return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
 
 
-def real_name(dtype: Any) -> str:
+def real_name(dtype: DTypeLike) -> str:
     """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
     try:
         known = np.dtype(dtype)

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import warnings
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -224,8 +223,8 @@ def test_solve_in_slices_states_its_memory_first(cli, fast_queue):
     assert table["check"] == "good"
 
 
-def test_json(cli, monkeypatch):
-    monkeypatch.setattr(program, "_BUILT", OrderedDict())  # what other tests have built
+def test_json(cli):
+    program.forget()  # what other tests have built: build_s is to be positive
     result = cli("solve", "--steps", 3, "--json")
     assert (result.code, result.err) == (0, "")
     report = result.report()
