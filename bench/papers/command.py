@@ -101,9 +101,7 @@ FIGURES: dict[str, Figure] = {
         report.table_options,
     ),
     "batch-3": Figure(
-        "Valero-Lara 2018, figure 3: medium-high neurons",
-        batch.measure_3,
-        batch.draw_3,
+        "Valero-Lara 2018, figure 3: medium-high neurons", batch.measure_3, batch.draw_3
     ),
     "batch-4": Figure(
         "Valero-Lara 2018, figures 4a and 4b: block sizes, local memory",
@@ -111,19 +109,13 @@ FIGURES: dict[str, Figure] = {
         batch.draw_4,
     ),
     "batch-5": Figure(
-        "Valero-Lara 2018, figure 5: six morphologies",
-        batch.measure_5,
-        batch.draw_panels,
+        "Valero-Lara 2018, figure 5: six morphologies", batch.measure_5, batch.draw_panels
     ),
     "batch-6": Figure(
-        "Valero-Lara 2018, figure 6: one shape against many",
-        batch.measure_6,
-        batch.draw_6,
+        "Valero-Lara 2018, figure 6: one shape against many", batch.measure_6, batch.draw_6
     ),
     "batch-9": Figure(
-        "Valero-Lara 2018, figure 9: cyclic reduction over Thomas",
-        batch.measure_9,
-        batch.draw_9,
+        "Valero-Lara 2018, figure 9: cyclic reduction over Thomas", batch.measure_9, batch.draw_9
     ),
     "batch-10": Figure(
         "Valero-Lara 2018, figure 10: tridiagonal systems of 64 to 512 rows",
@@ -142,9 +134,7 @@ FIGURES: dict[str, Figure] = {
         batch.table_12,
     ),
     "batch-13": Figure(
-        "Valero-Lara 2018, figure 13: padding computed and skipped",
-        batch.measure_13,
-        batch.draw_13,
+        "Valero-Lara 2018, figure 13: padding computed and skipped", batch.measure_13, batch.draw_13
     ),
     "batch-14": Figure(
         "Valero-Lara 2018, figure 14: cells of 2, 3 and 4 branch levels",
