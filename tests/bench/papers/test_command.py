@@ -46,8 +46,8 @@ WITHOUT_C = {"report-options", "batch-9", "batch-13"}
 def test_every_figure(fast_queue, tmp_path):
     """One quick run of the command: in one test, so that no two workers run it."""
     index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
-    command = [sys.executable, BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    asked = [sys.executable, BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     (folder,) = tmp_path.glob("papers-*")
     found = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
