@@ -17,3 +17,12 @@ def test_plan_time_of_every_method_and_option(monkeypatch, tmp_path, capsys):
     asked = {name for r in rows if r["method"] == "fine" for name in r["options"]}
     assert asked == {"reroot", "split", "packing", "level_shift", "local"}
     assert 2 * sum(any(case in line for case in plan.SHAPED) for line in lines) == len(rows)
+
+
+def test_plan_time_of_every_method(monkeypatch, tmp_path):
+    monkeypatch.setattr(plan, "CASES", {"8 cells, 2 shapes": (8, 2)})
+    plan.main(["--out", str(tmp_path)])
+    result = json.loads((tmp_path / "plan.json").read_text("utf-8"))
+    assert [r["method"] for r in result["rows"]] == systems.TREE_METHODS
+    assert all(r["distinct_shapes"] == 2 and r["plan_seconds"] > 0 for r in result["rows"])
+    assert result["record"]["command"].startswith("python -m bench plan --out ")
