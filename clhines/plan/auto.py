@@ -1,7 +1,7 @@
 """What `auto` chooses from, and the cost model that ranks it without a device.
 
 A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;
-to add one, add a line there and fit the model again (``python bench/bench_tune.py --fit``).
+to add one, add a line there and fit the model again (``python -m bench tune --fit``).
 
 The model is a sum of terms: numbers that a forest's statistics and a device's limits give, such as
 the nodes that the busiest compute unit handles, times seconds for one of each. The seconds are

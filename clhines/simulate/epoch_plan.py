@@ -38,7 +38,7 @@ _FULL = 4  # cells a compute unit, from which on those in flight count, not the 
 
 
 # lanes of a work-group and registers of a work-item then, by precision and whether factors are
-# constant; measured, see bench/NOTES.md
+# constant; measured, see bench/notes/epochs.md
 _BUSY = {
     ("double", True): (128, 128),
     ("float", True): (128, 96),
