@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl as cl
 import pytest
-from test_simulation import DT, mixed_network, simple_network, truth
+from networks import DT, mixed_network, simple_network, truth
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cells.cable import discretise

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from networks import CABLES, DT, mixed_network, simple_network
 from rank_program import busy_network, not_finite, run_cases
 from test_epoch import dendrites_network, noisy_network
-from test_simulation import CABLES, DT, mixed_network, simple_network
 
 from clhines import InputError, Network, Simulation
 from clhines.cli import main

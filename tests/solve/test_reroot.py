@@ -3,8 +3,8 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from solvers import on_device
 from systems import dissimilar, make_system
-from test_solver import on_device
 
 from clhines import (
     Forest,
