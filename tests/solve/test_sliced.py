@@ -276,12 +276,12 @@ def test_a_cell_that_does_not_fit(queue, config, place):
 
 
 @pytest.mark.parametrize("config", ONE_EACH)
-def test_a_large_cell_that_fits_only_alone(queue, config):
+def test_a_large_cell_that_fits_only_alone(fast_queue, config):
     one = Forest(chain(3000))
-    plan = make_solver(queue, one, config, np.float32).plan
+    plan = make_solver(fast_queue, one, config, np.float32).plan
     limit = plan.bytes_needed(4, 8) + 64
     forest = Forest.from_cells([chain(40)] * 90 + [chain(3000)] + [chain(40)] * 90)
-    solver = make_solver(queue, forest, config, np.float32, max_memory=limit)
+    solver = make_solver(fast_queue, forest, config, np.float32, max_memory=limit)
     assert solver.num_slices >= 3
     system = make_system(forest, np.float32)
     assert_solved(config, system, solver.solve(**system.arrays))

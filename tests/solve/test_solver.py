@@ -86,11 +86,11 @@ def test_counts_around_the_work_group(queue, config, change):
         assert_solved(config, system, x)
 
 
-def test_methods_agree_with_each_other(queue, needs):
-    needs(queue, np.float64)
+def test_methods_agree_with_each_other(fast_queue, needs):
+    needs(fast_queue, np.float64)
     trees = [c for c, (method, _) in CONFIGS.items() if not METHODS[method].chains_only]
-    assert_agreement(queue, Forest.from_cells(dissimilar(11)), trees)
-    assert_agreement(queue, Forest.from_cells(map(straightened, dissimilar(11))), CONFIGS)
+    assert_agreement(fast_queue, Forest.from_cells(dissimilar(11)), trees)
+    assert_agreement(fast_queue, Forest.from_cells(map(straightened, dissimilar(11))), CONFIGS)
 
 
 def assert_agreement(queue, forest, configs):
@@ -141,14 +141,14 @@ def test_numbering_does_not_matter(queue, needs):
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_bitwise_the_same_from_run_to_run(queue, config):
+def test_bitwise_the_same_from_run_to_run(fast_queue, config):
     forest = forest_of(config, [*dissimilar(9), star(70), caterpillar(70)])
     system = make_system(forest, np.float32, rows=2)
-    solver = make_solver(queue, forest, config, np.float32)
+    solver = make_solver(fast_queue, forest, config, np.float32)
     first = solver.solve(**system.arrays)
     for _ in range(3):
         assert np.array_equal(solver.solve(**system.arrays), first)
-    again = make_solver(queue, forest, config, np.float32)
+    again = make_solver(fast_queue, forest, config, np.float32)
     assert np.array_equal(again.solve(**system.arrays), first)
 
 

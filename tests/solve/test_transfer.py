@@ -66,10 +66,10 @@ def test_out_may_overlap_b(queue, rows):
 
 @pytest.mark.parametrize("config", ONE_EACH)
 @pytest.mark.parametrize("rows", [None, 3])
-def test_arrays_anywhere_in_memory(queue, config, rows):
+def test_arrays_anywhere_in_memory(fast_queue, config, rows):
     """A CPU works on them where they are: at any address, not to be written, several times."""
     forest = forest_of(config, dissimilar(9))
-    solver = make_solver(queue, forest, config, np.float32)
+    solver = make_solver(fast_queue, forest, config, np.float32)
     for seed in (1, 2):  # the second finds what the first has left in memory
         system = make_system(forest, np.float32, rows=rows, seed=seed)
         moved = {name: beside(a) for name, a in system.arrays.items() if a is not None}

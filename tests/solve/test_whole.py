@@ -16,14 +16,14 @@ from clhines.cells.shapes import chain
 
 @pytest.mark.parametrize("rows", [None, 1, 6])
 @pytest.mark.parametrize("config", ONE_EACH)
-def test_device_arrays_in_device_arrays_out(queue, config, rows):
+def test_device_arrays_in_device_arrays_out(fast_queue, config, rows):
     forest = forest_of(config, dissimilar(6))
     system = make_system(forest, np.float32, symmetric=False, rows=rows)
-    solver = make_solver(queue, forest, config, np.float32)
-    arrays = on_device(queue, system)
+    solver = make_solver(fast_queue, forest, config, np.float32)
+    arrays = on_device(fast_queue, system)
     x = solver.solve(**arrays, check=False)
     assert isinstance(x, cla.Array)
-    assert x.queue == queue == solver.queue
+    assert x.queue == fast_queue == solver.queue
     assert x.events
     assert np.array_equal(x.get(), solver.solve(**system.arrays))
     assert_solved(config, system, x.get())
@@ -54,9 +54,9 @@ def test_a_part_of_a_device_array(queue):
 
 
 @pytest.mark.parametrize("config", ONE_EACH)
-def test_enqueue_in_device_order(queue, config):
+def test_enqueue_in_device_order(fast_queue, config):
     forest = forest_of(config, dissimilar(6))
-    solver = make_solver(queue, forest, config, np.float32)
+    solver = make_solver(fast_queue, forest, config, np.float32)
     for rows, symmetric in ((None, True), (2, False), (7, True)):
         system = make_system(forest, np.float32, symmetric, rows)
         expected = solver.solve(**system.arrays)
