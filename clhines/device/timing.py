@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 from tqdm import tqdm
 
 from clhines.device import devices, program
@@ -37,7 +38,7 @@ class FloorSpec:
 
 
 def median_seconds(
-    queue: cl.CommandQueue, launch: Callable[[int], Any], repeats: int = 9, warmup: int = 2
+    queue: cl.CommandQueue, launch: Callable[[int], cl.Event], repeats: int = 9, warmup: int = 2
 ) -> float:
     """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
@@ -76,7 +77,7 @@ def _by_wall_time(queue: cl.CommandQueue) -> bool:
     return devices.is_cpu(device) or devices.is_simulator(device) or not queue.properties & timed
 
 
-def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
+def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int = 9) -> float:
     """Median time of the kernel that reads three arrays of n reals and writes one.
 
     Two sets of arrays of random values take turns; one set where they are far above any cache.
@@ -115,7 +116,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) 
 
 def seconds_in_turns(
     queue: cl.CommandQueue,
-    ready: Sequence[Callable[[], Callable[[int], Any]]],
+    ready: Sequence[Callable[[], Callable[[int], object]]],
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:

@@ -12,7 +12,7 @@ From text to kernel, each step in a module that imports only those above it:
   depend on what, and which method takes which state.
 - `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
   variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
-  of a mechanism.
+  of a mechanism, which `generated` keeps by text: OpenCL, and NumPy twins to call.
 - `builtin` has texts, `mechanism` the class that users see, `noise` normal numbers.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -61,10 +61,8 @@ class _OnDevice:
 
     def __init__(self, part: Part, values: dict[str, np.ndarray], v: np.ndarray) -> None:
         solver = self.solver = part.solver
-        self.values = {
-            k: solver.pack(a[part.nodes], of="u" if k == "u" else "b") for k, a in values.items()
-        }
-        self.v = solver.pack(v[part.nodes], of="x")
+        self.values = {k: solver.pack(a[part.nodes]) for k, a in values.items()}
+        self.v = solver.pack(v[part.nodes])
         self.before, self.b = (
             cla.zeros(self.v.queue, self.v.shape, self.v.dtype) for _ in range(2)
         )
@@ -124,7 +122,7 @@ class PassiveCells:
         dt: float = 0.025,
         current: float = 0.1,
         v_init: float = -65.0,
-        **options: Any,
+        **options: object,
     ) -> None:
         cables = check_cables(cables)
         count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
@@ -142,7 +140,7 @@ class PassiveCells:
             "capacitance_over_dt": [s.capacitance_over_dt for s in systems],
             "constant": [s.constant for s in systems],
         }
-        self.solver = Solver(self.forest, **options)
+        self.solver = Solver(self.forest, **cast("dict[str, Any]", options))
         dtype = self.solver.dtype
         values = {k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()}
         v = np.full(self.forest.num_nodes, v_init, dtype)
@@ -152,14 +150,14 @@ class PassiveCells:
             self._each = [_OnDevice(part, values, v) for part in self.solver.parts]
 
     def finish(self) -> None:
-        """Wait until all devices have done what they were told."""
+        """Wait until all devices have finished their commands."""
         for queue in self.solver.queues:
             queue.finish()
 
     def advance(self, steps: Iterable[int]) -> float:
         """Take one step for each item of `steps` (a range, or a progress bar over one).
 
-        At most 32 steps are in flight, so that a progress bar tells the truth.
+        At most 32 steps are in flight, so that a progress bar is accurate.
 
         Returns
         -------
@@ -209,7 +207,7 @@ class PassiveCells:
         PivotError
             A pivot of the last step was not positive and finite.
         InputError
-            No step has been taken.
+            There was no step yet.
         """
         if not self.steps:
             raise InputError("there is no step to check; advance() first")
@@ -226,7 +224,7 @@ class PassiveCells:
         different = min(len(self.cables), count)
         once = Forest.repeated([cell.parent for cell in self.cables], different)
         m = once.num_nodes
-        with np.errstate(all="ignore"):  # what is not finite shows in the result
+        with np.errstate(all="ignore"):  # values that are not finite show in the result
             b = c * before + constant
             truth = reference.solve_serial(once, d[:m], u[:m], b[:m])
             expected = repeat(np.split(truth, once.cell_offsets[1:-1]), count)

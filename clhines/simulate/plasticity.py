@@ -85,13 +85,13 @@ class Plasticity:
         """Postsynaptic cells along the forward rows, and the backward rows."""
         queue, c = self.delivery.queue, self.connections
         cell = np.where(mask, cells[c.target], -1)[c.order]
-        places = np.flatnonzero(cell >= 0)
-        places = places[np.argsort(cell[places], kind="stable")]
-        row, first = c.row, offsets_of(cell[places], c.num_sources)
+        indices = np.flatnonzero(cell >= 0)
+        indices = indices[np.argsort(cell[indices], kind="stable")]
+        row, first = c.row, offsets_of(cell[indices], c.num_sources)
         self._longest = [int(np.max(np.diff(r), initial=1)) for r in (row, first)]
         self._forward = [to_device(queue, a, np.int32) for a in (row, cell)]
-        source = c.source[c.order][places]
-        self._backward = [to_device(queue, a, np.int32) for a in (first, source, places)]
+        source = c.source[c.order][indices]
+        self._backward = [to_device(queue, a, np.int32) for a in (first, source, indices)]
 
     def _build(self) -> None:
         device = self.delivery.queue.device
@@ -116,7 +116,7 @@ class Plasticity:
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call, and change the weights.
 
-        Takes the place of `Delivery.enqueue`; the arguments are the same. All cells' spikes must
+        Replaces `Delivery.enqueue`; the arguments are the same. All cells' spikes must
         be in the list, those of cells that are postsynaptic only as well.
         """
         delivery = self.delivery
@@ -188,7 +188,7 @@ class Plasticity:
         return {"weight": self.weight, **traces, **lasts}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned.
+        """Restore the arrays of `state`.
 
         Raises
         ------

@@ -20,7 +20,7 @@ def find_record(
     where: ArrayLike | Group,
     index: ArrayLike | None,
 ) -> Record:
-    """Return what `Simulation.record` was asked for, checked."""
+    """Check the arguments of `Simulation.record` and return the record."""
     if not isinstance(where, Group):
         if not isinstance(what, str) or what != "v":
             raise InputError(
@@ -31,14 +31,14 @@ def find_record(
         return Record("v", -1, as_indices("where", nodes, model.forest.num_nodes, "node"))
     if where.network is not network:
         raise InputError(f"group {where.mechanism.name} belongs to another network")
-    place = np.arange(len(where))
+    chosen = np.arange(len(where))
     if index is not None:
         index = np.atleast_1d(as_array("index", index))
-        place = as_indices("index", index, len(where), where.mechanism.name)
+        chosen = as_indices("index", index, len(where), where.mechanism.name)
     if what == "v":
-        return Record("v", -1, where.nodes[place])
+        return Record("v", -1, where.nodes[chosen])
     if what not in where.mechanism.states:
         known = ", ".join(("v", *where.mechanism.states))
         raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {known}")
     kind, instance = model.instances[where.number]
-    return Record(what, kind, instance[place])
+    return Record(what, kind, instance[chosen])

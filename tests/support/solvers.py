@@ -33,13 +33,11 @@ CONFIGS = {
     "cr": ("cr", {}),
     "pcr_5": ("pcr", {"work_group": 5}),  # several unknowns a lane
     "cr_pcr": ("cr_pcr", {"switch": 7, "work_group": 8}),
-    "fine_reroot": ("fine", {"reroot": True}),
     "fine_shaped": (
         "fine",
         {
             "work_group": 6,
             "max_cells": 5,
-            "reroot": True,
             "split": "mean",
             "packing": "sorted",
             "level_shift": True,
