@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl as cl
 import pytest
-from test_simulation import DT, mixed_network, simple_network, truth
+from networks import DT, mixed_network, simple_network, truth
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cells.cable import discretise
@@ -80,6 +80,7 @@ def test_second_order_and_states(fast_queue, needs, build):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
 def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     """Other segments change the order of elimination, and so the last bits only."""
@@ -95,6 +96,7 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     np.testing.assert_allclose(found[0], v, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hh", ["soma", "all"])
 def test_cells_by_size(fast_queue, needs, hh):
     """Cells of few and of many lanes in launches of their own, where the device is small."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from networks import CABLES, DT, PATHS, mixed_network, simple_network, truth
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cells.cable import discretise
@@ -10,65 +11,6 @@ from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.plasticity import STDP
-from clhines.simulate.epoch_vector import CellEpochs, make_blocks, make_groups, variable_nodes
-
-DT, PATHS = 0.025, ("steps", "epochs")
-CABLES = [
-    discretise(ring_cell(3, 0.6, 3, seed=k, stems=1 + k % 2), max_length=90.0) for k in (1, 2, 3)
-]
-
-
-def mixed_network(cells=7):
-    """Active and passive dendrites, synapses and clamps anywhere, noise, delays of 1 to 9 steps."""
-    rng = np.random.default_rng(5)
-    net = Network(CABLES, cells)
-    membrane = np.flatnonzero(net.area > 0)
-    others = np.setdiff1d(membrane, net.soma)
-    active = np.sort(rng.choice(others, len(others) // 4, replace=False))
-    net.insert("hh", "soma", gnabar=rng.uniform(0.1, 0.15, cells))
-    net.insert("hh", active, gnabar=0.03)
-    net.insert("pas", np.setdiff1d(others, active), g=1e-4, e=-65.0)
-    at = np.concatenate([net.soma, rng.choice(others, 2 * cells), net.soma])
-    syn = net.add("expsyn", at=at, tau=rng.uniform(0.5, 3, len(at)), e=0.0)
-    net.add("iclamp", at=net.soma[[0, 0, 3]], delay=[0.5, 1.0, 2.0], dur=3.0, amp=[0.2, 0.1, -0.1])
-    net.add("inoise", at=net.soma[:4], mean=0.01, std=0.02)
-    count = 60
-    net.connect(
-        rng.integers(0, cells, count),
-        syn,
-        rng.integers(0, len(syn), count),
-        rng.uniform(-0.001, 0.02, count),
-        DT * rng.integers(1, 10, count),
-    )
-    net.event(syn, np.arange(cells), np.linspace(0, 4, cells), 0.05)
-    net.threshold = -10.0
-    return net, syn
-
-
-def simple_network(cells=5, delay=0.5):
-    """Active somas on passive dendrites in a ring: all that is constant is below the roots."""
-    net = Network(CABLES, cells)
-    net.insert("hh", "soma")
-    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
-    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    net.connect(np.arange(cells), syn, (np.arange(cells) + 1) % cells, 0.05, delay)
-    net.event(syn, 0, 0.2, 0.05)
-    return net, syn
-
-
-_truth = {}
-
-
-def truth(build, secondorder=False, duration=10.0):
-    """Result of the reference, once for all devices and paths."""
-    key = build, secondorder, duration
-    if key not in _truth:
-        net, syn = build()
-        sim = Simulation(net, DT, path="reference", secondorder=secondorder, seed=7)
-        sim.record("v", net.soma)
-        sim.record("g", syn, [0, 3])
-        _truth[key] = sim.run(duration), sim.voltages()
-    return _truth[key]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -109,17 +51,6 @@ def test_second_order_and_recorded_states(fast_queue, needs, path):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-@pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])
-def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
-    """Cells of three shapes in vectors, with lanes that idle; on other devices than CPUs too."""
-    needs(fast_queue, dtype)
-    _, v = truth(mixed_network)
-    sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, path="steps", seed=7)
-    sim._run.executor = CellEpochs(sim._run.state, lanes)
-    sim.run(10.0)
-    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
-
-
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
 def test_steps_with_any_method(fast_queue, needs, method):
     needs(fast_queue, "float64")
@@ -140,73 +71,6 @@ def test_a_state_goes_from_path_to_path(fast_queue, needs, tmp_path):
         sim.run((2.0, 3.0, 5.0)[k])
         sim.save(tmp_path / f"{k}.npz")
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
-
-
-def crowded_network(cells=5):
-    """Many synapses at one node, HH in all of one shape and some of the other.
-
-    So instances lie side by side, and not.
-    """
-    rng = np.random.default_rng(8)
-    net = Network(CABLES[:2], cells)
-    cell = np.repeat(np.arange(cells), net.forest.sizes)
-    some = (rng.random(len(cell)) < 0.6) | (cell % 2 == 0)
-    some[net.soma] = True
-    some &= net.area > 0
-    net.insert("hh", where=some, gnabar=rng.uniform(0.1, 0.14, some.sum()))
-    net.insert("pas", where=~some & (net.area > 0))
-    first, last = net.forest.cell_offsets[:2]
-    at = np.concatenate([np.full(19, first + 2), net.soma, rng.integers(first, last, 40)])
-    syn = net.add("expsyn", at, tau=rng.uniform(1, 3, len(at)), e=0.0)
-    net.connect(np.arange(cells), syn, np.arange(cells) + 19, 0.02, 0.5)
-    net.event(syn, np.arange(30), 0.1 * np.arange(30), 0.003)
-    return net
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
-    needs(fast_queue, dtype)
-    net = crowded_network()
-    reference = Simulation(net, DT, path="reference")
-    expected = reference.run(4.0)
-    assert len(expected.spike_time)
-    found = []
-    for _ in range(2):
-        sim = Simulation(net, DT, dtype, queue=fast_queue, path="steps")
-        sim._run.executor = CellEpochs(sim._run.state, 4)
-        sim._run.executor.set_records(np.zeros(0, np.int64))
-        result = sim.run(4.0)
-        np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
-        found.append(sim.voltages())
-    np.testing.assert_array_equal(*found)
-    # A few roundings a step of voltages up to 70 mV, which add up; measured 4 and 2 %.
-    bound = 4 * round(4.0 / DT) * np.finfo(dtype).eps * 70
-    np.testing.assert_allclose(found[0], reference.voltages(), rtol=0, atol=bound)
-
-
-@pytest.mark.parametrize("most", [1, 4, 8])
-def test_groups_hold_every_instance_once(most):
-    net = crowded_network(7)  # three cells of the second shape: one lane of four idles
-    model = net.compile(DT)
-    blocks = make_blocks(model.forest, variable_nodes(model), 4)
-    for kind in model.kinds:
-        groups = make_groups(model.forest, blocks, kind, most)
-        width = groups.member.shape[1]
-        assert width <= most
-        kept = groups.member >= 0
-        np.testing.assert_array_equal(np.sort(groups.member[kept]), np.arange(kind.count))
-        block = np.repeat(np.arange(len(blocks.cells)), np.diff(groups.ends))[:, None]
-        slot, lane = np.divmod(groups.place, 4)
-        cell = blocks.cells[block, lane]
-        np.testing.assert_array_equal(cell[kept] >= 0, True)
-        node = blocks.order[blocks.first[blocks.shape[block]] + slot]
-        node = node + model.forest.cell_offsets[cell]
-        np.testing.assert_array_equal(node[kept], kind.node[groups.member[kept]])
-        side_by_side = (groups.place == groups.place[:, :1] + np.arange(width)).all(axis=1)
-        np.testing.assert_array_equal(groups.run >= 0, side_by_side)
-        np.testing.assert_array_equal(groups.run[side_by_side], groups.place[side_by_side, 0])
-        if most > 1 and kind.mechanism.name == "hh":
-            assert 0 < side_by_side.sum() < len(side_by_side)
 
 
 def test_all_devices(queue):

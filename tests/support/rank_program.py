@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
 
 import numpy as np
-from test_simulation import CABLES, DT, mixed_network
+from networks import CABLES, DT, mixed_network
 
 from clhines import Network, Simulation, SimulationError
 from clhines.errors import InputError, RankError, SpikeOverflowError
