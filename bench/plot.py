@@ -177,7 +177,7 @@ def device_name(record: dict[str, Any]) -> str:
     return f"{record['device']} ({record['platform']}, {record['driver']})"
 
 
-RING_OWN: dict[str, dict[str, Any]] = {  # by dtype, and by path
+RING_OWN: dict[str, dict[str, Any]] = {  # by dtype, and by engine
     "float64": {"color": "#D55E00", "lw": 2.5},
     "float32": {"color": "#E69F00", "lw": 2.5},
     "epochs": {"marker": "o"},

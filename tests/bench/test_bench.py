@@ -565,7 +565,9 @@ def test_duration(seconds, text):
 
 # -- the ring network beside other simulators --------------------------------------------------
 
-TINY = ring_peers.Case(3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, path="reference")
+TINY = ring_peers.Case(
+    3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, engine="reference"
+)
 SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jaxley": "jaxley"}
 
 
@@ -573,7 +575,7 @@ SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jax
 def ring_ran(tmp_path_factory):
     """One small run of the command; what it wrote and printed."""
     out = tmp_path_factory.mktemp("ring")
-    command = [sys.executable, BENCH / "bench_ring.py", "--out", out, "--paths", "reference"]
+    command = [sys.executable, BENCH / "bench_ring.py", "--out", out, "--engines", "reference"]
     command += "--cells 3 --hh soma --shapes 2 --levels 2 --compartments 2 --duration 12".split()
     command += "--seconds 5 --dtype float64 --threads 2 --most 60".split()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
@@ -674,7 +676,7 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
     clock = iter([0, 30, 30, 60, 60, 120])  # runs take 30 s, and 60 s of more cells
     monkeypatch.setattr(bench_ring, "start", start)
     monkeypatch.setattr(bench_ring.time, "perf_counter", lambda: next(clock))
-    text = "--cells 16 32 256 --peers NEURON Arbor --paths --hh soma --shapes 2"
+    text = "--cells 16 32 256 --peers NEURON Arbor --engines --hh soma --shapes 2"
     text += " --seconds 10 --most 100"
     found = list(bench_ring.measured(ring_arguments(monkeypatch, *text.split())))
     assert tried == [("NEURON", 16), ("Arbor", 16), ("NEURON", 32)]
@@ -704,7 +706,7 @@ def test_cases_of_a_run(monkeypatch, capsys):
         return {"name": name, "cells": case.cells, "reason": "not here"}
 
     monkeypatch.setattr(bench_ring, "start", start)
-    text = "--cells 128 --peers NEURON --paths --shapes 64 all"
+    text = "--cells 128 --peers NEURON --engines --shapes 64 all"
     found = list(bench_ring.measured(ring_arguments(monkeypatch, *text.split())))
     assert tried == [(hh, 128, n) for hh in ("soma", "all") for n in (64, 128)]
     assert [f["case"] for f in found][:2] == [
@@ -725,7 +727,7 @@ def test_simulators_take_turns(monkeypatch):
         return {"name": name, "simulated_ms": len(taken), "compartments": 10, "taken": taken}
 
     monkeypatch.setattr(bench_ring, "start", start)
-    text = "--cells 16 --peers NEURON Arbor --paths --hh soma --shapes 2 --rounds 2"
+    text = "--cells 16 --peers NEURON Arbor --engines --hh soma --shapes 2 --rounds 2"
     neuron, arbor = bench_ring.measured(ring_arguments(monkeypatch, *text.split()))
     assert tried == ["NEURON", "Arbor"] * 2
     for r in (neuron, arbor):
@@ -784,7 +786,7 @@ def scale_row(kind, count, cells, seconds, **more):
         "device_bytes": 1000 * cells // count,
         "host_bytes": 10**8 + (3000 + 2000 // count) * cells,
     }
-    own |= {"described_s": 0.1, "made_s": 0.2, "where": "here", "path": "epochs"}
+    own |= {"described_s": 0.1, "made_s": 0.2, "where": "here", "engine": "epochs"}
     found = {"every": [own] * count, "compartments": 10 * cells, "steps": 100, "spikes": 5}
     return bench_scale.row_of({**case, **more}, {**found, "digest": f"of {cells}"})
 
