@@ -5,12 +5,21 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mako.template import Template
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+
+
+class Spec(Protocol):
+    """Everything that a template needs: a frozen dataclass, the key of what is built from it."""
+
+    template: ClassVar[str]
+
+    def __hash__(self) -> int:
+        """Of all its values."""
 
 
 @cache
@@ -28,7 +37,7 @@ def _folder() -> Traversable:
 
 
 @cache
-def render(spec: Any) -> str:
+def render(spec: Spec) -> str:
     """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
 
     A template takes in another one, for the same spec, by ``${part("its name")}``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -16,6 +16,10 @@ from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
 from clhines.plan.plan import STREAM_BYTES, real_name
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+Launch = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
 _MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
@@ -37,7 +41,7 @@ class FloorSpec:
 
 
 def median_seconds(
-    queue: cl.CommandQueue, launch: Callable[[int], Any], repeats: int = 9, warmup: int = 2
+    queue: cl.CommandQueue, launch: Launch, repeats: int = 9, warmup: int = 2
 ) -> float:
     """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
@@ -76,7 +80,7 @@ def _by_wall_time(queue: cl.CommandQueue) -> bool:
     return devices.is_cpu(device) or devices.is_simulator(device) or not queue.properties & timed
 
 
-def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
+def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int = 9) -> float:
     """Median time of the kernel that reads three arrays of n reals and writes one.
 
     Two sets of arrays of random values take turns; one set where they are far above any cache.
@@ -115,7 +119,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) 
 
 def seconds_in_turns(
     queue: cl.CommandQueue,
-    ready: Sequence[Callable[[], Callable[[int], Any]]],
+    ready: Sequence[Callable[[], Launch]],
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:

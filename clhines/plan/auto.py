@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files as resources
 from math import inf, log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,7 +25,9 @@ from clhines.files import parse_json
 from clhines.forest import Forest, Trees
 
 if TYPE_CHECKING:
-    from clhines.plan.plan import Limits
+    from numpy.typing import DTypeLike
+
+    from clhines.plan.plan import Limits, Option
 
 
 MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
@@ -41,12 +43,12 @@ class Candidate:
     ----------
     method : str
         A name in `clhines.METHODS`.
-    options : dict of name -> int
+    options : dict of name -> value
         Of that method; what is not named is chosen by the method itself.
     """
 
     method: str
-    options: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return " ".join([self.method, *(f"{k}={v}" for k, v in self.options.items())])
@@ -145,7 +147,7 @@ def kind_of(limits: Limits) -> str:
 
 
 def terms(
-    known: Statistics, limits: Limits, dtype: Any, options: Mapping[str, int]
+    known: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> dict[str, float]:
     """Terms of the cost model, in their own units; the costs are seconds for one of each.
 
@@ -158,7 +160,7 @@ def terms(
         Of the candidate; only `vector_width` matters here.
     """
     itemsize = np.dtype(dtype).itemsize
-    width = options.get("vector_width") or _native_width(known, limits, itemsize)
+    width = int(options.get("vector_width") or 0) or _native_width(known, limits, itemsize)
     return _terms(known, limits.compute_units, itemsize, width)
 
 
@@ -216,7 +218,7 @@ def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
     return costs
 
 
-def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: Any) -> float:
+def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: DTypeLike) -> float:
     """Seconds that a solve is expected to take; infinity where nothing was fitted.
 
     A pure function of a few numbers, a handful of multiplications.
@@ -228,7 +230,7 @@ def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: Any)
     return sum(seconds * values[name] for name, seconds in table.items())
 
 
-def ranked(forest: Forest, dtype: Any, limits: Limits) -> list[tuple[Candidate, float]]:
+def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
     """Candidates of a device with the seconds expected of them, fastest first.
 
     Where times are equal, and for candidates without fitted costs, in the order of `CANDIDATES`.

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import numpy as np
 
 from clhines.errors import InputError, shown
 from clhines.forest import Forest
 from clhines.plan import layout
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.figure import Figure
+    from numpy.typing import DTypeLike
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
@@ -46,6 +52,30 @@ class Limits:
     local_bytes: int = 48 << 10
     ptx: bool = False
     clang: bool = False
+
+
+Option = int | str | None  # value of an option
+
+
+class Options(TypedDict, total=False):
+    """Options of the methods besides dtype and device; each has those of its row in `METHODS`.
+
+    None, or what counts as false, leaves the choice to the method and the limits of the device.
+    """
+
+    work_group: int | None
+    block_size: int | None
+    vector_width: int | None
+    padding: str | None
+    k: int | None
+    local: bool | None
+    switch: int | None
+    segment: int | None
+    max_cells: int | None
+    reroot: bool
+    split: str | None
+    packing: str | None
+    level_shift: bool
 
 
 class KernelSpec:
@@ -337,7 +367,7 @@ class Plan:
         itemsize = 8 if self.parts[0].spec.real == "double" else 4
         return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
 
-    def plot(self, path: Any = None) -> Any:
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Draw the first block of the first launch, with its statistics.
 
         Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
@@ -372,7 +402,7 @@ class Plan:
         return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
 
 
-def real_name(dtype: Any) -> str:
+def real_name(dtype: DTypeLike) -> str:
     """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
     try:
         known = np.dtype(dtype)
@@ -388,7 +418,7 @@ def real_name(dtype: Any) -> str:
     )
 
 
-def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> int:
+def work_group_size(options: Options, limits: Limits, default: int) -> int:
     """Return the work-items of a group: as requested, otherwise `default` if the device can."""
     return int(options["work_group"] or min(default, limits.max_work_group))
 

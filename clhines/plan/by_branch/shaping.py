@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,9 +11,9 @@ from clhines.forest import Forest
 from clhines.plan import transforms
 from clhines.plan.by_branch.fine import plan_lanes
 from clhines.plan.by_branch.fine_vector import plan_vectors
-from clhines.plan.plan import Limits, Plan
+from clhines.plan.plan import Limits, Options, Plan
 
-FINE_OPTIONS: dict[str, Any] = {
+FINE_OPTIONS: Options = {
     "work_group": None,
     "max_cells": None,
     "vector_width": None,
@@ -26,9 +25,7 @@ FINE_OPTIONS: dict[str, Any] = {
 }
 
 
-def plan_fine(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
-) -> Plan:
+def plan_fine(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan `fine`: one work-group per block of cells, one work-item per branch, barrier per level.
 
     On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
@@ -50,13 +47,13 @@ def plan_fine(
         not fit alone are solved in global memory. Default: only one work-item per block does so.
     """
     width, group = options["vector_width"], options["work_group"]
-    shaping = [name for name in ("split", "level_shift") if options[name]]
+    found = {"split": options["split"], "level_shift": options["level_shift"]}
+    shaping = [f"{name}={shown(value)}" for name, value in found.items() if value]
     if width and (group or 1) > 1:
         raise InputError(f"vector_width={width} needs work_group=1; got work_group={group}")
     if width and shaping:
-        got = f"{shaping[0]}={shown(options[shaping[0]])}"
         raise InputError(
-            f"{got} shapes levels, which vectors do not have; got vector_width={width}"
+            f"{shaping[0]} shapes levels, which vectors do not have; got vector_width={width}"
         )
     if options["level_shift"] and options["packing"] == "best_fit":
         raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
@@ -65,7 +62,8 @@ def plan_fine(
     plan_rows = plan_vectors if vectors else plan_lanes
     solved = rerooted.forest if rerooted else forest
     plan = plan_rows(solved, method, real, limits, options)
-    asked = [f"{k}={v}" for k, v in options.items() if v not in (None, FINE_OPTIONS[k])]
+    usual = dict(FINE_OPTIONS)
+    asked = [f"{k}={v}" for k, v in options.items() if v not in (None, usual[k])]
     plan = replace(plan, changes={"options": " ".join(asked)} if asked else {})
     return _with_edges(plan, forest, rerooted) if rerooted else plan
 

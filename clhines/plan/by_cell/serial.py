@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from clhines.forest import Forest
-from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32
+from clhines.plan.plan import KernelSpec, Limits, Options, Part, Plan, as_int32
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,7 @@ class SerialSpec(KernelSpec):
     phase: str = "host"
 
 
-def plan_serial(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
-) -> Plan:
+def plan_serial(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan `serial`: `clhines.reference` on the host; device order is natural order."""
     statistics: dict[str, int | float] = {"dependent_steps": 2 * int(forest.sizes.max())}
     tables = as_int32({}, forest.num_nodes)
