@@ -14,7 +14,6 @@ from clhines.plan import layout
 if TYPE_CHECKING:
     import os
 
-    from matplotlib.figure import Figure
     from numpy.typing import DTypeLike
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
@@ -367,7 +366,7 @@ class Plan:
         itemsize = 8 if self.parts[0].spec.real == "double" else 4
         return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """Draw the first block of the first launch, with its statistics.
 
         Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors

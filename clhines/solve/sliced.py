@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -26,7 +27,7 @@ from clhines.solve.transfer import Transfer, ended
 from clhines.solve.whole import Whole, memory_of, source_of
 
 _POLL = 0.1  # s, between two looks whether another stage has failed
-_Channel = channels.SimpleQueue  # between two stages
+_T = TypeVar("_T")
 
 
 @dataclass(eq=False)
@@ -35,8 +36,8 @@ class _Slot:
 
     buffers: dict[str, cla.Array]
     status: cla.Array
-    solved: _Channel = field(default_factory=channels.SimpleQueue)
-    drained: _Channel = field(default_factory=channels.SimpleQueue)
+    solved: channels.SimpleQueue[cl.Event] = field(default_factory=channels.SimpleQueue)
+    drained: channels.SimpleQueue[None] = field(default_factory=channels.SimpleQueue)
 
 
 @dataclass(eq=False)
@@ -285,9 +286,9 @@ class _Run:
         self.step = min(pipeline.rows_at_once, len(target))
         self.num_jobs = -(-len(target) // self.step) * len(self.plans)
         self.stop = threading.Event()
-        self.free: _Channel = channels.SimpleQueue()
-        self.ready: _Channel = channels.SimpleQueue()
-        self.done: _Channel = channels.SimpleQueue()
+        self.free: channels.SimpleQueue[_Slot] = channels.SimpleQueue()
+        self.ready: channels.SimpleQueue[_Job] = channels.SimpleQueue()
+        self.done: channels.SimpleQueue[_Job] = channels.SimpleQueue()
         most = max(plan.forest.num_nodes for plan in self.plans)
         cells = max(plan.forest.num_cells for plan in self.plans)
         for _ in range(min(STAGES, len(self.plans))):
@@ -314,7 +315,7 @@ class _Run:
             ThreadPoolExecutor(2, "clhines-slices") as pool,
         ):
             others = [pool.submit(self._guarded, self._bring)]
-            others += [pool.submit(self._guarded, self._take, found, bar)]
+            others += [pool.submit(self._guarded, partial(self._take, found, bar))]
             try:
                 self._guarded(self._solve)
             except BaseException as error:
@@ -334,14 +335,14 @@ class _Run:
         finally:  # an error holds this frame, which would hold the error, and device memory
             del errors, others, real
 
-    def _guarded(self, stage: Callable[..., None], *arguments: Any) -> None:
+    def _guarded(self, stage: Callable[[], None]) -> None:
         try:
-            stage(*arguments)
+            stage()
         except BaseException:
             self.stop.set()
             raise
 
-    def _get(self, channel: _Channel) -> Any:
+    def _get(self, channel: channels.SimpleQueue[_T]) -> _T:
         while True:
             try:
                 return channel.get(timeout=_POLL)
@@ -417,7 +418,7 @@ class _Run:
             for name, a in room.items()
         }
 
-    def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: Any) -> None:
+    def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: tqdm) -> None:
         """Copy slice after slice back."""
         pipeline = self.pipeline
         for _ in range(self.num_jobs):
