@@ -1,7 +1,7 @@
 """Layouts: where a number lies in device order, and the maps to and from natural order.
 
 A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
-``python -m clhines.plan.examples`` draws examples.
+``clhines plan --layouts`` draws examples.
 """
 
 from __future__ import annotations

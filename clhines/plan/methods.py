@@ -21,7 +21,6 @@ from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
 from clhines.plan.by_cell.cell import plan_block_local, plan_cells
 from clhines.plan.by_cell.dhs import plan_dhs
 from clhines.plan.by_cell.reduction import plan_reduction
-from clhines.plan.by_cell.serial import plan_serial
 from clhines.plan.by_segment import codes
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
@@ -165,7 +164,6 @@ CHOICES: dict[str, tuple[Option, ...]] = {
     "local": (True, False),
     "vector_width": (1, 2, 4, 8, 16),
     "padding": ("compute", "skip"),
-    "reroot": (True, False),
     "split": ("mean", "block"),
     "packing": PACKINGS,
     "level_shift": (True, False),
@@ -264,11 +262,5 @@ METHODS: dict[str, Method] = {
         "new here; rake and compress after Miller and Reif 1985",
         plan_contraction,
         {"work_group": None, "segment": None, "max_cells": None},
-    ),
-    "serial": Method(
-        "the reference on the host, in float64: no kernel; to check the others by",
-        "Hines 1984; Huber 2018, listing 2",
-        plan_serial,
-        {},
     ),
 }

@@ -71,7 +71,6 @@ class Options(TypedDict, total=False):
     switch: int | None
     segment: int | None
     max_cells: int | None
-    reroot: bool
     split: str | None
     packing: str | None
     level_shift: bool
@@ -190,13 +189,8 @@ class Part:
 
     @property
     def phase(self) -> str:
-        """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
+        """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``."""
         return str(self.spec.phase)
-
-    @property
-    def on_host(self) -> bool:
-        """Whether there is no kernel: `clhines.reference` does it."""
-        return self.phase == "host"
 
     @property
     def factor_may_be_d(self) -> bool:
@@ -288,8 +282,7 @@ class Plan:
     Attributes
     ----------
     forest : Forest
-        As it is solved: the caller's, or one with other roots or more branches and the same
-        nodes.
+        As it is solved: the caller's, or one with more branches and the same nodes.
     method : str
     gather : (packed_size,) int32
         ``packed[i] = natural[gather[i]]``, -1 in the padding.
@@ -300,9 +293,6 @@ class Plan:
         a launch leaves in between.
     summary : str
         Of the method, in a few words.
-    edges : (packed_size,) int32, optional
-        Where some roots are not the caller's: like `gather`, of the entries between nodes. Where
-        it differs from `gather`, the edge was turned round, and `u` and `l` change places.
     changes : dict of name -> text
         Effects of options on the forest, as text.
     """
@@ -313,7 +303,6 @@ class Plan:
     parts: tuple[Part, ...]
     scratch: tuple[int, ...] = ()
     summary: str = ""
-    edges: np.ndarray | None = None
     changes: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -324,7 +313,7 @@ class Plan:
     @property
     def takes_natural(self) -> bool:
         """Whether all launches can read and write natural order."""
-        return self.edges is None and all(part.takes_natural for part in self.parts)
+        return all(part.takes_natural for part in self.parts)
 
     @property
     def needs_factor(self) -> bool:
@@ -335,8 +324,7 @@ class Plan:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""
         tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
         values = self.packed_size + sum(self.scratch)
-        maps = self.gather.nbytes * (1 if self.edges is None else 2)
-        return values * itemsize * arrays + maps + tables
+        return values * itemsize * arrays + self.gather.nbytes + tables
 
     def describe(self) -> str:
         """Return a short table of what the plan does, for reading."""
@@ -353,11 +341,8 @@ class Plan:
         ]
         lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
         for part in self.parts:
-            if part.on_host:
-                lines.append("kernel            none: clhines.reference, in float64")
-            else:
-                lines.append(f"kernel            {part.spec.template.rpartition('/')[2]}")
-                lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            lines.append(f"kernel            {part.spec.template.rpartition('/')[2]}")
+            lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
             for name, text in part.shown_statistics().items():
                 lines.append(f"  {name:<16}{text}")
         return "\n".join(lines)

@@ -61,10 +61,8 @@ class _OnDevice:
 
     def __init__(self, part: Part, values: dict[str, np.ndarray], v: np.ndarray) -> None:
         solver = self.solver = part.solver
-        self.values = {
-            k: solver.pack(a[part.nodes], of="u" if k == "u" else "b") for k, a in values.items()
-        }
-        self.v = solver.pack(v[part.nodes], of="x")
+        self.values = {k: solver.pack(a[part.nodes]) for k, a in values.items()}
+        self.v = solver.pack(v[part.nodes])
         self.before, self.b = (
             cla.zeros(self.v.queue, self.v.shape, self.v.dtype) for _ in range(2)
         )

@@ -97,10 +97,10 @@ class Steps:
         self._places = self.solver.plan.packed_size
         over_dt = model.capacitance_over_dt
         base_d = over_dt + model.constant_d
-        self._d, self._over_dt = self.solver.pack(base_d, of="d"), self.solver.pack(over_dt, of="b")
-        self._u = self.solver.pack(model.u, of="u")
-        self._constant_b = self.solver.pack(model.constant_b, of="b")
-        self._v, self._x = self.solver.pack(model.v_init, of="x"), cla.zeros_like(self._d)
+        self._d, self._over_dt = self.solver.pack(base_d), self.solver.pack(over_dt)
+        self._u = self.solver.pack(model.u)
+        self._constant_b = self.solver.pack(model.constant_b)
+        self._v, self._x = self.solver.pack(model.v_init), cla.zeros_like(self._d)
         self._b = cla.zeros_like(self._d)
         gather = self.solver.plan.gather
         self._place = np.zeros(model.forest.num_nodes, np.int64)
@@ -189,5 +189,5 @@ class Steps:
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) mV in natural order."""
-        packed = self.solver.pack(v, of="x")
+        packed = self.solver.pack(v)
         cl.enqueue_copy(self.queue, self._v.data, packed.data)

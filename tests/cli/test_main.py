@@ -173,7 +173,7 @@ def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
     eps = np.finfo(dtype).eps
     assert 0 < float(table["residual"].split()[0]) < 8 * eps
     difference = float(table["reference"].split()[0])
-    assert (difference >= 0 if method == "serial" else difference > 0) and difference < 500 * eps
+    assert 0 < difference < 500 * eps
     assert table["check"] == "good"
 
 

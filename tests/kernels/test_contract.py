@@ -21,7 +21,7 @@ def parameters(source):
 
 
 @pytest.mark.parametrize("device", snapshots.DEVICES)
-@pytest.mark.parametrize("method", sorted(set(METHODS) - {"serial"}))
+@pytest.mark.parametrize("method", sorted(METHODS))
 def test_a_template_takes_what_its_spec_says(method, device):
     specs = list(snapshots.method_specs(method, "float64", snapshots.DEVICES[device]))
     assert specs
