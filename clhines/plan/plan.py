@@ -234,6 +234,13 @@ class Part:
         )
         return as_int32(tables, len(gather))
 
+    def natural_sizes(self, forest: Forest) -> dict[str, int]:
+        """Lengths of `natural_tables`, known without them."""
+        if "blocks" not in self.tables:
+            return {}
+        blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
+
     def shown_statistics(self) -> dict[str, str]:
         """Return `statistics` as texts, for reading."""
         return {

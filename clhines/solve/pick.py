@@ -59,7 +59,7 @@ class Pick:
         self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
         self.limits = devices.limits(queue.device)
         name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
-        self.room = Room(name, memory, largest, dtype.itemsize)
+        self.room = Room(name, memory, largest, dtype)
         self.tuning: Tuning | None = None
         self.heuristic = self.made = self._plans(method, options)
         if tune != "heuristic":
