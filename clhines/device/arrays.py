@@ -18,11 +18,6 @@ Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a dev
 Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
 
 
-def is_list(a: object) -> bool:
-    """Whether this is a list of device arrays."""
-    return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
-
-
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:
     """Events that a device is to wait for: given as None, one, or a sequence."""
     if given is None:

@@ -11,7 +11,7 @@ import pyopencl.array as cla
 
 from clhines import reference
 from clhines.checks import to_numpy
-from clhines.device.arrays import Array, check_finite, is_list, target_of, unshared, writable
+from clhines.device.arrays import Array, check_finite, target_of, unshared, writable
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.engine import BadPivots
@@ -38,7 +38,7 @@ class Arguments:
 
     def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
         """Return `a` as an array of the solver's dtype whose rows have `size` values."""
-        if is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
+        if _is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
             got = "a pyopencl array" if isinstance(a, cla.Array) else "a list of pyopencl arrays"
             expected = "one array" if self.queue is not None else "a NumPy array"
             raise InputError(
@@ -129,3 +129,8 @@ class Arguments:
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
     """Copy what `target` overlaps, but for right-hand sides that it is."""
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
+
+
+def _is_list(a: object) -> bool:
+    """Whether this is a list of device arrays."""
+    return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
