@@ -40,7 +40,7 @@ def start(name: str, case: Case, most: float) -> dict[str, Any]:
 
 
 def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
-    """Give each simulator, and clhines once for each dtype and path, with a case of no cells."""
+    """Give each simulator, and clhines once for each dtype and engine, with a case of no cells."""
     base = Case(
         0,
         levels=args.levels,
@@ -52,7 +52,7 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
         threads=args.threads,
         device=args.device,
     )
-    own = [(OWN, replace(base, dtype=t, path=p)) for p in args.paths for t in args.dtype]
+    own = [(OWN, replace(base, dtype=t, engine=p)) for p in args.engines for t in args.dtype]
     return [*((name, base) for name in args.peers if name != OWN), *own]
 
 
@@ -115,7 +115,7 @@ def foreseen(cost: dict[int, float], cells: int) -> float:
 
 def label(name: str, case: Case) -> str:
     """Name what is run before its row does."""
-    return f"{name}, {case.path}, {case.dtype}" if name == OWN else name
+    return f"{name}, {case.engine}, {case.dtype}" if name == OWN else name
 
 
 def together(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def explanation(rows: list[dict[str, Any]]) -> list[str]:
 
 # -- the picture -------------------------------------------------------------------------------
 
-OWN_STYLES: dict[str, dict[str, Any]] = {  # by dtype, and by path
+OWN_STYLES: dict[str, dict[str, Any]] = {  # by dtype, and by engine
     "float64": {"color": "#D55E00", "lw": 2.5},
     "float32": {"color": "#E69F00", "lw": 2.5},
     "epochs": {"marker": "o"},
@@ -281,7 +281,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--hh", nargs="+", choices=list(SHOWN), default=list(SHOWN))
     add("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     add("--dtype", nargs="+", default=["float64", "float32"])
-    add("--paths", nargs="*", default=["auto"], help="of clhines; none leaves it out")
+    add("--engines", nargs="*", default=["auto"], help="of clhines; none leaves it out")
     add("--shapes", nargs="+", default=[str(ring.SHAPES), "all"], help="different trees")
     add("--levels", type=int, default=ring.LEVELS)
     add("--branching", type=float, default=ring.BRANCHING)

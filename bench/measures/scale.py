@@ -61,7 +61,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
     described = time.perf_counter()
     # one rank: on a device that is chosen as the others' are
     queue = mpi.own_queue(mpi.Ranks(comm), asked["device"], asked["dtype"])
-    sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, path=asked["path"])
+    sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, engine=asked["engine"])
     before = bytes_on_device()
     made = time.perf_counter()
     results = [sim.run(length)]  # some drivers compile for the device only now
@@ -81,7 +81,7 @@ def measure_rank(asked: dict[str, Any], out: str) -> None:
         "described_s": described - begin,
         "made_s": made - described,
         "where": sim.device_label,
-        "path": sim.path,
+        "engine": sim.engine,
     }
     every = comm.gather(own)
     if comm.rank == 0:
@@ -158,13 +158,15 @@ def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
         "described_s": max(r["described_s"] for r in every),
         "made_s": max(r["made_s"] for r in every),
         "where": [r["where"] for r in every],
-        "path_taken": every[0]["path"],
+        "engine_taken": every[0]["engine"],
     }
 
 
 def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
     """List the rows to measure."""
-    base = {name: getattr(args, name) for name in ("device", "path", "duration", "pin", "overlap")}
+    base = {
+        name: getattr(args, name) for name in ("device", "engine", "duration", "pin", "overlap")
+    }
     found = []
     for dtype, delay in itertools.product(args.dtype, args.delay):
         common_part = {**base, "dtype": dtype, "delay": delay}
@@ -335,7 +337,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--weak", type=int, nargs="*", default=[2048], help="cells of a rank")
     add("--delay", type=float, nargs="+", default=[5.0, 0.5], help="ms, of the connections")
     add("--dtype", nargs="+", default=["float64"])
-    add("--path", default="auto")
+    add("--engine", default="auto")
     add("--duration", type=float, default=100.0, help="ms that are timed, in five pieces")
     add("--overlap", choices=["auto", "yes", "no"], default="auto",
         help="exchange during the next epoch, half as long, or between full ones")  # fmt: skip

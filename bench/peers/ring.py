@@ -54,7 +54,7 @@ class Case:
         For the timed pieces.
     threads : int
         Of simulators that run on the host.
-    dtype, path, device : str
+    dtype, engine, device : str
         Of clhines.
     """
 
@@ -70,7 +70,7 @@ class Case:
     seconds: float = 10.0
     threads: int = 2
     dtype: str = "float64"
-    path: str = "auto"
+    engine: str = "auto"
     device: str | None = None
 
     def cables(self) -> list[Cable]:
@@ -174,7 +174,7 @@ def clhines_start(case: Case) -> Running:
             v_init=ring.V_INIT,
             dtype=case.dtype,
             queue=queue,
-            path=case.path,
+            engine=case.engine,
         )
     clock.parts["compile"] = sum(program.build_seconds[early:])
     clock.parts["plan"] -= clock.parts["compile"]
@@ -187,7 +187,7 @@ def clhines_start(case: Case) -> Running:
         cells.append(result.spike_cell)
 
     return Running(
-        name=f"clhines ({simulation.path}), {case.dtype}",
+        name=f"clhines ({simulation.engine}), {case.dtype}",
         where=devices.label(queue.device),
         compartments=totals(case, cables),
         nodes=network.forest.num_nodes,

@@ -262,7 +262,7 @@ class EpochPlan:
         return InputError(
             f"cells of {int(self._model.forest.sizes[self.cells].max())} nodes, {lanes} lanes: "
             f"too large to stay in {limits.local_bytes} bytes of local memory, with "
-            f"{limits.max_work_group} work-items; use path='steps'"
+            f"{limits.max_work_group} work-items; use engine='steps'"
         )
 
     def _dense(self) -> tuple[int, int]:

@@ -214,7 +214,7 @@ def test_help_in_ascii(tmp_path, arguments):
     [
         ("solve --steps 50", b"steps:", b"check      good"),
         (
-            "simulate ring --depth 2 --compartments 3 --cells 3 --path reference --duration 10",
+            "simulate ring --depth 2 --compartments 3 --cells 3 --engine reference --duration 10",
             b"s a second",
             b"spikes     2, the first at ",
         ),
@@ -263,7 +263,7 @@ REPAIRED = ":4: sample 3 has radius 0, repaired to 1.125 µm"
 @pytest.mark.parametrize("command", ["solve", "plan", "tune", "ring"])
 def test_repair_is_told(cli, swc, command):
     path = swc(ZERO)
-    line = ["simulate", "ring", "--path", "reference", "--duration", 1, "--swc"]
+    line = ["simulate", "ring", "--engine", "reference", "--duration", 1, "--swc"]
     words = line if command == "ring" else [command]
     named = "by repair='zero-radius', --repair zero-radius"
     cli(*words, path).assert_refused(f"{path}:4: sample 3 has radius 0, ", named)

@@ -15,14 +15,14 @@ from clhines.network.ring import ring_cables, ring_network
 from clhines.simulate.simulation import Simulation
 
 RING = ("simulate", "ring", "--depth", 2, "--compartments", 3, "--cells", 3)
-REFERENCE = (*RING, "--path", "reference", "--duration", 15)
+REFERENCE = (*RING, "--engine", "reference", "--duration", 15)
 
 
 def ring_by_hand(duration, **options):
     """The same ring from Python: its network, times and cells of spikes."""
     cables = ring_cables(3, levels=2, compartments=3)
     network = ring_network(cables, 3, **options)
-    return network, Simulation(network, path="reference").run(duration)
+    return network, Simulation(network, engine="reference").run(duration)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -38,7 +38,7 @@ def test_ring_on_every_fast_device(cli, fast_queue, needs, dtype):
     assert table["cells"] == "3 in a ring (3 distinct shapes)"
     assert table["nodes"] == f"{network.forest.num_nodes}, {membrane} of them with membrane"
     assert table["mechanisms"] == f"hh x 3, pas x {membrane - 3}, expsyn x 3"
-    assert re.fullmatch(rf"(epochs|steps), {dtype}", table["path"])
+    assert re.fullmatch(rf"(epochs|steps), {dtype}", table["engine"])
     assert table["simulated"] == "15 ms in 600 steps of 0.025 ms"
     assert re.fullmatch(
         r"[\d.e+-]+ ns per compartment and step, [\d.e+-]+ x real time", table["speed"]
@@ -55,7 +55,7 @@ def test_ring_json(cli):
     assert report["first_spike_ms"] == pytest.approx(expected.spike_time[0])
     assert report["last_spike_ms"] == pytest.approx(expected.spike_time[-1])
     assert report["compartments"] == np.count_nonzero(network.area)
-    assert (report["path"], report["dtype"], report["steps"]) == ("reference", "float64", 600)
+    assert (report["engine"], report["dtype"], report["steps"]) == ("reference", "float64", 600)
     per_step = report["step_ms"] * 1e6 / report["compartments"]
     assert report["ns_per_compartment"] == pytest.approx(per_step)
     assert report["real_time"] == pytest.approx(0.025 / report["step_ms"])
@@ -78,7 +78,7 @@ def test_ring_files(cli, tmp_path):
         np.testing.assert_allclose(found["t"], np.arange(601) * 0.025)
         np.testing.assert_array_equal(found["v_cell"], [0, 1, 2])
         assert found["v"].shape == (601, 3)
-        again = Simulation(network, path="reference")
+        again = Simulation(network, engine="reference")
         again.record("v", network.soma)
         np.testing.assert_array_equal(found["v"], again.run(15.0)[0])
     head, *lines = (tmp_path / "ring.csv").read_text().splitlines()
@@ -98,14 +98,14 @@ def test_ring_picture(cli, tmp_path):
 def test_ring_of_a_long_soma_is_active_in_all_of_it(cli, swc):
     """A soma of three discs, 40 µm long: at 10 µm five segments, as odd as NEURON's middle asks."""
     text = "1 1 0 0 0 9 -1\n2 1 20 0 0 9 1\n3 1 40 0 0 9 2\n4 3 50 0 0 1 3\n5 3 90 0 0 1 4\n"
-    arguments = ["--path", "reference", "--duration", 1, "--max-length", 10]
+    arguments = ["--engine", "reference", "--duration", 1, "--max-length", 10]
     result = cli("simulate", "ring", "--swc", swc(text), *arguments)
     assert result.table()["mechanisms"] == "hh x 5, pas x 5, expsyn x 1"
 
 
 def test_ring_of_files(cli, swc):
     files = [swc(), swc(OTHER, "other.swc")]
-    arguments = ["--path", "reference", "--duration", 5, "--max-length", 10]
+    arguments = ["--engine", "reference", "--duration", 5, "--max-length", 10]
     result = cli("simulate", "ring", "--swc", *files, "--cells", 3, *arguments)
     assert (result.code, result.err) == (0, "")
     table = result.table()
@@ -113,7 +113,7 @@ def test_ring_of_files(cli, swc):
     cables = [discretise(read_swc(file), max_length=10) for file in files]
     assert table["nodes"].startswith(f"{2 * cables[0].num_nodes + cables[1].num_nodes}, ")
     files = [swc(TWO_ROOTS, "two.swc"), "--roots", "split"]
-    short = "--path", "reference", "--duration", 1
+    short = "--engine", "reference", "--duration", 1
     no_soma = "has no soma, no sample of type 1; expected HH everywhere (hh='all', --hh all)"
     cli("simulate", "ring", "--swc", *files, *short).assert_refused("hh='soma': cell 1", no_soma)
     split = cli("simulate", "ring", "--swc", *files, *short, "--hh", "all")
@@ -140,10 +140,10 @@ def test_ring_of_files(cli, swc):
         (["--duration", "-1"], "expected a positive number"),
         (["--delay", "0.01"], "at least one step"),
         (["--seed", "-1"], "expected a whole number, 0 or more"),
-        (["--path", "fast"], "invalid choice: 'fast'"),
+        (["--engine", "fast"], "invalid choice: 'fast'"),
         (["--method", "cr"], "invalid choice: 'cr'"),
         (["--dtype", "mixed"], "invalid choice: 'mixed'"),
-        (["--path", "auto", "--device", "no such device"], "matches no device"),
+        (["--engine", "auto", "--device", "no such device"], "matches no device"),
         (["--swc", "missing.swc"], "missing.swc: cannot be read"),
         (["--swc", "cell.swc", "--depth", "3"], "--depth is for random cells"),
         (["--swc", "cell.swc", "cell.swc", "--cells", "1"], "is less than the 2 cells of --swc"),
@@ -159,7 +159,7 @@ def test_ring_of_files(cli, swc):
 def test_ring_bad_arguments(cli, swc, tmp_path, monkeypatch, arguments, said):
     swc()
     monkeypatch.chdir(tmp_path)
-    given = ["simulate", "ring", "--path", "reference", "--duration", 1, *arguments]
+    given = ["simulate", "ring", "--engine", "reference", "--duration", 1, *arguments]
     cli(*given).assert_refused(said)
     assert [p.name for p in tmp_path.iterdir()] == ["cell.swc"]
 

@@ -233,7 +233,7 @@ def deliver_spikes(queue, algorithm, plastic, delay):
     return incoming
 
 
-def network_case(queue, path, dtype, lanes, constant=False):
+def network_case(queue, engine, dtype, lanes, constant=False):
     """Some steps of a network with every sort of mechanism, events and records; two epochs.
 
     With `constant` all is at somas, so that other factors are constants.
@@ -249,10 +249,10 @@ def network_case(queue, path, dtype, lanes, constant=False):
     net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
     net.event(syn, [0, 6, 0], [0.0, 0.1, 0.3], 0.05)
     net.threshold = -64.9
-    sim = Simulation(net, 0.1, dtype, queue=queue, path="steps" if lanes else path)
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps" if lanes else engine)
     if lanes:
         state = sim._run.state
-        blocks = path == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
+        blocks = engine == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
         assert not blocks or blocks.launches[0].spec.constant == constant
         sim._run = DeviceRun(state, blocks or CellEpochs(state, lanes))
     sim.record("v", net.soma[:2])
@@ -274,10 +274,10 @@ def clean_cases():
                     yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
-    for path, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
+    for engine, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
         for dtype in ("float64", "float32"):
-            label = f"network: {path}, {lanes} lanes, {dtype}"
-            arguments = path, dtype, lanes
+            label = f"network: {engine}, {lanes} lanes, {dtype}"
+            arguments = engine, dtype, lanes
             yield label, lambda queue, a=arguments: network_case(queue, *a)
     arguments = "blocks", "float64", 2, True
     yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)

@@ -1,4 +1,4 @@
-"""Steps of states against solutions of their equations, and whole simulations on every path.
+"""Steps of states against solutions of their equations, and whole simulations on every engine.
 
 The mechanisms of tests/mod against NEURON are in test_checks.py.
 """
@@ -192,15 +192,15 @@ def make_network(cells=5):
     return net, pool, clamps
 
 
-@pytest.mark.parametrize("path", ["epochs", "steps", "blocks"])
-def test_every_path_does_what_the_reference_does(fast_queue, needs, path):
+@pytest.mark.parametrize("engine", ["epochs", "steps", "blocks"])
+def test_every_engine_does_what_the_reference_does(fast_queue, needs, engine):
     """States with currents, implicit methods, clocks and noise; blocks are what GPUs run."""
     needs(fast_queue, "float64")
     results = []
-    for which in (path, "reference"):
+    for which in (engine, "reference"):
         net, pool, _ = make_network()
         options = {} if which == "reference" else {"queue": fast_queue}
-        sim = Simulation(net, dt=0.025, path=which.replace("blocks", "steps"), **options)
+        sim = Simulation(net, dt=0.025, engine=which.replace("blocks", "steps"), **options)
         if which == "blocks":
             state = sim._run.state
             blocks = BlockEpochs(state.model, state, limits(fast_queue.device))
@@ -234,7 +234,7 @@ def test_the_deviation_of_the_voltage_does_not_depend_on_the_step(tmp_path, dt):
     net = Network(discretise(read_swc(tmp_path / "soma.swc")), cells)
     net.insert("pas", g=g, e=-65.0)
     net.add("inoise", net.soma, std=std)
-    sim = Simulation(net, dt=dt, path="reference")
+    sim = Simulation(net, dt=dt, engine="reference")
     v = sim.record("v", net.soma)
     tau = 1e-3 * 1.0 / g  # ms, of 1 uF/cm2
     values = sim.run(60.0)[v][round(10 / dt) :: round(2 / dt)]

@@ -13,7 +13,7 @@ def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
     """Cells of three shapes in vectors, with lanes that idle; on other devices than CPUs too."""
     needs(fast_queue, dtype)
     _, v = truth(mixed_network)
-    sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, path="steps", seed=7)
+    sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, engine="steps", seed=7)
     sim._run.executor = CellEpochs(sim._run.state, lanes)
     sim.run(10.0)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
@@ -44,12 +44,12 @@ def crowded_network(cells=5):
 def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
     needs(fast_queue, dtype)
     net = crowded_network()
-    reference = Simulation(net, DT, path="reference")
+    reference = Simulation(net, DT, engine="reference")
     expected = reference.run(4.0)
     assert len(expected.spike_time)
     found = []
     for _ in range(2):
-        sim = Simulation(net, DT, dtype, queue=fast_queue, path="steps")
+        sim = Simulation(net, DT, dtype, queue=fast_queue, engine="steps")
         sim._run.executor = CellEpochs(sim._run.state, 4)
         sim._run.executor.set_records(np.zeros(0, np.int64))
         result = sim.run(4.0)

@@ -104,7 +104,7 @@ def test_parts_make_up_the_whole():
 
 def test_a_state_cut_and_joined_is_the_same():
     for build in (mixed_network, busy_network):
-        sim = Simulation(build()[0], DT, path="reference", seed=7)
+        sim = Simulation(build()[0], DT, engine="reference", seed=7)
         sim.run(2.0)
         saved = sim._run.save()
         for size in (1, 2, 5):

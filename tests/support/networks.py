@@ -6,7 +6,7 @@ from clhines import Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
 
-DT, PATHS = 0.025, ("steps", "epochs")
+DT, ENGINES = 0.025, ("steps", "epochs")
 CABLES = [
     discretise(ring_cell(3, 0.6, 3, seed=k, stems=1 + k % 2), max_length=90.0) for k in (1, 2, 3)
 ]
@@ -58,7 +58,7 @@ def truth(build, secondorder=False, duration=10.0):
     key = build, secondorder, duration
     if key not in _truth:
         net, syn = build()
-        sim = Simulation(net, DT, path="reference", secondorder=secondorder, seed=7)
+        sim = Simulation(net, DT, engine="reference", secondorder=secondorder, seed=7)
         sim.record("v", net.soma)
         sim.record("g", syn, [0, 3])
         _truth[key] = sim.run(duration), sim.voltages()

@@ -93,7 +93,7 @@ class Settings:
         Longest segments of the real cells.
     step : float, ms
         Of the grid of delays.
-    paths : tuple of str
+    engines : tuple of str
         Of `clhines.Simulation`.
     progress : callable
         Takes an iterable, gives the same one with a bar.
@@ -106,7 +106,7 @@ class Settings:
     files: int | None = None
     lengths: tuple[float, ...] = (20.0, 5.0)
     step: float = 0.005
-    paths: tuple[str, ...] = ("epochs", "steps", "reference")
+    engines: tuple[str, ...] = ("epochs", "steps", "reference")
     progress: Callable[[Any], Any] = lambda items: items
 
 
@@ -266,13 +266,13 @@ def relative(ours: Any, theirs: Any, rest: Any = 0.0) -> float:
 def simulate(
     network: clhines.Network,
     settings: Settings,
-    path: str,
+    engine: str,
     duration: float,
     record: Sequence[tuple[str, Any]] = (),
     **options: Any,
 ) -> Any:
-    """Run a network by a path; the result with what is recorded."""
-    simulation = clhines.Simulation(network, queue=settings.queue, path=path, **options)
+    """Run a network by an engine; the result with what is recorded."""
+    simulation = clhines.Simulation(network, queue=settings.queue, engine=engine, **options)
     for what, where in record:
         simulation.record(what, where)
     return simulation.run(duration)

@@ -205,7 +205,7 @@ def density(name: str, states: tuple[str, ...]) -> np.ndarray:
 
 
 def here(
-    text: str, states: tuple[str, ...], settings: Settings, path: str, dtype: str = "float64"
+    text: str, states: tuple[str, ...], settings: Settings, engine: str, dtype: str = "float64"
 ) -> np.ndarray:
     """Run a text in the same compartment; as `in_neuron`."""
     net = clhines.Network(compartment())
@@ -216,7 +216,7 @@ def here(
     for delay, dur, amp in PULSES:
         net.add("iclamp", 0, delay=delay, dur=dur, amp=amp)
     record = [("v", [0]), *((s, group) for s in states)]
-    result = simulate(net, settings, path, DURATION, record, dt=DT, v_init=V_INIT, dtype=dtype)
+    result = simulate(net, settings, engine, DURATION, record, dt=DT, v_init=V_INIT, dtype=dtype)
     return np.hstack(result.values)
 
 
@@ -242,28 +242,28 @@ def kinetics(settings: Settings) -> list[Outcome]:
 
 
 def kinetic(title: str, settings: Settings) -> Outcome:
-    """Compare one of `CASES` by each path."""
+    """Compare one of `CASES` by each engine."""
     found, case = Outcome("kinetics", title), CASES[title]
     theirs = density(case.name, case.states)
-    for path in settings.paths:
+    for engine in settings.engines:
         try:
-            ours = here(case.text, case.states, settings, path)
+            ours = here(case.text, case.states, settings, engine)
         except InputError as error:
-            found.case(f"{path}: {error}")
+            found.case(f"{engine}: {error}")
             continue
-        compare(found, path, ours, theirs, case)
-        if case.occupancies and path != "reference":
-            single_sum(found, path, case, settings)
+        compare(found, engine, ours, theirs, case)
+        if case.occupancies and engine != "reference":
+            single_sum(found, engine, case, settings)
     return found
 
 
-def single_sum(found: Outcome, path: str, case: Case, settings: Settings) -> None:
+def single_sum(found: Outcome, engine: str, case: Case, settings: Settings) -> None:
     """Count a case of float32: its occupancies add up too."""
-    states = here(case.text, case.states, settings, path, "float32")[:, 1:]
+    states = here(case.text, case.states, settings, engine, "float32")[:, 1:]
     off = float(np.abs(states.astype(np.float64).sum(axis=1) - 1).max())
     found.largest("sum - 1 in float32", off)
     bound = SUM_BOUND * float(np.finfo(np.float32).eps)
-    found.case("" if off <= bound else f"{path}, float32: sum off by {off:.2g}")
+    found.case("" if off <= bound else f"{engine}, float32: sum off by {off:.2g}")
 
 
 def refusals() -> Outcome:
@@ -346,8 +346,8 @@ WRONG_UNITS = {
 def units(settings: Settings) -> list[Outcome]:
     """Compare the same numbers in different units with NEURON's in its own."""
     load_mechanisms()
-    path = settings.paths[0]
-    leaks = Outcome("units", f"conductance densities and voltages, against pas, {path}")
+    engine = settings.engines[0]
+    leaks = Outcome("units", f"conductance densities and voltages, against pas, {engine}")
 
     def insert(soma: Any) -> Any:
         soma(0.5).pas.g, soma(0.5).pas.e = 4e-4, (1e-4 * V_INIT + 3e-4 * -70) / 4e-4
@@ -356,7 +356,7 @@ def units(settings: Settings) -> list[Outcome]:
     for g, e in LEAKS:
         unit_case(leaks, f"{g}, {e}", LEAK.format(g=g, e=e), (), settings, theirs)
 
-    points = Outcome("units", f"point conductances and rates, against a POINT_PROCESS, {path}")
+    points = Outcome("units", f"point conductances and rates, against a POINT_PROCESS, {engine}")
 
     def place(soma: Any) -> Any:
         process = neuron().chkshunt(soma(0.5))
@@ -368,7 +368,7 @@ def units(settings: Settings) -> list[Outcome]:
         text = SHUNT.replace("0 uS", g).replace("-20 mV", e).replace("0.1 /ms", k)
         unit_case(points, f"{g}, {e}, {k}", text, ("n",), settings, theirs)
 
-    pools = Outcome("units", f"concentrations and times, against a pool, {path}")
+    pools = Outcome("units", f"concentrations and times, against a pool, {engine}")
     theirs = density("chkpool", ("m", "ca"))
     for k, rest, tau in POOLS:
         text = POOL.replace("0.2 mM cm2/mA/ms", k).replace("0.0001 mM", rest)
@@ -391,7 +391,7 @@ def unit_case(
 ) -> None:
     """Count one text in units of its own."""
     try:
-        ours = here(text, states, settings, settings.paths[0])
+        ours = here(text, states, settings, settings.engines[0])
     except InputError as error:
         found.case(f"{label}: {error}")
         return

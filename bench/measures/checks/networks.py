@@ -246,10 +246,10 @@ def determined(v: np.ndarray, other: np.ndarray) -> tuple[int, np.ndarray]:
 
 
 def networks(settings: Settings) -> list[Outcome]:
-    """Compare random networks by each path, spike for spike."""
-    paths = [path for path in settings.paths if path != "reference"]  # hours, of 100
+    """Compare random networks by each engine, spike for spike."""
+    engines = [engine for engine in settings.engines if engine != "reference"]  # hours, of 100
     found = Outcome(
-        "networks", f"{settings.duration:g} ms, usetable_hh 0, paths {', '.join(paths)}"
+        "networks", f"{settings.duration:g} ms, usetable_hh 0, engines {', '.join(engines)}"
     )
     for seed in settings.progress(range(settings.seeds)):
         given = random_network(seed)
@@ -259,11 +259,11 @@ def networks(settings: Settings) -> list[Outcome]:
         found.add("networks that are chaotic", end < len(v))
         found.add("spikes in NEURON", len(spikes))
         found.add("before chaos", len(known))
-        for path in paths[: 2 if seed % 10 == 0 else 1]:
+        for engine in engines[: 2 if seed % 10 == 0 else 1]:
             network = ours(given)
             nodes = np.flatnonzero(network.area > 0)
             result = simulate(
-                network, settings, path, settings.duration, [("v", nodes)], dt=given.dt,
+                network, settings, engine, settings.duration, [("v", nodes)], dt=given.dt,
                 v_init=given.v_init, secondorder=given.secondorder,
             )  # fmt: skip
             mine = in_steps(result.spike_time, result.spike_cell, given.dt)
@@ -276,5 +276,5 @@ def networks(settings: Settings) -> list[Outcome]:
                 first = int(np.argmax(late)) * given.dt
                 wrong = f"voltages differ by {gap[:end].max():.3g} mV, too much from {first:g} ms"
                 wrong = wrong if late.any() else ""
-            found.case(wrong and f"seed {seed}, {path}, dt {given.dt:g}: {wrong}")
+            found.case(wrong and f"seed {seed}, {engine}, dt {given.dt:g}: {wrong}")
     return [found]

@@ -93,8 +93,10 @@ def neuron_arrivals(
 def delays(settings: Settings) -> list[Outcome]:
     """Compare the step in which a spike arrives, over a grid of delays, and events from outside."""
     grid = np.round(np.arange(1, round(LAST_DELAY / settings.step) + 1) * settings.step, 9)
-    paths = ", ".join(settings.paths)
-    spiked = Outcome("delays", f"{grid[0]:g} to {grid[-1]:g} ms, dt 0.1 0.05 0.025, paths {paths}")
+    engines = ", ".join(settings.engines)
+    spiked = Outcome(
+        "delays", f"{grid[0]:g} to {grid[-1]:g} ms, dt 0.1 0.05 0.025, engines {engines}"
+    )
     outside = Outcome("delays", "events from outside at the same times, as NetCon.event")
     duration = PULSES[-1] + LAST_DELAY + 3.0
     for dt in DTS:
@@ -103,22 +105,22 @@ def delays(settings: Settings) -> list[Outcome]:
         for delay in grid[short].tolist():
             spiked.case(unless_refused(delay, dt))
         long = np.flatnonzero(~short)
-        for path in settings.paths:
+        for engine in settings.engines:
             net = two_cells(grid[long])
             synapses = net.groups[-1]
             events = net.add("expsyn", np.ones(len(grid), int), tau=TAU)
             net.event(events, np.arange(len(grid)), grid, WEIGHT)
             record = [("g", synapses), ("g", events)]
-            result = simulate(net, settings, path, duration, record, dt=dt)
+            result = simulate(net, settings, engine, duration, record, dt=dt)
             mine = arrivals(result[0], dt)
             same = in_steps(result.spike_time, result.spike_cell, dt) == [(s, 0) for s in spikes]
             if len(spikes) != len(PULSES) or not same:
-                spiked.case(f"{path}, dt {dt:g}: the source spikes in other steps")
+                spiked.case(f"{engine}, dt {dt:g}: the source spikes in other steps")
             for k, (a, b) in zip(long.tolist(), zip(mine, (theirs[k] for k in long.tolist()))):
-                late = f"{path}, dt {dt:g}, delay {grid[k]:g}: steps {a}, in NEURON {b}"
+                late = f"{engine}, dt {dt:g}, delay {grid[k]:g}: steps {a}, in NEURON {b}"
                 spiked.case(late if a != b else "")
             for time, a, b in zip(grid.tolist(), arrivals(result[1], dt), theirs_outside):
-                late = f"{path}, dt {dt:g}, event at {time:g} ms: steps {a}, in NEURON {b}"
+                late = f"{engine}, dt {dt:g}, event at {time:g} ms: steps {a}, in NEURON {b}"
                 outside.case(late if a != b else "")
     return [spiked, outside]
 
@@ -167,15 +169,15 @@ def hh(settings: Settings) -> list[Outcome]:
     net.insert("hh", "all")
     net.add("iclamp", net.soma, delay=1.0, dur=1e9, amp=AMPLITUDES)
     net.threshold = 10.0
-    for path in settings.paths:
-        result = simulate(net, settings, path, HH_DURATION, [("v", net.soma)], dt=HH_DT)
+    for engine in settings.engines:
+        result = simulate(net, settings, engine, HH_DURATION, [("v", net.soma)], dt=HH_DT)
         mine = in_steps(result.spike_time, result.spike_cell, HH_DT)
         wrong = unlike(mine, in_steps(times, ids, HH_DT))
         if not wrong:
             gap = relative(result[0][1:], v, -65.0)
             exact.largest("relative v", gap)
             wrong = "" if gap < 1e-7 else f"voltages differ by {gap:.3g} of the deflection"
-        exact.case(wrong and f"{path}: {wrong}")
+        exact.case(wrong and f"{engine}: {wrong}")
     exact.add("spikes", len(times))
     table_times, table_ids, _ = neuron_hh(table=True)
     default.add("spikes", len(table_times))

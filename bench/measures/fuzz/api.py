@@ -200,7 +200,7 @@ def _threshold(threshold: Any) -> None:
 def _simulate(**arguments: Any) -> Any:
     from clhines.simulate.simulation import Simulation
 
-    if "queue" not in arguments and arguments.get("path") != "reference":
+    if "queue" not in arguments and arguments.get("engine") != "reference":
         arguments["queue"] = _THINGS["queue"]
     return Simulation(_network(), **arguments).run(0.1)
 
@@ -239,7 +239,7 @@ def _late(call: str) -> None:
     from clhines.simulate.simulation import Simulation
 
     net = _network()
-    sim = Simulation(net, path="reference")
+    sim = Simulation(net, engine="reference")
     acts: dict[str, Callable[[], Any]] = {
         "event": lambda: net.event(net.groups[-1], time=0.05, weight=0.05),
         "connect": lambda: net.connect(0, net.groups[-1], weight=0.1),
@@ -355,7 +355,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "Network.connect": ("source index weight delay", "target rule"),
     "Network.event": ("index time weight", "target"),
     "Network.threshold": ("threshold", ""),
-    "Simulation": ("dt v_init seed chunk max_spikes", "path dtype method"),
+    "Simulation": ("dt v_init seed chunk max_spikes", "engine dtype method"),
     "Simulation.run": ("duration", ""),
     "Simulation.record": ("where", "what index"),
     "read_swc": ("", "path roots"),

@@ -69,7 +69,7 @@ OPTIONS: dict[str, dict[str, list[str] | None]] = {
         "--weight": ["0", "1e300", "-1", "0.05"], "--delay": ["5", "0.025", "1e-9", "1e9", "1e300"],
         "--duration": ["0.25", "1", "0.01", "1e-9"], "--dt": ["0.025", "0.1", "1e-9", "1e300"],
         "--out": OUTS, "--plot": PLOTS, "--device": DEVICES, "--method": METHODS,
-        "--dtype": ["float64", "float32"], "--path": ["auto", "epochs", "steps", "reference"],
+        "--dtype": ["float64", "float32"], "--engine": ["auto", "epochs", "steps", "reference"],
         "--seed": ["0", "1", "9223372036854775807"], "--json": None,
     },
     "tune": {"--list": None, "--clear": None, "--json": None},

@@ -288,7 +288,7 @@ def _event(
 # ------------------------------------------------------------------------------------ device
 
 
-def _run(m: Any, dtype: str, path: str, v: float) -> Any:
+def _run(m: Any, dtype: str, engine: str, v: float) -> Any:
     """Voltages and states after some steps of a cell of one compartment."""
     import clhines
 
@@ -297,8 +297,8 @@ def _run(m: Any, dtype: str, path: str, v: float) -> Any:
     group = net.insert(m, where="all") if m.kind == "density" else net.add(m, at=net.soma)
     if m.takes_events:
         net.event(group, time=0.05, weight=0.01)
-    where = {} if path == "reference" else {"queue": _QUEUE, "dtype": dtype}
-    sim = clhines.Simulation(net, dt=0.025, path=path, v_init=v, **where)
+    where = {} if engine == "reference" else {"queue": _QUEUE, "dtype": dtype}
+    sim = clhines.Simulation(net, dt=0.025, engine=engine, v_init=v, **where)
     sim.record("v", [0])
     for name in m.states:
         if "__" not in name:

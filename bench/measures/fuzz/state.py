@@ -17,7 +17,7 @@ import numpy as np
 from bench.measures.fuzz.common import WrongError, check_refusal, pick, shortened
 from bench.measures.fuzz.npz import CHANGES, array_of, members_of
 
-PATHS = ("reference", "reference", "steps", "epochs")
+ENGINES = ("reference", "reference", "steps", "epochs")
 BEGIN, MORE = 5.0, 1.0  # ms: before the state was saved, and after it was restored
 LAST_STEP = 2**30
 TOLERANCE = 1e-6  # mV, of devices against NumPy in float64 over a millisecond
@@ -30,45 +30,45 @@ _AFTER: dict[str, np.ndarray] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """Which path restores, and what was done to the file it had saved: (name, seed) each."""
+    """Which engine restores, and what was done to the file it had saved: (name, seed) each."""
 
-    path: str
+    engine: str
     changes: tuple[tuple[str, int], ...]
     place: str = ""  # save() to such a place instead
 
 
 def generate(rng: np.random.Generator) -> Case:
     """Make one to three changes of a file."""
-    path = pick(rng, PATHS)
+    engine = pick(rng, ENGINES)
     if rng.random() < 0.02:
         return Case("float32", ())
     if rng.random() < 0.05:
-        return Case(path, (), pick(rng, list(PLACES)))
+        return Case(engine, (), pick(rng, list(PLACES)))
     names = [pick(rng, list(CHANGES)) for _ in range(int(pick(rng, [1, 1, 1, 2, 3])))]
     names.sort(key="large".__eq__)  # last, as it is packed
-    return Case(path, tuple((name, int(rng.integers(1 << 30))) for name in names))
+    return Case(engine, tuple((name, int(rng.integers(1 << 30))) for name in names))
 
 
 # -------------------------------------------------------------------------------------- network
 
 
 def prepare(folder: Path) -> None:
-    """Simulate a small network by each path and save its state."""
+    """Simulate a small network by each engine and save its state."""
     global _FOLDER
     _FOLDER = folder
-    for path in dict.fromkeys(PATHS):
-        sim = _simulation(path)
+    for engine in dict.fromkeys(ENGINES):
+        sim = _simulation(engine)
         sim.run(BEGIN)
-        sim.save(folder / f"{path}.npz")
-        _SAVED[path] = (folder / f"{path}.npz").read_bytes()
-        with np.load(folder / f"{path}.npz") as arrays:
-            _MEMBERS[path] = dict(arrays)
-        _SIMS[path] = sim
-        _AFTER[path] = _run(sim)
+        sim.save(folder / f"{engine}.npz")
+        _SAVED[engine] = (folder / f"{engine}.npz").read_bytes()
+        with np.load(folder / f"{engine}.npz") as arrays:
+            _MEMBERS[engine] = dict(arrays)
+        _SIMS[engine] = sim
+        _AFTER[engine] = _run(sim)
     _SIMS["float32"] = _simulation("steps", "float32")
 
 
-def _simulation(path: str, dtype: str = "float64") -> Any:
+def _simulation(engine: str, dtype: str = "float64") -> Any:
     """Three cells in a ring whose connections learn, with a spike every few ms."""
     import clhines
     from clhines.device import devices
@@ -86,8 +86,8 @@ def _simulation(path: str, dtype: str = "float64") -> Any:
     net.connect([2, 0, 1], synapses, weight=0.05, delay=0.5, rule=rule)
     net.event(synapses, index=[0, 1], time=[1.0, 5.5], weight=0.05)
     net.threshold = -20.0
-    where = {} if path == "reference" else {"queue": devices.make_queue(devices.choose())}
-    sim = clhines.Simulation(net, dt=0.025, dtype=dtype, path=path, seed=7, **where)
+    where = {} if engine == "reference" else {"queue": devices.make_queue(devices.choose())}
+    sim = clhines.Simulation(net, dt=0.025, dtype=dtype, engine=engine, seed=7, **where)
     sim.record("v", np.arange(net.forest.num_nodes))
     return sim
 
@@ -99,7 +99,7 @@ def _run(sim: Any) -> np.ndarray:
 
 def changed(case: Case) -> bytes:
     """Return the bytes of the file."""
-    data = _SAVED[case.path]
+    data = _SAVED[case.engine]
     for name, seed in case.changes:
         with contextlib.suppress(zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError,
                                  EOFError, KeyError, OSError, IndexError):  # fmt: skip
@@ -122,22 +122,22 @@ def check(case: Case) -> str:
 
     if case.place:
         return _check_place(case)
-    if case.path == "float32":
+    if case.engine == "float32":
         return _check_precision()
-    sim, file = _SIMS[case.path], _FOLDER / "case.npz"
+    sim, file = _SIMS[case.engine], _FOLDER / "case.npz"
     try:
         sim.restore(file)
     except ClhinesError as error:
         text = check_refusal(error, hide=[str(file)])
         if str(file) not in text:
             raise WrongError(f"refusal without file: {shortened(text)}") from None
-        _check_whole(case.path)
+        _check_whole(case.engine)
         return "refused"
     try:
-        outcome = _check_restored(case.path, file)
+        outcome = _check_restored(case.engine, file)
     finally:
-        _restore_whole(case.path)
-    _check_whole(case.path)
+        _restore_whole(case.engine)
+    _check_whole(case.engine)
     return outcome
 
 
@@ -153,11 +153,11 @@ def _check_precision() -> str:
     raise WrongError("accepted a float64 state in a float32 simulation")
 
 
-def _check_restored(path: str, file: Path) -> str:
+def _check_restored(engine: str, file: Path) -> str:
     """Compare what goes on from an accepted file with what it holds."""
     from clhines.errors import InputError, SimulationError
 
-    sim, whole, failed = _SIMS[path], _MEMBERS[path], False
+    sim, whole, failed = _SIMS[engine], _MEMBERS[engine], False
     try:
         after = _run(sim)  # first of all: memory may be corrupted
     except SimulationError:
@@ -188,9 +188,9 @@ def _check_restored(path: str, file: Path) -> str:
         return "refused"  # a voltage that is not finite is said
     if not np.isfinite(after).all():
         raise WrongError("goes on without a word from what is not finite")
-    if same and not np.array_equal(after, _AFTER[path]):
+    if same and not np.array_equal(after, _AFTER[engine]):
         raise WrongError("an untouched state goes on with other bits")
-    if path != "reference" and not same:
+    if engine != "reference" and not same:
         _compare_paths(file, after)
     return "accepted"
 
@@ -212,13 +212,13 @@ def _compare_paths(file: Path, after: np.ndarray) -> None:
         raise WrongError(f"device and NumPy go on differently from a file: by {worst:.3g} mV")
 
 
-def _restore_whole(path: str) -> None:
-    _SIMS[path].restore(_FOLDER / f"{path}.npz")
+def _restore_whole(engine: str) -> None:
+    _SIMS[engine].restore(_FOLDER / f"{engine}.npz")
 
 
-def _check_whole(path: str) -> None:
-    _restore_whole(path)
-    if not np.array_equal(_run(_SIMS[path]), _AFTER[path]):
+def _check_whole(engine: str) -> None:
+    _restore_whole(engine)
+    if not np.array_equal(_run(_SIMS[engine]), _AFTER[engine]):
         raise WrongError("a whole file goes on with other bits after a refused one")
 
 
@@ -263,7 +263,7 @@ def _check_place(case: Case) -> str:
         place = _FOLDER / "absent" / "place.npz"
     before = stat.S_IFMT(os.lstat(place).st_mode) if os.path.lexists(place) else 0
     try:
-        _SIMS[case.path].save(place)
+        _SIMS[case.engine].save(place)
     except ClhinesError as error:
         check_refusal(error, hide=[str(place)])
         return "refused"
@@ -277,13 +277,13 @@ def _check_place(case: Case) -> str:
 
 def explain(case: Case) -> str:
     """Return what the file holds that the whole one does not."""
-    if case.place or case.path not in _MEMBERS:
+    if case.place or case.engine not in _MEMBERS:
         return ""
     try:
         held = {name: array_of(data) for name, data in members_of(changed(case)).items()}
     except Exception as error:  # whatever it is, it is what there is to say
         return f"the file: {type(error).__name__}: {shortened(str(error))}"
-    whole, said = _MEMBERS[case.path], []
+    whole, said = _MEMBERS[case.engine], []
     for name, array in held.items():
         expected = whole.get(name.removesuffix(".npy"))
         if expected is None:
@@ -297,16 +297,18 @@ def explain(case: Case) -> str:
 
 
 def smaller(case: Case) -> Iterator[Case]:
-    """Yield cases with changes left out, and with another path."""
+    """Yield cases with changes left out, and with another engine."""
     for k in range(len(case.changes) if len(case.changes) > 1 else 0):
         yield replace(case, changes=case.changes[:k] + case.changes[k + 1 :])
-    if case.path != "reference" and case.changes:
-        yield replace(case, path="reference")
+    if case.engine != "reference" and case.changes:
+        yield replace(case, engine="reference")
 
 
 def show(case: Case) -> str:
     """Return what was done to the file, and what differs in it."""
     if case.place:
-        return f"path {case.path}: save() to a {case.place}"
-    text = f"path {case.path}: " + ", ".join(f"{name} (seed {seed})" for name, seed in case.changes)
+        return f"engine {case.engine}: save() to a {case.place}"
+    text = f"engine {case.engine}: " + ", ".join(
+        f"{name} (seed {seed})" for name, seed in case.changes
+    )
     return text

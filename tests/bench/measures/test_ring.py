@@ -14,7 +14,7 @@ from bench.peers import ring as peer
 
 BENCH = Path(child.__file__).parent
 
-TINY = peer.Case(3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, path="reference")
+TINY = peer.Case(3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, engine="reference")
 
 SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jaxley": "jaxley"}
 

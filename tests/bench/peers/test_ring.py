@@ -9,7 +9,7 @@ from bench.peers import arbor as arbor_peer
 from bench.peers import neuron as neuron_peer
 from bench.peers import ring as peer
 
-TINY = peer.Case(3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, path="reference")
+TINY = peer.Case(3, 2, levels=2, compartments=2, duration=12.0, seconds=5.0, engine="reference")
 
 
 @pytest.mark.neuron

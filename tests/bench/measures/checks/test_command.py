@@ -21,7 +21,7 @@ def settings(fast_queue, needs):
     """Small sizes; the bounds are those of the checks and are derived there."""
     needs(fast_queue, "float64")
     return common.Settings(
-        fast_queue, seeds=3, duration=150.0, step=0.025, paths=("epochs", "reference")
+        fast_queue, seeds=3, duration=150.0, step=0.025, engines=("epochs", "reference")
     )
 
 
@@ -55,7 +55,7 @@ def test_delays_and_events(settings):
 
 def test_hh_and_its_table(settings):
     """Equal to NEURON's without its table; with it, NEURON's default, some tenths of a ms apart."""
-    exact, default = timing.hh(replace(settings, paths=("epochs",)))
+    exact, default = timing.hh(replace(settings, engines=("epochs",)))
     assert_passed([exact, default])
     assert exact.figures["spikes"] > 30
     assert 0.01 < default.figures["ms at most"] < 0.5
@@ -101,7 +101,7 @@ def test_a_weight_that_is_off_is_found(settings, monkeypatch):
 def test_a_delay_that_is_late_is_found(settings, monkeypatch):
     right = timing.two_cells
     monkeypatch.setattr(timing, "two_cells", lambda delays: right(delays + 0.1))
-    spiked, outside = timing.delays(replace(settings, paths=("epochs",), step=0.1))
+    spiked, outside = timing.delays(replace(settings, engines=("epochs",), step=0.1))
     assert len(spiked.failures) >= 20 * len(timing.DTS)
     assert outside.passed
 
