@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import runpy
 import stat
 import subprocess
 import sys
@@ -141,14 +142,12 @@ def prepare(folder: Path) -> None:
     """Make the files that the command lines name."""
     global _FOLDER
     _FOLDER = folder
-    from clhines.cli import main
-
     _fill()
-    _quietly(main.main, ["solve", "--steps", "1", "good.swc"])
-    _quietly(main.main, ["simulate", "ring", "--cells", "2", "--duration", "0.1"])
+    _quietly(_run, ["solve", "--steps", "1", "good.swc"])
+    _quietly(_run, ["simulate", "ring", "--cells", "2", "--duration", "0.1"])
     if os.environ.get("DISPLAY") is None:
         os.environ.setdefault("MPLBACKEND", "agg")
-    _quietly(main.main, ["plan", "good.swc", "--method", "fine", "--plot", "warm.png"])
+    _quietly(_run, ["plan", "good.swc", "--method", "fine", "--plot", "warm.png"])
 
 
 def _fill() -> None:
@@ -292,6 +291,17 @@ def _check_json(out: str, code: int) -> None:
         raise WrongError(f"a perfect solution fails: residual {residual:.2g}")
 
 
+def _run(argv: list[str]) -> Any:
+    """Run ``python -m clhines.cli`` in this process; its exit code."""
+    given, sys.argv = sys.argv, ["clhines", *argv]
+    try:
+        runpy.run_module("clhines.cli", run_name="__main__")
+    except SystemExit as error:
+        return error.code
+    finally:
+        sys.argv = given
+
+
 def _quietly(function: Any, argv: list[str]) -> None:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         function(argv)
@@ -299,12 +309,10 @@ def _quietly(function: Any, argv: list[str]) -> None:
 
 def _called(argv: tuple[str, ...]) -> tuple[Any, str, str]:
     """Call the command line in this process; code, stdout, stderr."""
-    from clhines.cli import main
-
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", "surrogateescape") for _ in range(2)]
     with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
         try:
-            code = main.main(list(argv))
+            code = _run(list(argv))
         except SystemExit as error:
             code = error.code
     texts = []
