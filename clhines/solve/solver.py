@@ -25,6 +25,7 @@ from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.mixed import is_mixed
 from clhines.solve.pick import engine_for
+from clhines.solve.repeated import Calls
 from clhines.solve.several import OneDevice, Several
 from clhines.solve.tune import Tuning
 
@@ -132,7 +133,7 @@ class Solver:
         max_memory = _bytes(max_memory)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
         self.tuning: Tuning | None = None
-        self.shares, self._parts = [1.0], list[Part]()
+        self.shares, self._parts, self._calls = [1.0], list[Part](), Calls()
         self.engine: Engine
         if devices is None:
             if shares is not None:
@@ -276,11 +277,16 @@ class Solver:
         pyopencl.Event
             Of the last kernel; `status` tells afterwards whether all pivots were good.
         """
+        arrays, calls = (d, u, l, b, out), self._calls
         whole = self.engine.device_order("enqueue()")
-        waits = events_of("wait_for", wait_for, self.queue)
-        given = {"d": d, "u": u, "l": l, "b": b}
-        operands = self._arguments.packed(given, out, whole.plan.packed_size)
-        return whole.enqueue(operands, out, waits, overwrite)
+        waits = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
+        call = calls.find(arrays, overwrite)
+        if call is None:
+            given = {"d": d, "u": u, "l": l, "b": b}
+            operands = self._arguments.packed(given, out, whole.plan.packed_size)
+            call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
+        waits = calls.waits(call, arrays) + waits
+        return calls.done(call, whole.enqueue(call.steps, out, waits))
 
     # -- natural order -------------------------------------------------------------------------
 
