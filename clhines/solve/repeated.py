@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import pyopencl as cl
 import pyopencl.array as cla
@@ -17,8 +18,8 @@ import pyopencl.array as cla
 from clhines.solve.loaded import Step
 
 MOST_CALLS = 4  # whose preparation is kept: sets of arrays that take turns
-Given = cla.Array | None  # None: no `l`
-Key = tuple[int, ...]
+Given: TypeAlias = cla.Array | None  # None: no `l`
+Key: TypeAlias = tuple[int, ...]
 
 
 class Call:

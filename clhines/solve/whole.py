@@ -172,7 +172,7 @@ class Whole:
         return self._kept
 
     def _free(self) -> None:
-        """Drop what device arrays in natural order were solved with: `Memory` has no room for it."""
+        """Drop the buffers of `_kept_buffers`, which a budget has no room for."""
         self._kept = None
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
