@@ -91,13 +91,17 @@ class Calls:
         def gone(_: object) -> None:
             calls = owner()
             if calls is not None:
-                calls._calls.pop(key, None)
+                calls.forget(key)
 
         self._calls.pop(key, None)
         while len(self._calls) >= MOST_CALLS:
             self._calls.pop(next(iter(self._calls), key), None)
         call = self._calls[key] = Call(given, steps, gone)
         return call
+
+    def forget(self, key: Key) -> None:
+        """Drop a call, if it is kept."""
+        self._calls.pop(key, None)
 
     def waits(self, call: Call, given: Sequence[Given]) -> list[cl.Event]:
         """Events of the arrays that are still to be waited for."""
