@@ -29,6 +29,11 @@ class PermuteSpec(TemplateSpec):
             "int num_packed, int num_nodes, const int *restrict gather",
             "const real *restrict natural, real *restrict packed",
         ),
+        "pack_three": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict d, const real *restrict u, const real *restrict b",
+            "real *restrict packed_d, real *restrict packed_u, real *restrict packed_b",
+        ),
         "unpack": (
             "int num_packed, int num_nodes, const int *restrict gather",
             "const real *restrict packed, real *restrict natural",
@@ -153,8 +158,8 @@ class Resident:
         self._factor: cla.Array | None = None
         self._filled: set[str] = set()
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
-        self._pack, self._unpack = (
-            program.typed_kernel(permute, name, "ii") for name in ("pack", "unpack")
+        self._pack, self._pack_three, self._unpack = (
+            program.typed_kernel(permute, name, "ii") for name in PermuteSpec.kernels
         )
 
     @property
@@ -292,7 +297,7 @@ class Resident:
         """Enqueue pack (natural to device order) or unpack."""
         rows = source.shape[0] if source.ndim == 2 else 1
         kernel = self._pack if packing else self._unpack
-        items, group = devices.small_groups(self.queue.device, self.plan.packed_size)
+        items, group = devices.wide_groups(self.queue.device, self.plan.packed_size)
         event = kernel(
             self.queue,
             (*items, rows),
@@ -306,6 +311,21 @@ class Resident:
         )
         only_event(target, event)
         return target
+
+    def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
+        """Enqueue pack of three arrays of one row each, which reads the table of places once."""
+        arrays = *sources, *targets
+        event = self._pack_three(
+            self.queue,
+            *devices.wide_groups(self.queue.device, self.plan.packed_size),
+            self.plan.packed_size,
+            self.plan.forest.num_nodes,
+            self.gather.data,
+            *(a.base_data for a in arrays),
+            wait_for=[e for a in arrays for e in a.events],
+        )
+        for target in targets:
+            only_event(target, event)
 
     def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return the cells with a bad pivot and the natural index of that node."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.checks import shown
+from clhines.checks import as_switch, shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import Array, Given, events_of
 from clhines.device.guard import exclusive, lock_of
@@ -80,6 +80,9 @@ class Solver:
         arrays of the whole batch; `parts` has a plain solver for arrays on each device.
     shares : sequence of float, optional
         Of the nodes, one for each of `devices`; default: equal, which suits equal devices.
+    profile : bool
+        Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
+        longer on the host. Also with ``tune="measure"``; a given `queue` stays as it is.
     **options
         Options of the method, see ``METHODS[method].options``.
 
@@ -122,9 +125,11 @@ class Solver:
         tune: str = "heuristic",
         devices: Sequence[OneDevice] | None = None,
         shares: Sequence[float] | None = None,
+        profile: bool = False,
         **options: Option,
     ) -> None:
         _check_tune(tune, method)
+        timestamps = as_switch("profile", profile) or tune == "measure"
         mixed = is_mixed(dtype)
         dtype = np.float64 if mixed else dtype
         real_name(dtype)  # refuses other dtypes before a device is looked for
@@ -138,7 +143,7 @@ class Solver:
         if devices is None:
             if shares is not None:
                 raise InputError(f"got shares={shown(shares)} without devices; expected both")
-            self.queue = device_module.given_queue(queue, device, self.dtype)
+            self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
             given = forest, method, self.dtype, mixed, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
             self._arguments = Arguments(forest, self.dtype, self.queue)
@@ -207,7 +212,7 @@ class Solver:
 
     @property
     def kernel_events(self) -> list[cl.Event]:
-        """Events of the kernels of the last solve, in order: what device timing goes by."""
+        """Events of the kernels of the last solve, in order; see `profile` for their times."""
         return self.engine.kernel_events
 
     # -- device order --------------------------------------------------------------------------

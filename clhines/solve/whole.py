@@ -155,9 +155,8 @@ class Whole:
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
         taken = self._kept_buffers(self._values(len(arrays), count, False))
-        b = self._packed(taken, "b", arrays["b"])
-        operands = [*(self._packed(taken, name, arrays[name]) for name in arrays if name != "b"), b]
-        x = taken.view("x", b.shape)
+        operands = self._all_packed(taken, arrays)
+        x = taken.view("x", operands[-1].shape)
         self.enqueue(self.prepare(operands, x, False), x, [])
         self.loaded.permute(x, target, False)
 
@@ -203,6 +202,17 @@ class Whole:
         source = a if isinstance(a, cla.Array) else self.transfer.bring(a, taken, "natural")
         target = taken.view(name, (*a.shape[:-1], self.plan.packed_size))
         return self.loaded.permute(source, target, True)
+
+    def _all_packed(self, taken: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
+        """Return d, u, (l), b in device order, each in its buffer, from arrays on the device."""
+        if arrays["b"].ndim == 2:
+            found = {name: self._packed(taken, name, a) for name, a in arrays.items()}
+        else:
+            found = {name: taken.view(name, (self.plan.packed_size,)) for name in arrays}
+            self.loaded.pack_three([arrays[k] for k in "dub"], [found[k] for k in "dub"])
+            if "l" in arrays:
+                self.loaded.permute(arrays["l"], found["l"], True)
+        return [*(a for name, a in found.items() if name != "b"), found["b"]]
 
     def solve_factored(
         self, matrix: Sequence[cla.Array], b: np.ndarray, target: np.ndarray, bad: cla.Array
