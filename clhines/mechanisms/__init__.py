@@ -13,6 +13,7 @@ From text to kernel, each step in a module that imports only those above it:
 - `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
   variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
   of a mechanism.
+- `program` says what executors see of a mechanism, and what each function takes.
 - `builtin` has texts, `mechanism` the class that users see, `noise` normal numbers.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two

@@ -17,6 +17,7 @@ from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.equations import Equations, Scope
 from clhines.mechanisms.exact import ExpressionError
 from clhines.mechanisms.parser import shortened
+from clhines.mechanisms.program import Argument, Program, program_of
 from clhines.mechanisms.source import Source
 
 
@@ -130,6 +131,15 @@ class Mechanism:
     def takes_events(self) -> bool:
         """Whether it has an event action."""
         return bool(self._equations.actions)
+
+    @cached_property
+    def program(self) -> Program:
+        """What executors see of it."""
+        return program_of(self._equations)
+
+    def calls(self, block: str) -> tuple[Argument, ...]:
+        """Return the arguments of the function of a block, in order."""
+        return self.program.calls(block)
 
     @cached_property
     def _current_uses(self) -> frozenset[str]:
