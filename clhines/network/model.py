@@ -159,12 +159,17 @@ class Events:
 def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
     """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
     parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
-    below, g_below, node = -1, 0.0, int(cable.soma)
+    rerooted(parent, g_axial, int(cable.soma))
+    return parent, g_axial
+
+
+def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
+    """Make a node the root of its tree, in place; `g_axial` is the conductance to the parent."""
+    below, g_below = -1, 0.0
     while node >= 0:
         above, g_above = int(parent[node]), float(g_axial[node])
         parent[node], g_axial[node] = below, g_below
         below, g_below, node = node, g_above, above
-    return parent, g_axial
 
 
 def joined_columns(

@@ -15,31 +15,27 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import repeat, repeated_nodes
-from clhines.cells.cable import Cable, check_cables
+from clhines.cells.cable import Cable
 from clhines.checks import (
     as_array,
     as_finite,
     as_indices,
     as_number,
     as_seed,
-    as_whole_number,
     shown,
     spread,
 )
 from clhines.errors import InputError
-from clhines.forest import Forest
-from clhines.hostmemory import check_room
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.groups import Group, Parameters
 from clhines.network.instances import kinds_of
-from clhines.network.model import Model, as_parameter, rooted_at_soma
+from clhines.network.model import Model, as_parameter
 from clhines.network.plasticity import STDP
+from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
 
 _WORDS = ("soma", "soma.middle", "dendrites", "all")
-_NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
 
 class Network:
@@ -81,28 +77,54 @@ class Network:
     """
 
     def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
-        cables = check_cables(cables)
-        count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
-        check_room(
-            _NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells"
-        )
-        self._frozen = False
-        self.cables, self.num_cells = tuple(cables), count
-        different = {id(cable): cable for cable in cables}
-        rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
-        turns = [rooted[id(cable)] for cable in cables]
-        self.forest = Forest.repeated([parent for parent, _ in turns], count)
-        starts = self.forest.cell_offsets[:-1]
-        self.soma = starts + np.resize([cable.soma for cable in cables], count)
-        self.area = repeat([cable.area for cable in cables], count)
+        self._begin(of_cables(cables, num_cells))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        parent: ArrayLike,
+        cell_offsets: ArrayLike,
+        area: ArrayLike,
+        g_axial: ArrayLike,
+        capacitance: ArrayLike,
+        soma: ArrayLike | None = None,
+    ) -> Network:
+        """Make a network of cells given as plain arrays; nodes keep their numbers.
+
+        Parameters
+        ----------
+        parent : (n,) integer
+            Node above each node, over all cells; -1 at the roots. Any order within a cell.
+        cell_offsets : (num_cells + 1,) integer
+            Nodes of cell c are ``cell_offsets[c]:cell_offsets[c + 1]``.
+        area : (n,) float, µm²
+            0 at nodes without membrane.
+        g_axial : (n,) float, µS
+            To the parent; ignored at the roots.
+        capacitance : (n,) float, nF
+            ``1e-5 * cm * area`` with cm in µF/cm².
+        soma : (num_cells,) integer, optional
+            Node of each cell where its spikes are detected; the tree is rooted there, which does
+            not change the network. Default: the roots.
+
+        Returns
+        -------
+        Network
+        """
+        network = cls.__new__(cls)
+        network._begin(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
+        return network
+
+    def _begin(self, structure: Structure) -> None:
+        self._frozen, self._structure = False, structure
+        self.cables, self.forest = structure.cables, structure.forest
+        self.num_cells, self.soma = self.forest.num_cells, structure.soma
+        self.area = structure.whole("area")
         self.threshold = 10.0
         self._groups: list[Group] = []
-        self._g_axial = [g for _, g in turns]
-        taken = {key: (c.capacitance.copy(), c.g_total.copy()) for key, c in different.items()}
-        self._capacitance, self._g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
         for array in (self.soma, self.area):
             array.setflags(write=False)
-        self._wiring = Wiring(self, count)
+        self._wiring = Wiring(self, self.num_cells)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
@@ -250,7 +272,7 @@ class Network:
                 )
             if where == "all":
                 return np.flatnonzero(self.area > 0)
-            in_soma = repeat([cable.in_soma for cable in self.cables], self.num_cells)
+            in_soma = self._structure.whole("in_soma")
             if where == "dendrites":
                 return np.flatnonzero((self.area > 0) & ~in_soma)
             _check_somas(self.cables[: self.num_cells], where)
@@ -361,8 +383,8 @@ class Network:
         dt = float(as_number("dt", dt))
         if not dt > 0:
             raise InputError(f"dt is {dt:g} ms; expected above 0")
-        n, u = self.forest.num_nodes, -repeat(self._g_axial, self.num_cells)
-        constant_d, constant_b = self._axial_sums(), np.zeros(n)
+        n, u = self.forest.num_nodes, -self._structure.whole("g_axial")
+        constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
         kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
         targets = sum(k.count for k in kinds if k.first_target >= 0)
@@ -370,7 +392,7 @@ class Network:
             forest=self.forest,
             soma=self.soma,
             u=u,
-            capacitance=repeat(self._capacitance, self.num_cells),
+            capacitance=self._structure.whole("capacitance"),
             area=self.area,
             constant_d=constant_d,
             constant_b=constant_b,
@@ -385,10 +407,6 @@ class Network:
             secondorder=_second_order(secondorder),
             seed=as_seed(seed),
         )
-
-    def _axial_sums(self) -> np.ndarray:
-        """(n,) float64, µS: sum of the axial conductances at each node."""
-        return repeat(self._g_total, self.num_cells)
 
 
 def _check_somas(cables: Sequence[Cable], where: str) -> None:
