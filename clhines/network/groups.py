@@ -16,6 +16,10 @@ from clhines.network.model import as_parameter
 class Owner(Protocol):
     """What a group must know of its `Network`."""
 
+    @property
+    def num_cells(self) -> int:
+        """Cells of the network."""
+
     def check_not_frozen(self, what: str) -> None:
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
 

@@ -12,7 +12,11 @@ from clhines.network.model import DENSITY, Kind
 
 
 def kinds_of(
-    given: Sequence[Group], area: np.ndarray, constant_d: np.ndarray, constant_b: np.ndarray
+    given: Sequence[Group],
+    area: np.ndarray,
+    constant_d: np.ndarray,
+    constant_b: np.ndarray,
+    celsius: float,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     """Merge the groups of each mechanism; constant mechanisms are added to the arrays.
 
@@ -25,6 +29,8 @@ def kinds_of(
         Gets the conductances of the constant mechanisms.
     constant_b : (n,) float64, nA
         Gets their currents at 0 mV, negated.
+    celsius : float
+        Of mechanisms that use it.
 
     Returns
     -------
@@ -50,10 +56,13 @@ def kinds_of(
         for group, end in zip(groups, ends.tolist(), strict=True):
             instances[group.number] = len(kinds), place[end - len(group) : end]
         node = node[order]
+        values = {p: _merged(groups, p, order) for p in mechanism.parameters}
+        if "celsius" in mechanism.program.built_in:
+            values["celsius"] = celsius
         kind = Kind(
             mechanism=mechanism,
             node=node,
-            parameters={p: _merged(groups, p, order) for p in mechanism.parameters},
+            parameters=values,
             factor=_factor(mechanism, area[node]),
             first_target=targets if mechanism.takes_events else -1,
             first_instance=first,

@@ -14,6 +14,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.connections import Connections
+from clhines.network.extended import Extended
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 
@@ -95,6 +96,8 @@ class Model:
         Of the noise.
     first_cell : int
         Number of cell 0 in the network; not 0 in a part of one.
+    extended : Extended or None
+        Where it is an extended network; `connections` and `events` are then empty.
     """
 
     forest: Forest
@@ -115,6 +118,7 @@ class Model:
     secondorder: bool
     seed: int
     first_cell: int = 0
+    extended: Extended | None = None
 
     @cached_property
     def constant_factors(self) -> bool:

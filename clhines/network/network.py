@@ -11,6 +11,7 @@ mechanisms of the membrane, µm² for areas.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,15 +23,19 @@ from clhines.checks import (
     as_indices,
     as_number,
     as_seed,
+    as_whole_number,
     shown,
     spread,
 )
 from clhines.errors import InputError
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.additions import Additions, Sources
+from clhines.network.extend import Instances, extended_of, needs_extension
+from clhines.network.extended import Extended
 from clhines.network.groups import Group, Parameters
 from clhines.network.instances import kinds_of
-from clhines.network.model import Model, as_parameter
+from clhines.network.model import Kind, Model, as_parameter
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
@@ -38,7 +43,7 @@ from clhines.network.wiring import Wiring
 _WORDS = ("soma", "soma.middle", "dendrites", "all")
 
 
-class Network:
+class Network(Additions):
     """Cells, what is in their membranes, and how they are connected.
 
     What is needed of the cables is read here. A network is frozen once a `Simulation` has been made
@@ -124,13 +129,14 @@ class Network:
         self._groups: list[Group] = []
         for array in (self.soma, self.area):
             array.setflags(write=False)
-        self._wiring = Wiring(self, self.num_cells)
+        self._begin_additions()
+        self._wiring = Wiring(self)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
             self.check_not_frozen(name)
-            if "_wiring" in vars(self) and name != "threshold":
-                raise InputError(f"{name} cannot be set; expected threshold, or methods")
+            if "_wiring" in vars(self) and name not in ("threshold", "celsius"):
+                raise InputError(f"{name} cannot be set; expected threshold, celsius or methods")
         super().__setattr__(name, value)
 
     def check_not_frozen(self, what: str) -> None:
@@ -238,20 +244,48 @@ class Network:
         nodes = self._checked_nodes("at", np.atleast_1d(as_array("at", at)))
         return self._group(found, nodes, parameters)
 
+    def add_artificial(
+        self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
+    ) -> Group:
+        """Add artificial cells: instances without a node, that take and send events.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Of kind ``artificial``.
+        count : int
+        **parameters : float or (count,) float64
+
+        Returns
+        -------
+        Group
+            A target and a source for `connect`.
+        """
+        self.check_not_frozen("add_artificial()")
+        found = find_mechanism(mechanism)
+        if found.kind != "artificial":
+            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() or add()")
+        nodes = np.full(as_whole_number("count", count, 0), -1)
+        return self._group(found, nodes, parameters)
+
     def _group(
         self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
     ) -> Group:
         for other in self.groups:
             if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
                 raise InputError(f"there is another mechanism called {mechanism.name} here")
-        known = mechanism.parameters
+        known, built_in = mechanism.parameters, mechanism.program.built_in
         for name in parameters:
             if name not in known:
                 raise InputError(
                     f"{mechanism.name} has no parameter {shown(name)}; expected one of "
                     f"{', '.join(known) or 'none'}"
                 )
-        default = mechanism.defaults
+        default = {**mechanism.defaults}
+        if "area" in built_in:
+            default["area"] = self.area[nodes] if mechanism.kind != "artificial" else 0.0
+        if "diam" in built_in and "diam" not in parameters:
+            raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
         values = {
             name: as_parameter(
                 mechanism.name, name, parameters.get(name, default[name]), len(nodes)
@@ -262,6 +296,9 @@ class Network:
         given = Parameters(self, mechanism.name, len(nodes), values)
         group = Group(self, len(self._groups), mechanism, nodes, given)
         self._groups.append(group)
+        net = mechanism.program.net
+        if net is not None and net.emits:
+            self._emits(group)
         return group
 
     def _nodes_where(self, where: ArrayLike) -> np.ndarray:
@@ -309,36 +346,42 @@ class Network:
 
     def connect(
         self,
-        source: ArrayLike,
+        source: ArrayLike | Sources | Group,
         target: Group,
         index: ArrayLike | None = None,
         weight: ArrayLike = 0.0,
         delay: ArrayLike = 1.0,
         rule: STDP | None = None,
+        source_index: ArrayLike | None = None,
     ) -> None:
-        """Send an event to a synapse at each spike of a cell; the arrays broadcast.
+        """Send an event to an instance at each event of a source; the arrays broadcast.
 
         Parameters
         ----------
-        source : integer array
-            Cells.
+        source : integer array, Sources or Group
+            Cells; what `detector` or `trains` gave; or a group whose instances send events.
         target : Group
             Of a mechanism that takes events.
         index : integer array, optional
             Which of the group's instances; default: all of them in order.
-        weight : float array
-            In the unit of the mechanism, µS for the built-in ones.
+        weight : float, (m,) or (m, k) float array
+            In the unit of the mechanism, µS for the built-in ones. Of a mechanism that takes
+            several weights a row for each connection; those not given are 0.
         delay : float array, ms
             One step or more, which `compile` checks. It acts after the nearest whole number of
-            steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`.
+            steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. In an extended
+            network any delay from 0 on.
         rule : STDP, optional
             Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.
+        source_index : integer array, optional
+            Which of the sources, where `source` is no array of cells; default: all in order.
         """
         self.check_not_frozen("connect()")
         self._wiring.check_target(target)
         index = np.arange(len(target)) if index is None else index
-        self._wiring.connect(source, target, index, weight, delay, rule)
+        numbers = self.source_numbers(source, source_index)
+        self._wiring.connect(numbers, target, index, weight, delay, rule)
 
     def event(
         self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0
@@ -385,9 +428,12 @@ class Network:
             raise InputError(f"dt is {dt:g} ms; expected above 0")
         n, u = self.forest.num_nodes, -self._structure.whole("g_axial")
         constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
-        kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b)
+        extended = needs_extension(self._added, self.groups, self._wiring.given)
+        kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b, self.celsius)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
         targets = sum(k.count for k in kinds if k.first_target >= 0)
+        places = dt, 0 if extended else targets, first, instances
+        wiring = self._wiring if not extended else Wiring(self)
         return Model(
             forest=self.forest,
             soma=self.soma,
@@ -398,15 +444,26 @@ class Network:
             constant_b=constant_b,
             kinds=kinds,
             instances=instances,
-            num_targets=targets,
-            connections=self._wiring.compiled_connections(dt, targets, first, instances),
-            events=self._wiring.compiled_events(dt, first, instances),
+            num_targets=places[1],
+            connections=wiring.compiled_connections(*places),
+            events=wiring.compiled_events(dt, first, instances),
             threshold=spread("threshold", self.threshold, self.num_cells),
             v_init=spread("v_init", v_init, n),
             dt=dt,
-            secondorder=_second_order(secondorder),
+            secondorder=_second_order(secondorder, extended),
             seed=as_seed(seed),
+            extended=self._extended(kinds, instances, secondorder) if extended else None,
         )
+
+    def _extended(
+        self, kinds: tuple[Kind, ...], instances: Instances, secondorder: object
+    ) -> Extended:
+        threshold = spread("threshold", self.threshold, self.num_cells)
+        cells = Sources(self, 0, self.soma, threshold)
+        wiring = self._wiring.given, self._wiring.outside
+        second = type(secondorder) is not int or secondorder == 2
+        found = extended_of(self._added, cells, kinds, instances, self.area, self.celsius, wiring)
+        return replace(found, second_order_currents=bool(secondorder) and second)
 
 
 def _check_somas(cables: Sequence[Cable], where: str) -> None:
@@ -418,10 +475,11 @@ def _check_somas(cables: Sequence[Cable], where: str) -> None:
             )
 
 
-def _second_order(value: object) -> bool:
-    """Take True, False, and NEURON's 0 and 2; its 1 is another method."""
+def _second_order(value: object, extended: bool) -> bool:
+    """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    if not isinstance(value, (int, np.integer)) or value not in (0, 2):
+    known = (0, 1, 2) if extended else (0, 2)
+    if not isinstance(value, (int, np.integer)) or value not in known:
         raise InputError(f"secondorder is {shown(value)}; expected True or False")
-    return value == 2
+    return bool(value > 0)

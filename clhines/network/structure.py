@@ -60,9 +60,7 @@ def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structu
     """Return the structure of cables that are repeated in turn to `num_cells` cells."""
     cables = check_cables(cables)
     count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
-    check_room(
-        _NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells"
-    )
+    check_room(_NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells")
     different = {id(cable): cable for cable in cables}
     rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
     turns = [rooted[id(cable)] for cable in cables]

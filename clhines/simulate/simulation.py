@@ -146,6 +146,8 @@ class Simulation:
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
+            if self.model.extended is not None:
+                raise InputError("extended networks cannot be simulated yet")
             chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
