@@ -9,7 +9,7 @@ from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
-from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
+from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
 
 def active_nodes(model: Model) -> np.ndarray:
@@ -195,7 +195,13 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
         bits = 1 << np.arange(len(queue.armed))[:, None]
         found[f"queue{k}_armed"] = (ints.get(f"armed_{k}") & bits) != 0
         found[f"queue{k}_above"] = (ints.get(f"above_flags_{k}") & bits) != 0
-    return found
+    named = variables.named()
+    for name, values in found.items():  # in the types of the host, reals in those of the device
+        known = named[name].dtype
+        keeps = known == np.float64 and values.dtype == mem.dtype
+        found[name] = values if keeps else values.astype(known)
+    reals = [n for n, a in named.items() if a.dtype == np.float64 and not is_time(n)]
+    return found | {n: found[n].astype(mem.dtype) for n in reals}
 
 
 def spec_of(

@@ -70,6 +70,11 @@ class Call:
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
 
 
+def is_time(name: str) -> bool:
+    """Whether an array of `Variables.named` has times, which are float64 in any case."""
+    return name == "ring" or (name.startswith("queue") and name.endswith(("_time", "_sent")))
+
+
 def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
     """Nernst's potential, mV, as NEURON computes it."""
     if z == 0:
