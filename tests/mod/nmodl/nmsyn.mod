@@ -5,14 +5,15 @@ NEURON {
     NONSPECIFIC_CURRENT i
 }
 PARAMETER { tau = 3 e = 0 late = 1.3 U = 0.4 trec = 20 }
-ASSIGNED { v i onset n total }
+ASSIGNED { v i onset n total moved }
 STATE { g s }
 INITIAL {
     g = 0
     n = 0
     total = 0
     onset = -1
-    net_send(2.2, 7)
+    moved = 0
+    net_send(2.2, 1)
 }
 BREAKPOINT {
     SOLVE states METHOD cnexp
@@ -32,15 +33,18 @@ NET_RECEIVE(w, R, last, k) {
         R = 1 - (1 - R*(1 - U))*exp(-(t - last)/trec)
         last = t
         k = k + 1
+        IF (onset < 0 && moved == 0) {
+            moved = 1
+            net_move(t + 1.7)
+        }
         g = g + w*R
-        IF (w > 0.004) { net_send(late, k) }
-    } ELSE IF (flag == 7) {
+        IF (w > 0.004) { net_send(late, k + 1) }
+    } ELSE IF (flag == 1) {
         onset = t
-        net_move(t + 0.4)
     } ELSE {
         s = s + flag*0.01
         g = g + s*w + v*1e-7
         n = n + 1
+        total = total + R
     }
-    total = total + R
 }
