@@ -139,10 +139,15 @@ class Cell:
             if flag == 1.0:
                 one.self_event = None
             weights = netcon.weights if netcon is not None else [np.float64(0)] * 9
+            own = list(weights)
             for k in range(one.p.net.for_netcons):
                 for each in one.netcons:
-                    self.call(one, f"for_netcons{k}", time, weights=weights, flag=flag, other=each.weights)
-            found = self.call(one, "receive", time, weights=weights, flag=flag)
+                    self.call(one, f"for_netcons{k}", time, weights=own, flag=flag, other=each.weights)
+            found = self.call(one, "receive", time, weights=own, flag=flag)
+            for a in one.m.calls("receive", one.outputs):
+                if a.role == "weight" and a.direction != "in":
+                    at = one.p.net.weights.index(a.name)
+                    weights[at] = own[at]
             self.sent(one, found, netcon)
             arms = {k for (role, k), value in found.items() if role == "arm" and value}
             if arms:
@@ -172,9 +177,7 @@ class Cell:
 
     def begin(self):
         self.v, self.t = np.float64(self.v0), np.float64(0)
-        for one in self.instances:
-            if one.has("before_initial"):
-                self.call(one, "before_initial", 0.0)
+        self.when("before_initial")
         for name in self.ions:
             self.nernst(name, "einit")
         for one in self.instances:
@@ -184,11 +187,16 @@ class Cell:
                     self.call(one, "net_initial", 0.0, weights=netcon.weights)
             self.sent(one, found, None)
             self.wrote(one)
-        for one in self.instances:
-            if one.has("after_initial"):
-                self.call(one, "after_initial", 0.0)
+        self.when("after_initial")
         self.deliver(self.dt * 1e-9)
+        self.when("before_breakpoint")
         self.currents()
+        self.when("before_step")
+
+    def when(self, block):
+        for one in self.instances:
+            if one.has(block):
+                self.call(one, block, self.t)
 
     def wrote(self, one):
         """Renew the reversal potential of an ion whose concentration was written."""
@@ -216,22 +224,13 @@ class Cell:
 
     def step(self):
         dt = self.dt
-        for one in self.instances:
-            if one.has("before_step"):
-                self.call(one, "before_step", self.t)
         self.deliver(self.t + dt / 2)
         self.t = self.t + dt / 2
-        for one in self.instances:
-            if one.has("before_breakpoint"):
-                self.call(one, "before_breakpoint", self.t)
+        self.when("before_breakpoint")
         i, g = self.currents()
         self.v = self.v - i / (g + 1e-3 * self.cm / dt)
         self.t = self.t + dt / 2
-        for one in self.instances:
-            if one.has("advance"):
-                self.call(one, "advance", self.t)
-        for one in self.instances:
-            if one.has("after_solve"):
-                self.call(one, "after_solve", self.t)
+        self.when("advance")
+        self.when("after_solve")
+        self.when("before_step")
         self.watch(self.t)
-        self.deliver(self.t)
