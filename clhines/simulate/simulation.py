@@ -27,6 +27,7 @@ from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
 from clhines.simulate.decisions import Decisions
 from clhines.simulate.extended import ExtendedSteps, extended_run
+from clhines.simulate.extended_ranks import ExtendedSplit
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
     Share,
@@ -178,6 +179,9 @@ class Simulation:
         """Make the run that advances the cells of this rank and exchanges their spikes."""
         self._run: Run
         ranks, share = self.ranks, None
+        if self.model.extended is not None:
+            self._make_extended(queue, path, chunk, max_spikes, method, options)
+            return
         with self._agreed():
             own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
             if ranks is not None:
@@ -187,13 +191,6 @@ class Simulation:
             epoch = decisions.epoch
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
             self.path = path
-            if self.model.extended is not None:
-                if ranks is not None:
-                    raise InputError("an extended network runs in one process; expected no comm")
-                given = own, queue, self._dtype, path, max_spikes, method, options
-                with naming_memory(self.network, self.chunk):
-                    self.path, self._run = extended_run(*given)
-                return
             if path == "reference":
                 part: PartRun = ReferenceRun(own, decisions)
             else:
@@ -210,6 +207,32 @@ class Simulation:
             if steps.any() and self.path == "epochs":
                 self.path, part = "steps", DeviceRun(state, Steps(state, method))
             self._run = SplitRun(ranks, share, part, overlap)
+
+    def _make_extended(
+        self,
+        queue: cl.CommandQueue,
+        path: str,
+        chunk: int,
+        max_spikes: int | None,
+        method: str,
+        options: dict[str, object],
+    ) -> None:
+        """Make the run of an extended network."""
+        self.chunk, self.path = chunk, "reference" if path == "reference" else "steps"
+        given = queue, self._dtype, path, max_spikes, method, options
+        ranks = self.ranks
+        with naming_memory(self.network, self.chunk):
+            if ranks is None:
+                self._run = extended_run(self.model, *given)
+                return
+            with ranks.agreed():
+                bounds = split(cell_costs(self.model), ranks.size)
+            self._run = ExtendedSplit(
+                ranks,
+                self.model,
+                bounds,
+                lambda part: extended_run(part, *given, self.model.forest),
+            )
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -231,7 +254,8 @@ class Simulation:
     @property
     def device_label(self) -> str:
         """Name of this process's device; of the host where the path is ``reference``."""
-        run = self._run.run if isinstance(self._run, SplitRun) else self._run
+        parts = SplitRun, ExtendedSplit
+        run = self._run.run if isinstance(self._run, parts) else self._run
         if isinstance(run, ExtendedSteps):
             return devices.label(run.queue.device)
         if not isinstance(run, DeviceRun):
