@@ -365,7 +365,7 @@ def extended_run(
     model: Model,
     queue: cl.CommandQueue | None,
     dtype: np.dtype,
-    path: str,
+    engine: str,
     max_spikes: int | None,
     method: str,
     options: dict[str, Any],
@@ -376,14 +376,14 @@ def extended_run(
     Raises
     ------
     InputError
-        The path is for networks that are not extended.
+        The engine is for networks that are not extended.
     """
-    if path == "epochs":
+    if engine == "epochs":
         raise InputError(
-            "path='epochs' is for networks without ions, pointers, detectors, artificial cells and "
+            "engine='epochs' is for networks without ions, pointers, detectors, artificial cells and "
             "mechanisms that need them; expected 'steps'"
         )
-    if path == "reference":
+    if engine == "reference":
         return ExtendedReference(model)
     assert queue is not None
     return ExtendedSteps(model, queue, dtype, max_spikes, method, whole, **options)

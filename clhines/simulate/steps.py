@@ -67,7 +67,7 @@ def of_whole(
     forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
     """Choose for a part the method and options of the whole network: the bits depend on them."""
-    plan = make_plan(forest, method, dtype, limits, **options)
+    plan = make_plan(forest, method, dtype, limits, **cast("dict[str, Any]", options))
     chosen: dict[str, object] = {}
     for name in ("segment", "vector_width"):
         values = {getattr(part.spec, name, None) for part in plan.parts}
