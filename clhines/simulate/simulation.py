@@ -246,9 +246,9 @@ class Simulation:
         Parameters
         ----------
         what : str
-            ``v``, or the name of a state.
+            ``v``, a state, or of extended networks an output or a variable of an ion, as ``cai``.
         where : (r,) integer, or Group
-            Natural nodes for ``v``; the group that has the state.
+            Natural nodes for ``v`` and ions; the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
 
