@@ -72,9 +72,7 @@ def functions_of(text: str, nmodl: Nmodl, real: str, outputs: tuple[str, ...]) -
         raise InputError(f"{nmodl.path or 'NMODL text'}: its functions take {error}") from error
 
 
-def calls_of(
-    text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]
-) -> tuple[Argument, ...]:
+def calls_of(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> tuple[Argument, ...]:
     """Return the arguments of a block's function."""
     model = model_of(text, nmodl)
     if block not in model.program.blocks:
@@ -98,7 +96,9 @@ def described(text: str, nmodl: Nmodl) -> str:
     """Return the mechanism in lines: its variables, and what its blocks do."""
     model = model_of(text, nmodl)
     program = model.program
-    lines = [f"{program.name}: {program.kind} mechanism" + (f" ({nmodl.path})" if nmodl.path else "")]
+    lines = [
+        f"{program.name}: {program.kind} mechanism" + (f" ({nmodl.path})" if nmodl.path else "")
+    ]
     for q in program.parameters:
         shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
         lines.append(shown + (", one for all" if q.is_global else ""))
@@ -137,4 +137,13 @@ def _result(a: Argument) -> str:
     return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name if a.name else a.role)
 
 
-__all__ = ["Nmodl", "Sequence", "calls_of", "described", "functions_of", "model_of", "read", "twins_of"]
+__all__ = [
+    "Nmodl",
+    "Sequence",
+    "calls_of",
+    "described",
+    "functions_of",
+    "model_of",
+    "read",
+    "twins_of",
+]
