@@ -299,6 +299,8 @@ class Mechanism:
         """
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
+        if self.nmodl is not None:
+            raise InputError(f"mechanism {self.name} is of NMODL, whose functions take one instance")
         return _grouped_source(self.text, real, width, tuple(single))
 
     @property

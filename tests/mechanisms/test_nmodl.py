@@ -75,21 +75,32 @@ def _with(body, neuron="RANGE x", more=""):
     )
 
 
-REFUSED = {
-    "VERBATIM": (_with("VERBATIM\n x = 3;\nENDVERBATIM"), "VERBATIM", 8),
-    "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is written", 8),
-    "BBCOREPOINTER": (_with("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"), "BBCOREPOINTER", 8),
-    "FUNCTION_TABLE": (_with("x = f(3)", more="FUNCTION_TABLE f(a)"), "FUNCTION_TABLE", 8),
+REFUSED = {  # text, what is refused, and what stands in its line
+    "VERBATIM": (_with("VERBATIM\n x = 3;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is", "p = 3"),
+    "BBCOREPOINTER": (
+        _with("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"),
+        "BBCOREPOINTER p",
+        "x = p",
+    ),
+    "FUNCTION_TABLE": (_with("x = f(3)", more="FUNCTION_TABLE f(a)"), "FUNCTION_TABLE f", "f(3)"),
     "recursion": (
         _with("x = f(v)", more="FUNCTION f(a) { f = g(a) }\nFUNCTION g(a) { g = f(a) }"),
-        "calls itself",
-        6,
+        "f calls itself",
+        "g = f(a)",
     ),
-    "undeclared": (_with("x = nothing"), "'nothing' is not declared", 8),
-    "unknown function": (_with("x = gauss(v)"), "gauss", 8),
-    "method": (_with("").replace("cnexp", "adams"), "METHOD adams", 4),
-    "not closed": ("NEURON { SUFFIX one\n", "unexpected end", 2),
-    "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", 10),
+    "undeclared": (_with("x = nothing"), "'nothing' is not declared", "nothing"),
+    "unknown function": (_with("x = gauss(v)"), "the function gauss", "gauss"),
+    "method": (_with("").replace("cnexp", "adams"), "METHOD adams", "SOLVE"),
+    "not closed": ("NEURON { SUFFIX one\nRANGE x", "unexpected end", "RANGE"),
+    "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
+    "FROM": (_with("FROM k=0 TO v { x = k }"), "FROM with bounds", "FROM k"),
+    "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
+    "SOLVE in IF": (
+        _with("").replace("SOLVE s METHOD cnexp", "IF (v > 0) { SOLVE s METHOD cnexp }"),
+        "SOLVE s in an IF",
+        "SOLVE",
+    ),
     "changing table": (
         _with(
             "f(v)",
@@ -98,25 +109,28 @@ REFUSED = {
             "BEFORE STEP { y = v }",
         ),
         "TABLE of f depends on 'y'",
-        7,
+        "PROCEDURE f",
     ),
     "shared": (
-        _with("q = v", "GLOBAL q", "ASSIGNED { q }\nAFTER SOLVE { x = q }"),
+        _with("q = v", "RANGE x\n GLOBAL q", "ASSIGNED { q }\nAFTER SOLVE { x = q }"),
         "'q' is one for all instances",
-        6,
+        "ASSIGNED { q }",
     ),
     "diffusion": (
-        _with("").replace("DERIVATIVE s { m' = -m }", "KINETIC s {\nLONGITUDINAL_DIFFUSION 1 {m}\n"
-                          "~ m << (1)\n}").replace("cnexp", "sparse"),
+        _with("")
+        .replace("{ m' = -m }", "{\nLONGITUDINAL_DIFFUSION 1 {m}\n~ m << (1)\n}")
+        .replace("DERIVATIVE", "KINETIC")
+        .replace("cnexp", "sparse"),
         "LONGITUDINAL_DIFFUSION",
-        6,
+        "LONGITUDINAL_DIFFUSION",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("which", REFUSED)
 def test_refused_by_name_and_line(which):
-    text, construct, line = REFUSED[which]
+    text, construct, beside = REFUSED[which]
+    line = 1 + next(k for k, part in enumerate(text.split("\n")) if beside in part)
     with pytest.raises(NmodlError) as caught:
         Mechanism.from_nmodl(text, path="some.mod")
     assert isinstance(caught.value, InputError)
@@ -130,7 +144,8 @@ def test_refused_by_name_and_line(which):
 def test_all_refusals_at_once():
     text = _with("VERBATIM\n x = 3;\nENDVERBATIM").replace("x = m }", "x = gauss(m) }")
     found = rejections(text + "BEFORE STEP { x = nothing }\n")
-    assert [r.line for r in found] == [8, 5, 12]
+    assert [r.construct.split()[0] for r in found] == ["VERBATIM", "the", "'nothing'"]
+    assert [r.line for r in found] == [10, 6, 14]
     assert rejections(_with("x = 1")) == []
 
 
@@ -155,7 +170,7 @@ def test_what_it_is():
     assert net.weights == ("w", "R", "last", "k") and not net.summed
     assert [s.kind for s in net.sends] == ["self", "move", "self"]
     text = m.describe()
-    assert "advance:" in text and "_send1_time" in text
+    assert "advance:" in text and "send 1.time = " in text
     assert mechanism("ExpSyn").program.net.summed
     table = mechanism("nmtable").program.tables[0]
     assert table.columns == ("minf", "mtau") and table.n == 77

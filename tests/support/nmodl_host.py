@@ -47,6 +47,7 @@ class Cell:
         self.area, self.cm, self.diam, self.celsius = area, cm, diam, celsius
         self.ions = {name: dict(values) for name, values in ions}
         self.queue, self.serial = [], itertools.count()
+        self.v, self.t = np.float64(v), np.float64(0)
         for one in instances:
             for name, value in (("area", area), ("diam", diam), ("celsius", celsius)):
                 if name in one.values:

@@ -134,7 +134,9 @@ def _equations(model: Model, name: str) -> list[str]:
 
 
 def _result(a: Argument) -> str:
-    return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name if a.name else a.role)
+    if a.role in ("send", "arm", "watch", "column", "grid"):
+        return f"{a.role} {a.name}"
+    return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name)
 
 
 __all__ = [
