@@ -97,15 +97,16 @@ class Run(Evaluation):
         (yes, given_yes), (no, given_no) = ends
         for key in list(dict.fromkeys([*yes, *no])):
             a, b = yes.get(key), no.get(key)
-            if a is not b:
+            if a is b:
+                self.values[key] = yes[key]
+            else:
                 a, b = (self._missing(key) if x is None else x for x in (a, b))
                 name = key.split("\0")[0]
                 self.values[key] = self.graph.local(name, self.graph.where(condition, a, b))
         for key in dict.fromkeys([*given_yes, *given_no]):
             a = given_yes.get(key) or self._special(key, s.line)
             b = given_no.get(key) or self._special(key, s.line)
-            if a is not b:
-                self.given[key] = self.graph.where(condition, a, b)
+            self.given[key] = self.graph.where(condition, a, b)
 
     def _from(self, s: Statement) -> None:
         first, last, by = (self.expression(e).definition for e in s.values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +14,9 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.expressions import ExpressionError
 from clhines.mechanisms.nmodl.build import Model, build
-from clhines.mechanisms.nmodl.lexer import Includes
+from clhines.mechanisms.nmodl.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.source import Functions, name_of
+from clhines.mechanisms.nmodl.tree import Refused
 from clhines.mechanisms.program import Argument
 
 
@@ -53,7 +55,8 @@ def read(text_or_path: str | Path, path: str = "", use_tables: bool = True) -> t
         text = text_or_path
         folder = Path(path).parent if path else None
     includes = Includes(folder)
-    build(text, path, includes, use_tables)
+    with suppress(Refused):  # said where the text is read
+        tokens(text, includes)
     return text, Nmodl(path, tuple(includes.texts.items()), use_tables)
 
 
