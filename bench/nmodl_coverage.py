@@ -35,7 +35,7 @@ def distinct(folders):
 
 
 def kind_of(construct):
-    """A construct without the names in it, to be counted."""
+    """Return a construct without the names in it, to be counted."""
     return re.sub(r"\d+", "N", re.sub(r"'[^']*'", "'...'", construct))
 
 

@@ -23,7 +23,9 @@ def _driven(name, records, params=None, **more):
 
 CASES = [
     _driven(
-        "nmexpr", ["out", "shared", "sum", "x", "y", "table[3]", "i", "same"], {"scale": 0.7, "base": 3}
+        "nmexpr",
+        ["out", "shared", "sum", "x", "y", "table[3]", "i", "same"],
+        {"scale": 0.7, "base": 3},
     ),
     _driven("nmhand", ["m", "h", "minf", "mtau"], celsius=20.0),
     _driven("nmtable", ["m", "minf", "mtau", "f"], {"slope": 8}, celsius=11.0),

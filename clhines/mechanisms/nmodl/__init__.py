@@ -1,7 +1,7 @@
 """NMODL, the language of NEURON's .mod files: from text to `Program` and functions.
 
 - `tree` has the parts of a file and what is refused of it; `lexer` makes tokens and follows
-  INCLUDE; `statements` reads statements and expressions, `parse` the declarations around them;
+  INCLUDE; `cursor` reads expressions, `statements` statements, `parse` the declarations;
   `constants` has numbers that UNITS blocks take from units; `verbatim` knows C that says nothing.
 - `names` has the variables of a file; `values` those of one execution; `functions` the
   mathematical functions; `evaluate` expressions; `execute` statements: a block is executed once,
