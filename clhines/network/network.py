@@ -135,7 +135,7 @@ class Network(Additions):
         if not name.startswith("_"):
             self.check_not_frozen(name)
             if "_wiring" in vars(self) and name not in ("threshold", "celsius"):
-                raise InputError(f"{name} cannot be set; expected threshold, celsius or methods")
+                raise InputError(f"{name} cannot be set; expected threshold, or methods")
         super().__setattr__(name, value)
 
     def check_not_frozen(self, what: str) -> None:
