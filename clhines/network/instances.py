@@ -13,6 +13,17 @@ from clhines.network.groups import Group
 from clhines.network.model import DENSITY, Kind
 
 
+def check_celsius(kinds: Sequence[Kind], celsius: float) -> None:
+    """Raise InputError for a mechanism with another temperature than one set for the network."""
+    for kind in kinds:
+        own = kind.parameters.get("celsius", celsius)
+        if celsius != 6.3 and np.any(own != celsius):
+            raise InputError(
+                f"{kind.mechanism.name}: celsius is {np.ravel(own)[0]:g}, that of the network "
+                f"{celsius:g}; expected the same"
+            )
+
+
 def check_once(
     groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest
 ) -> None:

@@ -32,7 +32,7 @@ from clhines.network.additions import Additions, Sources
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Parameters, values_of
-from clhines.network.instances import check_once, kinds_of
+from clhines.network.instances import check_celsius, check_once, kinds_of
 from clhines.network.model import Kind, Model
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, nodes_where, of_arrays, of_cables
@@ -354,6 +354,7 @@ class Network(Additions):
         constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
         extended = needs_extension(self._added, self.groups, self._wiring.given)
         kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b, self.celsius)
+        check_celsius(kinds, self.celsius)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
         targets = sum(k.count for k in kinds if k.first_target >= 0)
         places = dt, 0 if extended else targets, first, instances
