@@ -44,6 +44,7 @@ UPWARD: set[tuple[str, str]] = set()
 PRIVATE = 10  # uses of another object's `_name` at most
 PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/epoch": "simulate.epoch_spec",
+    "simulate/extended": "simulate.extended_spec",
     "simulate/events": "simulate.state",
     "simulate/record": "simulate.state",
     "around/permute": "solve.loaded",

@@ -244,6 +244,29 @@ class Mechanism:
         """Its functions in double precision, to read."""
         return self.functions("double")
 
+    def function_name(self, block: str) -> str:
+        """Return the name of the OpenCL function of a block of `program`."""
+        return f"{self.name}_{'event' if block == 'receive' else block}"
+
+    def twin(self, block: str) -> Callable[..., tuple[Any, ...]]:
+        """Return the NumPy function of a block of `program`.
+
+        It takes the arguments of direction ``in`` and ``inout`` of `calls`, in order, and returns
+        all of direction ``out`` and ``inout``.
+        """
+        if block != "receive":
+            return _twins(self.text)[block]
+        changed = {a.state for a in self._equations.actions}
+        known, event = self.states, _twins(self.text)["event"]
+
+        def receive(*given: Any) -> tuple[Any, ...]:
+            new = iter(event(*given))
+            old = given[len(given) - len(known) :]
+            pairs = zip(known, old, strict=True)
+            return tuple(next(new) if s in changed else x for s, x in pairs)
+
+        return receive
+
     # ----------------------------------------------------------------------------- NumPy twins
 
     def initial(self, v: Any, params: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:

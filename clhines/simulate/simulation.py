@@ -26,6 +26,7 @@ from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.extended import ExtendedSteps, extended_run
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
     Share,
@@ -146,8 +147,6 @@ class Simulation:
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
-            if self.model.extended is not None:
-                raise InputError("extended networks cannot be simulated yet")
             chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
@@ -177,6 +176,7 @@ class Simulation:
         overlap: bool,
     ) -> None:
         """Make what advances the cells of this rank, and exchanges their spikes."""
+        self._run: Run
         ranks, share = self.ranks, None
         with self._agreed():
             own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
@@ -187,6 +187,14 @@ class Simulation:
             epoch = decisions.epoch
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
             self.path = path
+            if self.model.extended is not None:
+                if ranks is not None:
+                    raise InputError("an extended network runs in one process; expected no comm")
+                given = own, queue, self._dtype, path, max_spikes, method, options
+                with memory_told(self.network, self.chunk):
+                    self.path, run = extended_run(*given)
+                self._run: Run = run
+                return
             if path == "reference":
                 part: PartRun = ReferenceRun(own, decisions)
             else:
@@ -194,7 +202,7 @@ class Simulation:
                     state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
                     self.path, executor = choose_executor(state, path, method, options)
                     part = DeviceRun(state, executor)
-            self._run: Run = part
+            self._run = part
         if share is None or ranks is None:
             return
         steps = ranks.gather_numbers([self.path == "steps"])[:, 0]
@@ -225,6 +233,8 @@ class Simulation:
     def device_label(self) -> str:
         """Name of this process's device; of the host where the path is ``reference``."""
         run = self._run.run if isinstance(self._run, SplitRun) else self._run
+        if isinstance(run, ExtendedSteps):
+            return devices.label(run.queue.device)
         if not isinstance(run, DeviceRun):
             return "the host, NumPy"
         return devices.label(run.state.queue.device)

@@ -1,0 +1,340 @@
+"""An extended network on a device: a few kernels a step, around the solve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.arrays import offsets
+from clhines.device import devices, program
+from clhines.errors import DeviceMemoryError, InputError, SpikeOverflowError
+from clhines.network.model import Model
+from clhines.plan.plan import real_name
+from clhines.simulate.arena import Arena
+from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
+from clhines.simulate.extended_tables import active_nodes, filled_arenas, read_back, spec_of
+from clhines.simulate.state import Chunk, Record, RecordSpec, TimedChunk
+from clhines.simulate.variables import Variables
+from clhines.simulate.wires import wires_of
+from clhines.solve.solver import Solver
+
+MOST_STEPS = 1024  # enqueued between two looks at the host's clock
+MAX_SPIKES = 1 << 22
+
+
+class ExtendedSteps:
+    """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    max_spikes : int, optional
+        Spikes that one chunk may have.
+    method : str
+        Of the solver.
+    **options
+        Of the solver.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        max_spikes: int | None = None,
+        method: str = "auto",
+        **options: Any,
+    ) -> None:
+        if "cl_khr_fp64" not in queue.device.extensions:
+            raise InputError(
+                f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
+                "the times of events; expected another device"
+            )
+        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
+        assert model.extended is not None
+        self.extended, self.max_steps = model.extended, MOST_STEPS
+        self.max_spikes = max_spikes or MAX_SPIKES
+        self.solver = Solver(model.forest, method, dtype, None, queue, **options)
+        if not self.solver.takes_device_order:
+            raise DeviceMemoryError(
+                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+                f"solver would need {self.solver.num_slices} slices"
+            )
+        self.wires = wires_of(model, self.extended)
+        self._clock, self._taken, self._rows = Clock(model.dt), False, 0
+        self._host = ExtendedReference(model)
+        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self._put_matrix()
+        self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
+                       cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
+        self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
+        self._records: list[Record] = []
+        built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
+        self._record = program.typed_kernel(built, "record", "ii")
+        self._early: Chunk | None = self._host.end()
+        self._build(self._host.variables)
+
+    def _put_matrix(self) -> None:
+        """Put what does not change, by place, on the device."""
+        model, solver = self.model, self.solver
+        self._base_d = model.capacitance_over_dt + model.constant_d
+        self._over_dt = solver.pack(model.capacitance_over_dt, of="b")
+        self._constant_b = solver.pack(model.constant_b, of="b")
+        self._d, self._u = solver.pack(self._base_d, of="d"), solver.pack(model.u, of="u")
+        self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
+        self._v = [solver.pack(model.v_init, of="x"), cla.zeros_like(self._d)]
+        gather = solver.plan.gather
+        self._places = len(gather)
+        self.place = np.zeros(model.forest.num_nodes, np.int64)
+        self.place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+        nodes = active_nodes(model)
+        number = np.full(model.forest.num_nodes, -1, np.int32)
+        number[nodes] = np.arange(len(nodes))
+        self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
+
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, a)
+
+    def _build(self, variables: Variables) -> None:
+        """Build the kernels, and put all variables on the device."""
+        self._variables = variables
+        tables = filled_arenas(variables, self.dtype, self.place, self._base_d)
+        self.arenas: dict[str, Arena] = tables
+        self._mem, self._clocks, self._ints = (
+            tables[name].put(self.queue) for name in ("mem", "clock", "ints")
+        )
+        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted)
+        self._at = self._put(at)
+        self._v[0].set(self.solver.pack(variables.v, of="x").get(self.queue), self.queue)
+        built = program.build(self.queue.context, spec)
+        real, num = self.dtype.type, np.int32
+        times = [np.float64(0)] * 3
+        shared = [self._mem, self._clocks, self._ints, self._at]
+        self._begin = program.BoundKernel(built, "begin_step", [
+            num(self._places), np.uint64(0), np.uint64(self.model.seed), real(self.model.dt),
+            *times, self._active, self._over_dt, self._constant_b, self._v[0], self._d, self._b,
+            self._mem, self._ints, self._at,
+        ])  # fmt: skip
+        self._emitters = sum(len(s) for s in self.extended.emitted.values())
+        self._finish = program.BoundKernel(built, "finish_step", [
+            num(self._places), num(self._emitters), num(0), num(self.max_spikes),
+            real(self.model.dt), *times, self._active, self._x, self._v[0], self._v[1],
+            self._failed, *self._found, *shared,
+        ])  # fmt: skip
+        self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
+        if self.wires.layers:
+            self._events = program.BoundKernel(built, "events", [
+                num(0), num(0), num(self.max_spikes), real(self.model.dt), *times[:2], self._v[0],
+                *self._found, *shared,
+            ])  # fmt: skip
+        if self.extended.played:
+            self._play = program.BoundKernel(built, "play", [
+                num(len(self.extended.played)), np.float64(0), *shared,
+            ])  # fmt: skip
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _launch(self, kernel: program.BoundKernel, items: int) -> None:
+        (total,), (group,) = devices.small_groups(self.queue.device, items)
+        kernel.launch(self.queue, total, group)
+
+    def _step(self, step: int) -> None:
+        half = 0.5 * self.model.dt
+        begin = self._clock.at(step)
+        middle = begin + half
+        times = [np.float64(t) for t in (begin, middle, middle + half)]
+        for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
+            self._events[0], self._events[1] = np.int32(first), np.int32(end - first)
+            self._events[4], self._events[5], self._events[6] = *times[:2], self._v[0]
+            self._launch(self._events, end - first)
+        self._play_at(times[1])
+        self._begin[1], self._begin[10] = np.uint64(step), self._v[0]
+        self._begin[4], self._begin[5], self._begin[6] = times
+        self._launch(self._begin, self._places)
+        self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+        self._play_at(times[2])
+        self._finish[2] = np.int32(step)
+        self._finish[5], self._finish[6], self._finish[7] = times
+        self._finish[10], self._finish[11] = self._v
+        self._launch(self._finish, self._places + self._emitters)
+        self._v.reverse()
+
+    def _play_at(self, t: np.float64) -> None:
+        if self.extended.played:
+            self._play[1] = t
+            self._launch(self._play, len(self.extended.played))
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        self._taken = True
+        for k in range(count):
+            self._step(first + k)
+            self._record_row(row + k)
+
+    def _record_row(self, row: int) -> None:
+        for source, (index, values) in self._room.items():
+            width = index.size
+            array = self._v[0] if source == "v" else self._mem
+            self._record(
+                self.queue, *devices.small_groups(self.queue.device, width), np.int32(row),
+                np.int32(width), index.data, array.data, values.data,
+            )  # fmt: skip
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _location(self, record: Record) -> tuple[str, np.ndarray]:
+        """Return the array of a record, and where in it its values are."""
+        if record.kind == -1:
+            return "v", self.place[record.index]
+        offset = self.arenas["mem"].offset
+        if record.kind < 0:
+            number = np.searchsorted(active_nodes(self.model), record.index)
+            return "mem", offset[f"ion_{record.name}"] + number
+        kind, k = self.model.kinds[record.kind], record.kind
+        states = [q.name for q in kind.mechanism.program.states]
+        if record.name in states:
+            at = offset[f"states_{k}"] + states.index(record.name) * kind.count
+        elif record.name in self._wanted[k]:
+            at = offset[f"outputs_{k}"] + self._wanted[k].index(record.name) * kind.count
+        else:
+            at = self._variables.place_of_parameter(k, record.name) + offset[f"parameters_{k}"]
+        return "mem", at + record.index
+
+    def _want(self, records: Sequence[Record]) -> None:
+        """Have the outputs that are recorded worked out, which takes other kernels."""
+        wanted = wanted_outputs(self.model, records)
+        if wanted == self._wanted:
+            return
+        saved = self.save() if self._taken else None
+        self._wanted = wanted
+        self._host.want(records)
+        if saved is not None:
+            known = {**self._host.variables.save(), **saved}
+            self._host.variables.load(known)
+        self._build(self._host.variables)
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Make room for rows of records."""
+        self._found[0].fill(0)
+        same = rows == self._rows and len(records) == len(self._records)
+        if same and all(a is b for a, b in zip(records, self._records, strict=True)):
+            return
+        self._want(records)
+        self._rows, self._records = rows, list(records)
+        self._columns: list[tuple[str, int, int]] = []
+        wide: dict[str, list[np.ndarray]] = {}
+        for record in records:
+            source, at = self._location(record)
+            start = sum(len(a) for a in wide.get(source, []))
+            wide.setdefault(source, []).append(at)
+            self._columns.append((source, start, start + len(at)))
+        self._room = {}
+        for source, parts in wide.items():
+            index = np.concatenate(parts).astype(np.int32)
+            if len(index):
+                values = cla.zeros(self.queue, (max(rows, 1), len(index)), self.dtype)
+                self._room[source] = self._put(index), values
+
+    def end(self) -> Chunk:
+        """Wait, and return what was found since `begin`."""
+        self._check()
+        count = int(self._found[0].get(self.queue)[0])
+        if count > self.max_spikes:
+            raise SpikeOverflowError(
+                f"{count} spikes in a chunk, room for {self.max_spikes}; expected a larger "
+                "max_spikes", 0,
+            )  # fmt: skip
+        source = self._found[1][:count].get(self.queue) if count else np.zeros(0, np.int32)
+        t = self._found[2][:count].get(self.queue) if count else np.zeros(0)
+        early, self._early = self._early, None
+        if early is not None and isinstance(early, TimedChunk):
+            source = np.concatenate([early.spike_cell, source])
+            t = np.concatenate([early.spike_time, t])
+        rows = {s: values.get(self.queue)[: self._rows] for s, (_, values) in self._room.items()}
+        none = np.zeros((self._rows, 0), self.dtype)
+        values = [rows.get(s, none)[:, a:b] for s, a, b in self._columns]
+        return TimedChunk.of(t, source, self.model.dt, self._failed.get(self.queue), values)
+
+    def _check(self) -> None:
+        """Raise InputError where a queue or a ring had no room."""
+        code = int(self.arenas["ints"].get("error")[0])
+        if not code:
+            return
+        if code == 1:
+            raise InputError("a source had more events than its ring has room for")
+        kind, what = divmod(code - 2, 2)
+        name = self.model.kinds[kind].mechanism.name
+        told = "net_move without a self event under way" if what else "too many self events"
+        raise InputError(f"{name}: {told}")
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def deliver(self, first: int, count: int) -> None:
+        """Do nothing: targets look for their events themselves."""
+
+    def mark(self) -> float:
+        """Wait, and return the moment."""
+        return self._host.mark()
+
+    def seconds(self, marks: Sequence[float]) -> list[float]:
+        """Wait, and return the moments, s."""
+        self.queue.finish()
+        return [*marks[:-1], self._host.mark()]
+
+    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        self._want(records)
+        arrays = {"v": self._v[0].get(self.queue), "mem": self._mem.get(self.queue)}
+        return [arrays[source][at][None] for source, at in map(self._location, records)]
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order."""
+        return self.solver.unpack(self._v[0]).get(self.queue)
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of all connections, those of one after another, as they are now."""
+        return self.arenas["mem"].get("weight").astype(np.float64)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return arrays that `load` takes; those of `ExtendedReference` have the same names."""
+        found = read_back(self._variables, self.arenas)
+        return {**found, "v": self.voltages(), "failed": self._failed.get(self.queue)}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave."""
+        self._taken, self._early = True, None
+        self._failed.set(saved["failed"].astype(np.int32), self.queue)
+        self._host.load(saved)
+        self._build(self._host.variables)
+
+
+def extended_run(
+    model: Model,
+    queue: cl.CommandQueue | None,
+    dtype: np.dtype,
+    path: str,
+    max_spikes: int | None,
+    method: str,
+    options: dict[str, Any],
+) -> tuple[str, ExtendedReference | ExtendedSteps]:
+    """Return the path of an extended network, and what advances it.
+
+    Raises
+    ------
+    InputError
+        The path is for networks that are not extended.
+    """
+    if path == "epochs":
+        raise InputError(
+            "path='epochs' is for networks without ions, pointers, detectors, artificial cells and "
+            "mechanisms that need them; expected 'steps'"
+        )
+    if path == "reference":
+        return path, ExtendedReference(model)
+    return "steps", ExtendedSteps(model, queue, dtype, max_spikes, method, **options)
