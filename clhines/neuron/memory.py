@@ -1,0 +1,323 @@
+"""What NEURON's interpreter does not tell, read from its memory.
+
+NEURON exports the lists of what records and plays vectors and of the sources of events, and the
+queue of events, but no function for Python reads them. They are read here with `ctypes`. Where
+fields are in an object is found by making one whose contents are known, never assumed: where that
+fails, `Memory` is not available, and users are asked instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clhines.neuron.session import Hoc, library_path
+
+_WORD = ctypes.c_uint64
+_SEARCHED = 40  # words of an object that are searched
+_MARK = 0x5EED_C0DE  # a number that is found again
+
+
+class Place(NamedTuple):
+    """A variable in NEURON's memory: a column, where its number of the row is, place in arrays."""
+
+    column: int
+    row: int
+    index: int
+
+
+@dataclass(frozen=True)
+class Played:
+    """One entry of NEURON's list of what records or plays.
+
+    Attributes
+    ----------
+    what : str
+        Name of NEURON's class, as ``YvecRecord``.
+    place : Place
+    words : tuple of int
+        What follows in the object: vectors, times, ...
+    """
+
+    what: str
+    place: Place
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of events (PreSyn).
+
+    Attributes
+    ----------
+    address : int
+    place : Place or None
+        Its variable; None of an object that sends events.
+    sender : int
+        Address of that hoc object.
+    times, numbers : int
+        Addresses of the vectors that record, 0 for none.
+    record_as : int
+        What is appended to `numbers`.
+    gid : int
+        -1 for none.
+    """
+
+    address: int
+    place: Place | None
+    sender: int
+    times: int
+    numbers: int
+    record_as: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Queued:
+    """An event on its way.
+
+    Attributes
+    ----------
+    what : str
+        ``NetCon``, ``SelfEvent``, ``PreSyn``, ``PlayRecordEvent``, ``NetParEvent`` or ``other``.
+    time : float, ms
+    address, item : int
+        Of the event, for a NetCon that of the NetCon, and of its entry in the queue.
+    flag : float
+        Of a self event.
+    target, weight : int
+        Of a self event: address of the point process, and of its first weight or 0.
+    """
+
+    what: str
+    time: float
+    address: int
+    item: int
+    flag: float
+    target: int
+    weight: int
+
+
+def _words(address: int, count: int = _SEARCHED) -> list[int]:
+    return [_WORD.from_address(address + 8 * k).value for k in range(count)]
+
+
+class Memory:
+    """Reads NEURON's lists.
+
+    Parameters
+    ----------
+    h : Hoc
+
+    Raises
+    ------
+    OSError
+        The library, or something in it, is not found or not as expected.
+    """
+
+    CLASSES = (
+        "YvecRecord",
+        "TvecRecord",
+        "VecRecordDiscrete",
+        "VecRecordDt",
+        "VecPlayStep",
+        "VecPlayContinuous",
+    )
+
+    EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent")
+
+    def __init__(self, h: Hoc) -> None:
+        path = library_path()
+        if path is None:
+            raise OSError("no library")
+        self._h, self._library = h, ctypes.CDLL(path)
+        self._lists: dict[str, ctypes._CFuncPtr] = {}
+        for name, symbol in (
+            ("play", "_Z22net_cvode_instance_prlv"),
+            ("sources", "_Z22net_cvode_instance_pslv"),
+        ):
+            self._lists[name] = self._symbol(symbol)
+            self._lists[name].restype = ctypes.c_void_p
+        self._classes = {
+            self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES
+        }
+        self._events = {
+            self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS
+        }
+        self._reference = 0
+        self._source_fields: dict[str, int] = {}
+        self._calibrate()
+        self._calibrate_sources()
+
+    def _symbol(self, name: str) -> ctypes._CFuncPtr:
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise OSError(str(error)) from None
+
+    def _address(self, name: str) -> int:
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
+        except ValueError as error:
+            raise OSError(str(error)) from None
+
+    # -- objects -------------------------------------------------------------------------------
+
+    @staticmethod
+    def object_of(thing: Hoc) -> int:
+        """Address of a hoc object: what Python's wrapper refers to."""
+        return _words(id(thing), 3)[2]
+
+    def inside(self, thing: Hoc) -> int:
+        """Address of the C++ object behind a hoc object."""
+        return _words(self.object_of(thing), 2)[1]
+
+    def place(self, reference: Hoc) -> Place:
+        """Where a variable is; `reference` as ``segment._ref_v``."""
+        return self._place(_words(id(reference), self._reference + 4)[self._reference :])
+
+    @staticmethod
+    def _place(words: list[int]) -> Place:
+        row, _, column, index = words[:4]
+        return Place(column, row, index >> 32)
+
+    @staticmethod
+    def row(place: Place) -> int:
+        """Row of a variable in its column."""
+        return _WORD.from_address(place.row).value
+
+    def _calibrate(self) -> None:
+        """Find where a wrapped reference and a recorder keep the place of a variable."""
+        h = self._h
+        section = next(iter(h.allsec()), None)
+        if section is None:
+            raise OSError("no section")
+        reference, vector = section(0.5)._ref_v, h.Vector()
+        before = self._entries()
+        vector.record(reference)
+        new = [p for p in self._entries() if p not in before]
+        try:
+            if len(new) != 1:
+                raise OSError("a recorder is not in NEURON's list")
+            recorder, wrapper = _words(new[0], 9), _words(id(reference), 12)
+            if self._classes.get(recorder[0]) != "YvecRecord":
+                raise OSError("a recorder is of an unknown class")
+            found = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
+            if len(found) != 1 or recorder[8] != self.inside(vector):
+                raise OSError("a recorder is not as expected")
+            self._reference = found[0]
+        finally:
+            vector.play_remove()
+
+    # -- vectors that record and play ------------------------------------------------------------
+
+    def _entries(self) -> list[int]:
+        return _vector(self._lists["play"]())
+
+    def played(self) -> list[Played]:
+        """Return what records and plays."""
+        found = []
+        for address in self._entries():
+            words = _words(address, 14)
+            what = self._classes.get(words[0], "unknown")
+            found.append(Played(what, self._place(words[1:5]), tuple(words[8:])))
+        return found
+
+    # -- sources of events -----------------------------------------------------------------------
+
+    def sources(self) -> list[Source]:
+        """Return NEURON's sources of events (PreSyn)."""
+        list_ = self._lists["sources"]()
+        return [self._source(a) for a in _vector(list_)] if list_ else []
+
+    def _source(self, address: int) -> Source:
+        f = self._source_fields
+        words = _words(address)
+        place = self._place(words[f["place"] : f["place"] + 4])
+        known = place if place.column else None
+        ints = [w >> s & 0xFFFFFFFF for w in words[f["rank"] :] for s in (0, 32)]
+        signed = [i - (1 << 32) if i >> 31 else i for i in ints]
+        at = f["odd"]
+        return Source(
+            address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
+            signed[at], signed[at + 2],
+        )  # fmt: skip
+
+    def source_of(self, netcon: Hoc) -> int:
+        """Address of the source of a NetCon; 0 where it has none."""
+        return _words(self.inside(netcon), 8)[self._source_fields["of_netcon"]]
+
+    def _calibrate_sources(self) -> None:
+        """Find where a source keeps its variable and its vectors."""
+        h = self._h
+        section = next(iter(h.allsec()))
+        reference, times, numbers = section(0.5)._ref_v, h.Vector(), h.Vector()
+        netcon = h.NetCon(reference, None, sec=section)
+        old = netcon.get_recordvec() if netcon.get_recordvec is not None else None
+        if old is not None:  # this source records already: one of another section or none at all
+            raise OSError("the source in the first section records")
+        netcon.record(times, numbers, _MARK)
+        try:
+            every = _vector(self._lists["sources"]())
+            own = _words(self.inside(netcon), 8)
+            at = [k for k, word in enumerate(own) if word in every]
+            if len(at) != 1:
+                raise OSError("a NetCon is not as expected")
+            words = _words(own[at[0]])
+            place = _words(id(reference), self._reference + 4)[self._reference :]
+            first = [k for k in range(1, 30) if words[k : k + 4] == place]
+            pair = [self.inside(times), self.inside(numbers)]
+            vectors = [k for k in range(1, 30) if words[k : k + 2] == pair]
+            if len(first) != 1 or len(vectors) != 1:
+                raise OSError("a source is not as expected")
+            rank = vectors[0] + 2
+            ints = [w >> s & 0xFFFFFFFF for w in words[rank:] for s in (0, 32)]
+            odd = ints.index(_MARK) if _MARK in ints else -1
+            if odd < 0:
+                raise OSError("a source has no number")
+        finally:
+            netcon.record()
+        self._source_fields = {
+            "of_netcon": at[0], "place": first[0], "times": vectors[0], "rank": rank, "odd": odd,
+        }  # fmt: skip
+
+    # -- events on their way -----------------------------------------------------------------------
+
+    def events(self) -> list[Queued]:
+        """Return the events on their way, by time."""
+        queue = self._symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
+        queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        each = self._symbol("_ZN6TQueue15forall_callbackEPFvPK6TQItemiE")
+        threads = _WORD.in_dll(self._library, "nrn_threads").value
+        found: list[Queued] = []
+
+        def take(item: int, _: int) -> None:
+            data, _ = _words(item, 2)
+            time = ctypes.c_double.from_address(item + 8).value
+            words = _words(data, 5)
+            what = self._events.get(words[0], "other")
+            flag = ctypes.c_double.from_address(data + 8).value
+            found.append(Queued(what, time, data, item, flag, words[2], words[3]))
+
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+        each.argtypes, each.restype = [ctypes.c_void_p, kind], None
+        at = queue(threads)
+        if at:
+            each(at, kind(take))
+        return sorted(found, key=lambda event: event.time)
+
+    # -- order of mechanisms -----------------------------------------------------------------------
+
+    def order(self) -> list[int]:
+        """Types of mechanisms in the order in which NEURON calls them."""
+        count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
+        at = _WORD.in_dll(self._library, "memb_order_").value
+        return list((ctypes.c_short * count).from_address(at))
+
+
+def _vector(address: int) -> list[int]:
+    """Return the words of a std::vector."""
+    begin, end = _words(address, 2)
+    count = (end - begin) // 8
+    return _words(begin, count) if count else []
