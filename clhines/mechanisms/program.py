@@ -136,6 +136,8 @@ class Net:
     sends : tuple of Send
         In the order of the text; those of ``initial`` and ``receive`` have numbers of their own.
     watches : int
+    watch_flags : tuple of float
+        Flag of the event of each WATCH.
     for_netcons : int
         Blocks ``for_netcons0`` ...: called once a connection of the instance with its weights,
         before ``receive`` and with the same other arguments.
@@ -147,6 +149,7 @@ class Net:
     summed: bool = False
     sends: tuple[Send, ...] = ()
     watches: int = 0
+    watch_flags: tuple[float, ...] = ()
     for_netcons: int = 0
     queue: int = 8
 

@@ -192,8 +192,7 @@ class Simulation:
                     raise InputError("an extended network runs in one process; expected no comm")
                 given = own, queue, self._dtype, path, max_spikes, method, options
                 with memory_told(self.network, self.chunk):
-                    self.path, run = extended_run(*given)
-                self._run: Run = run
+                    self.path, self._run = extended_run(*given)
                 return
             if path == "reference":
                 part: PartRun = ReferenceRun(own, decisions)
