@@ -36,8 +36,7 @@ class IonNodes:
     e, ci, co : (count,) float64, mV and mM
         At the start; `e` is replaced where the style says so.
     style : (count,) int64
-        NEURON's bits: 0o40 the reversal potential is Nernst's at the start and where a mechanism
-        writes a concentration, 0o100 in every step.
+        NEURON's bits: 0o40 the reversal potential is Nernst's at the start, 0o100 in every step.
     """
 
     name: str

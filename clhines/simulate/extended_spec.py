@@ -141,10 +141,7 @@ class KindBlocks:
             share = " * (100 / mem[area + a])" if self.kind == "point" else ""
             return [f"mem[ion_{name} + a] += {local}{share};"]
         if a.role == "ion":
-            lines = [f"mem[ion_{a.name} + a] = {local};"]
-            for ion in [n for n in self.ions if a.name in (f"{n}i", f"{n}o")]:
-                lines.append(f"if (ints[style_{ion} + a] & 040) to_nernst_{ion}(mem, at, a);")
-            return lines
+            return [f"mem[ion_{a.name} + a] = {local};"]
         if a.role == "weight":
             place = f"mem[weight_at + {self.weights.index(a.name)}]"
             return [f"if (weight_at >= 0) {place} = {local};"]

@@ -145,8 +145,7 @@ class HostEvents:
         for n in range(net.for_netcons):
             self._each_connection(k, f"for_netcons{n}", some, t, flag)
         variables.call(k, "receive", some, call)
-        self.obey(k, "receive", some, t, connection, call)
-        variables.wrote_concentrations(k, "receive", some)
+        self.obey(k, some, t, connection, call)
 
     def _call(
         self, k: int, some: np.ndarray, t: np.ndarray, flag: np.ndarray, at: np.ndarray
@@ -173,7 +172,6 @@ class HostEvents:
     def obey(
         self,
         k: int,
-        block: str,
         some: np.ndarray,
         t: np.ndarray,
         connection: np.ndarray,

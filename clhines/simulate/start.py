@@ -52,7 +52,7 @@ def _initial(events: HostEvents, k: int) -> None:
         call = Call(v, dict.fromkeys(("now", "begin", "end"), zero), zero, np.full(len(some), -1))
         variables.call(k, "initial", some, call)
         if k in variables.queues:
-            events.obey(k, "initial", some, zero, np.full(len(some), -1), call)
+            events.obey(k, some, zero, np.full(len(some), -1), call)
         variables.wrote_concentrations(k, "initial", some)
 
 

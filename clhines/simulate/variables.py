@@ -281,7 +281,7 @@ class Variables:
         return [ion for ion in self.extended.ions if names & {*ion.variables[1:3]}]
 
     def wrote_concentrations(self, k: int, block: str, some: np.ndarray) -> None:
-        """Bring the reversal potentials of ions to the concentrations just written."""
+        """Bring the reversal potentials of ions to the concentrations that INITIAL has written."""
         node = self.model.kinds[k].node[some]
         for ion in self.writes(k, block):
             style = ion.style[np.searchsorted(ion.node, node)]
@@ -307,7 +307,6 @@ class Variables:
                 else np.zeros(len(some))
             )
             self.call(k, block, some, Call(v, dict(t)))
-            self.wrote_concentrations(k, block, some)
 
     # -- files ---------------------------------------------------------------------------------
 
