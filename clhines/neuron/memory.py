@@ -9,6 +9,7 @@ fails, `Memory` is not available, and users are asked instead.
 from __future__ import annotations
 
 import ctypes
+import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from clhines.neuron.session import Hoc, library_path
 
 _WORD = ctypes.c_uint64
 _SEARCHED = 40  # words of an object that are searched
-_MARK = 0x5EED_C0DE  # a number that is found again
+_MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
 
 
 class Place(NamedTuple):
@@ -236,51 +237,60 @@ class Memory:
         words = _words(address)
         place = self._place(words[f["place"] : f["place"] + 4])
         known = place if place.column else None
-        ints = [w >> s & 0xFFFFFFFF for w in words[f["rank"] :] for s in (0, 32)]
-        signed = [i - (1 << 32) if i >> 31 else i for i in ints]
+        signed = [i - (1 << 32) if i >> 31 else i for i in _halves(words[f["rank"] :])]
         at = f["odd"]
         return Source(
             address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
             signed[at], signed[at + 2],
         )  # fmt: skip
 
+    def threshold(self, address: int) -> float:
+        """Threshold of a source, mV."""
+        at = self._source_fields["threshold"]
+        return float(ctypes.c_double.from_address(address + 8 * at).value)
+
     def source_of(self, netcon: Hoc) -> int:
         """Address of the source of a NetCon; 0 where it has none."""
         return _words(self.inside(netcon), 8)[self._source_fields["of_netcon"]]
 
     def _calibrate_sources(self) -> None:
-        """Find where a source keeps its variable and its vectors."""
+        """Find where a source keeps its variable, its threshold and its vectors."""
         h = self._h
-        section = next(iter(h.allsec()))
-        reference, times, numbers = section(0.5)._ref_v, h.Vector(), h.Vector()
-        netcon = h.NetCon(reference, None, sec=section)
-        old = netcon.get_recordvec() if netcon.get_recordvec is not None else None
-        if old is not None:  # this source records already: one of another section or none at all
-            raise OSError("the source in the first section records")
+        reference, netcon, own = self._new_source()
+        times, numbers = h.Vector(), h.Vector()
         netcon.record(times, numbers, _MARK)
+        netcon.threshold = _THRESHOLD
         try:
-            every = _vector(self._lists["sources"]())
-            own = _words(self.inside(netcon), 8)
-            at = [k for k, word in enumerate(own) if word in every]
-            if len(at) != 1:
-                raise OSError("a NetCon is not as expected")
-            words = _words(own[at[0]])
+            of_netcon = _words(self.inside(netcon), 8).index(own)
+            words = _words(own)
             place = _words(id(reference), self._reference + 4)[self._reference :]
-            first = [k for k in range(1, 30) if words[k : k + 4] == place]
             pair = [self.inside(times), self.inside(numbers)]
-            vectors = [k for k in range(1, 30) if words[k : k + 2] == pair]
-            if len(first) != 1 or len(vectors) != 1:
-                raise OSError("a source is not as expected")
-            rank = vectors[0] + 2
-            ints = [w >> s & 0xFFFFFFFF for w in words[rank:] for s in (0, 32)]
-            odd = ints.index(_MARK) if _MARK in ints else -1
-            if odd < 0:
-                raise OSError("a source has no number")
+            level = struct.unpack("<Q", struct.pack("<d", _THRESHOLD))[0]
+            rank = words.index(pair[0]) + 2
+            self._source_fields = {
+                "of_netcon": of_netcon,
+                "place": _only([k for k in range(1, 30) if words[k : k + 4] == place]),
+                "threshold": words.index(level),
+                "times": _only([k for k in range(1, 30) if words[k : k + 2] == pair]),
+                "rank": rank,
+                "odd": _halves(words[rank:]).index(_MARK),
+            }
+        except ValueError:
+            raise OSError("a source is not as expected") from None
         finally:
             netcon.record()
-        self._source_fields = {
-            "of_netcon": at[0], "place": first[0], "times": vectors[0], "rank": rank, "odd": odd,
-        }  # fmt: skip
+
+    def _new_source(self) -> tuple[Hoc, Hoc, int]:
+        """Make a NetCon with a source that was none before: a voltage, the NetCon, the source."""
+        for section in self._h.allsec():
+            for x in (1.0, 0.0, 0.5):
+                before = {*_vector(self._lists["sources"]() or 0)}
+                reference = section(x)._ref_v
+                netcon = self._h.NetCon(reference, None, sec=section)
+                new = [a for a in _vector(self._lists["sources"]()) if a not in before]
+                if len(new) == 1:
+                    return reference, netcon, new[0]
+        raise OSError("each voltage is a source")
 
     # -- events on their way -----------------------------------------------------------------------
 
@@ -307,6 +317,22 @@ class Memory:
             each(at, kind(take))
         return sorted(found, key=lambda event: event.time)
 
+    # -- gap junctions ---------------------------------------------------------------------------
+
+    @property
+    def transfers(self) -> bool:
+        """Whether voltages are transferred in every step, as `ParallelContext` was told."""
+        return bool(_WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
+
+    def transfer(self) -> None:
+        """Transfer voltages as in a step."""
+        gather = _WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
+        if gather:
+            ctypes.CFUNCTYPE(None)(gather)()
+        scatter = _WORD.in_dll(self._library, "nrnthread_v_transfer_").value
+        threads = _WORD.in_dll(self._library, "nrn_threads").value
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(scatter)(threads)
+
     # -- order of mechanisms -----------------------------------------------------------------------
 
     def order(self) -> list[int]:
@@ -316,8 +342,20 @@ class Memory:
         return list((ctypes.c_short * count).from_address(at))
 
 
+def _only(found: list[int]) -> int:
+    if len(found) != 1:
+        raise ValueError
+    return found[0]
+
+
+def _halves(words: list[int]) -> list[int]:
+    return [word >> shift & 0xFFFFFFFF for word in words for shift in (0, 32)]
+
+
 def _vector(address: int) -> list[int]:
     """Return the words of a std::vector."""
+    if not address:
+        return []
     begin, end = _words(address, 2)
     count = (end - begin) // 8
     return _words(begin, count) if count else []
