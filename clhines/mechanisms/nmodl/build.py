@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from clhines.mechanisms.equations import Quantity
 from clhines.mechanisms.expressions import Node
 from clhines.mechanisms.forms import linear_form
 from clhines.mechanisms.nmodl.bodies import Bodies, Body, executed
+from clhines.mechanisms.nmodl.lexer import Includes
 from clhines.mechanisms.nmodl.names import BUILT_IN
 from clhines.mechanisms.nmodl.parse import parse
 from clhines.mechanisms.nmodl.tree import File, NmodlError, Refused, Rejection
@@ -28,7 +28,9 @@ class Model:
     outputs: dict[str, tuple[str, ...]]  # blocks that set an output
 
 
-def build(text: str, path: str = "", folder: Path | None = None, use_tables: bool = True) -> Model:
+def build(
+    text: str, path: str = "", includes: Includes | None = None, use_tables: bool = True
+) -> Model:
     """Read an NMODL text.
 
     Raises
@@ -38,7 +40,7 @@ def build(text: str, path: str = "", folder: Path | None = None, use_tables: boo
     """
     shown = path or "NMODL text"
     try:
-        file = parse(text, shown, folder)
+        file = parse(text, shown, includes)
         bodies = executed(file, use_tables)
         refused = [*file.refused, *bodies.refused]
         model = None if refused else _Builder(bodies).model()
@@ -52,10 +54,12 @@ def build(text: str, path: str = "", folder: Path | None = None, use_tables: boo
     return model
 
 
-def rejections(text: str, path: str = "", folder: Path | None = None) -> list[Rejection]:
+def rejections(
+    text: str, path: str = "", includes: Includes | None = None
+) -> list[Rejection]:
     """Return what of an NMODL text cannot be simulated; nothing where all can."""
     try:
-        build(text, path, folder)
+        build(text, path, includes)
     except NmodlError as error:
         return error.rejections
     return []

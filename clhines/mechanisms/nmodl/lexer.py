@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from clhines.mechanisms.nmodl.tree import Refused
@@ -44,7 +44,33 @@ class Token:
     end: int
 
 
-def tokens(text: str, folder: Path | None = None) -> list[Token]:
+@dataclass
+class Includes:
+    """Files that may be included.
+
+    Attributes
+    ----------
+    folder : pathlib.Path or None
+        Where they are looked for, if `texts` has not got them.
+    texts : dict of str to str
+        By name; gets those that were found.
+    """
+
+    folder: Path | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, line: int) -> str:
+        """Return the text of a file."""
+        if name not in self.texts:
+            path = (self.folder or Path()) / name
+            if self.folder is None or not path.is_file():
+                way_out = "give the path of the file, so that others are found beside it"
+                raise Refused(f'INCLUDE "{name}" is not there', line, way_out)
+            self.texts[name] = path.read_text("utf-8", "replace")
+        return self.texts[name]
+
+
+def tokens(text: str, includes: Includes) -> list[Token]:
     """Return the tokens of a text and of files that it includes; the last one is an ``end``.
 
     Raises
@@ -52,18 +78,18 @@ def tokens(text: str, folder: Path | None = None) -> list[Token]:
     Refused
         A file is not there, or they include each other without end.
     """
-    result = _tokens(text, folder, 0, 0)
+    result = _tokens(text, includes, 0, 0)
     return [*result, Token("end", "", text.count("\n") + 1, 0, 0)]
 
 
-def _tokens(text: str, folder: Path | None, depth: int, fixed: int) -> list[Token]:
+def _tokens(text: str, includes: Includes, depth: int, fixed: int) -> list[Token]:
     """Return tokens; those of an included file have the line that includes it."""
     result, row, include = list[Token](), 1, False
     for found in _TOKEN.finditer(text):
         line, sort, part = fixed or row, str(found.lastgroup), found.group()
         if include and sort == "text":
             result.pop()
-            result += _included(part[1:-1], folder, depth, line)
+            result += _included(part[1:-1], includes, depth, line)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
             result.append(Token(sort, part, line, *found.span()))
         row += part.count("\n")
@@ -74,11 +100,7 @@ def _tokens(text: str, folder: Path | None, depth: int, fixed: int) -> list[Toke
     return result
 
 
-def _included(name: str, folder: Path | None, depth: int, line: int) -> list[Token]:
+def _included(name: str, includes: Includes, depth: int, line: int) -> list[Token]:
     if depth >= MAX_INCLUDES:
         raise Refused(f"INCLUDE within {MAX_INCLUDES} others", line)
-    path = (folder or Path()) / name
-    if folder is None or not path.is_file():
-        way_out = "give the path of the file, so that others are found beside it"
-        raise Refused(f'INCLUDE "{name}" is not there', line, way_out)
-    return _tokens(path.read_text("utf-8", "replace"), path.parent, depth + 1, line)
+    return _tokens(includes.text(name, line), includes, depth + 1, line)

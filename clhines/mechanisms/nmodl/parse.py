@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 from clhines.mechanisms.nmodl import constants
-from clhines.mechanisms.nmodl.lexer import MAX_TEXT, tokens
+from clhines.mechanisms.nmodl.lexer import MAX_TEXT, Includes, tokens
 from clhines.mechanisms.nmodl.statements import Statements
 from clhines.mechanisms.nmodl.tree import Block, File, Ion, Refused, Variable
 
@@ -62,7 +61,7 @@ class Parser(Statements):
 
     def _main(self, name: str, block: Block) -> None:
         known = self.result.main.setdefault(name, block)
-        if known is not block and name != "INITIAL":
+        if known is not block and name not in ("INITIAL", "BREAKPOINT"):
             raise Refused(f"a second {name} block", block.line)
         if known is not block:
             known.body += block.body
@@ -245,15 +244,15 @@ class Parser(Statements):
         self.defines[name] = int(self.signed())
 
 
-def parse(text: str, path: str = "", folder: Path | None = None) -> File:
+def parse(text: str, path: str = "", includes: Includes | None = None) -> File:
     """Read an NMODL text.
 
     Parameters
     ----------
     text, path : str
         `path` is what messages call the file.
-    folder : pathlib.Path, optional
-        Where files that it includes are.
+    includes : Includes, optional
+        Files that it includes.
 
     Raises
     ------
@@ -262,4 +261,4 @@ def parse(text: str, path: str = "", folder: Path | None = None) -> File:
     """
     if len(text) > MAX_TEXT:
         raise Refused(f"{len(text)} characters; expected at most {MAX_TEXT}")
-    return Parser(tokens(text, folder)).file(path)
+    return Parser(tokens(text, includes or Includes())).file(path)
