@@ -105,7 +105,7 @@ def in_device_order(case: Case, solver: clhines.Solver) -> dict[str, Any]:
     """Time solves of arrays on the devices, without copies."""
     packed = []
     for part in solver.parts:
-        arrays = [part.solver.pack(case.arrays[name][part.nodes], of=name) for name in NAMES]
+        arrays = [part.solver.pack(case.arrays[name][part.nodes]) for name in NAMES]
         packed.append((part.solver, arrays, cla.zeros_like(arrays[-1])))
 
     def enqueue() -> None:

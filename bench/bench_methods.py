@@ -43,7 +43,7 @@ SHAPING: tuple[dict[str, Any], ...] = (
     {"split": "block"},
     {"level_shift": True},
     {"reroot": True, "split": "block", "packing": "sorted", "level_shift": True},
-)  # of `fine`; the last is called `four of these`
+)  # of `fine`, after `clhines.reroot` where that is named; the last is called `four of these`
 LANES = (*({"k": k} for k in (1, 2, 4, 8, 16, 32)), {"k": 16, "local": True})  # of `dhs`
 
 
@@ -58,7 +58,7 @@ def time_method(solver: clhines.Solver, method: str, dtype: str) -> dict[str, An
     """One row of the table."""
     queue, forest = solver.queue, solver.forest
     systems = [[a.astype(dtype) for a in common.system(forest, common.SEED + k)] for k in (0, 1)]
-    sets = [[solver.pack(a, of=name) for a, name in zip(arrays, "dub")] for arrays in systems]
+    sets = [[solver.pack(a) for a in arrays] for arrays in systems]
     out = [cla.zeros_like(s[2]) for s in sets]
     queue.finish()
 
@@ -139,7 +139,8 @@ def option_rows(
     for dtype in dtypes:
         floor = timing.floor_seconds(queue, forest.num_nodes, dtype)
         for kind, method, options in tqdm(cases, dtype, disable=None):
-            solver = clhines.Solver(forest, method, dtype, queue=queue, **options)
+            cells, others, _ = common.rooted(forest, options)
+            solver = clhines.Solver(cells, method, dtype, queue=queue, **others)
             row = time_method(solver, method, dtype) | judged(solver.plan)
             row |= {"x_floor": row["seconds"] / floor}
             row |= {"good": row["residual"] < common.TOLERANCE[dtype]}

@@ -125,7 +125,13 @@ def steps(
             continue
         for options in OPTIONS.get(method, [{}]):
             if not (case == "one cell" and "local" in options):  # does not fit
-                yield method, options, lambda m=method, o=options: clhines.make_plan(forest, m, **o)
+                yield method, options, lambda m=method, o=options: planned(forest, m, o)
+
+
+def planned(forest: clhines.Forest, method: str, options: dict[str, Any]) -> clhines.Plan:
+    """Plan a forest, with other roots where the options name ``reroot``."""
+    cells, others, _ = common.rooted(forest, options)
+    return clhines.make_plan(cells, method, **others)
 
 
 def worked_out(forest: clhines.Forest) -> None:

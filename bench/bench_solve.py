@@ -66,7 +66,7 @@ def time_method(
         "seconds": seconds,
         "padding": plan.packed_size / forest.num_nodes - 1,
         "plan_seconds": plan_seconds,
-        **build_seconds(queue, [render(p.spec) for p in plan.parts if not p.on_host]),
+        **build_seconds(queue, [render(p.spec) for p in plan.parts]),
         "pack_seconds": timing.median_seconds(
             queue, lambda k: solver.pack(natural[k % 2]).events[-1]
         ),

@@ -26,7 +26,7 @@ from clhines.solve import tune
 
 RESULTS = Path(__file__).parent / "results"
 SEED = 2018
-METHODS = [name for name in clhines.METHODS if name != "serial"]  # the host, not the device
+METHODS = list(clhines.METHODS)
 TREE_METHODS = [name for name in METHODS if not clhines.METHODS[name].chains_only]
 TOLERANCE = {"float64": 1e-13, "float32": 5e-5}  # of the componentwise backward error
 
@@ -70,6 +70,27 @@ def system(forest: clhines.Forest, seed: int = SEED) -> tuple[np.ndarray, np.nda
     """Random d, u, b in float64: strictly diagonally dominant with a margin of 0.5 to 1.5."""
     d, u, b = tune.random_system(forest, np.float64, seed)
     return d, u, b
+
+
+def rooted(
+    forest: clhines.Forest, options: dict[str, Any]
+) -> tuple[clhines.Forest, dict[str, Any], Callable[[np.ndarray], np.ndarray]]:
+    """Take ``reroot`` from what a row of a benchmark asks for, the rest of which a method takes.
+
+    Returns
+    -------
+    forest : Forest
+        To solve with: that of `clhines.reroot` where it is asked for.
+    options : dict
+        Of the method.
+    couplings : callable
+        Gives `u` of that forest from `u` of the old one.
+    """
+    others = {name: value for name, value in options.items() if name != "reroot"}
+    if not options.get("reroot"):
+        return forest, others, lambda u: u
+    new = clhines.reroot(forest)
+    return new.forest, others, lambda u: new.couplings(u)["u"]
 
 
 def command_line() -> str:

@@ -86,7 +86,7 @@ def packing(case: Case, method: str, name: str, **options: Any) -> Candidate:
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
     resident = solver.engine.loaded  # pack() has no `out`, and memory is not what is timed
     natural = [[cla.to_device(queue, a) for a in arrays] for arrays in case.sets]
-    edges = [solver.pack(u, of="u") for _, u, _ in natural]
+    edges = [solver.pack(u) for _, u, _ in natural]
     d, b, x = (cla.empty_like(edges[0]) for _ in range(3))
     out = [cla.empty_like(s[2]) for s in natural]
     direct = resident.takes_natural
@@ -358,8 +358,9 @@ def measure_options(run: Run) -> dict[str, Any]:
 def judged(run: Run, case: Case, name: str) -> dict[str, Any]:
     """Return levels, idle lanes, padding and barriers of a plan."""
     limits = devices.limits(run.queue.device)
-    options = {"work_group": lanes(run), **OPTIONS[name]}
-    plan = clhines.make_plan(case.forest, "fine", np.float64, limits, **options)
+    forest, options, _ = common.rooted(case.forest, OPTIONS[name])
+    group = lanes(run)
+    plan = clhines.make_plan(forest, "fine", np.float64, limits, work_group=group, **options)
     return bench_methods.judged(plan)
 
 

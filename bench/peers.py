@@ -65,11 +65,15 @@ def floor(case: Case) -> Candidate:
 
 
 def own(case: Case, method: str, name: str = "", **options: Any) -> Candidate:
-    """Return a method of clhines as a candidate, with values in device order."""
+    """Return a method of clhines as a candidate, with values in device order.
+
+    `options` may have ``reroot``, too.
+    """
     queue = case.queue
     wall = common.on_host(queue.device)
-    solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, **options)
-    sets = [tuple(solver.pack(a, of=n) for a, n in zip(arrays, "dub")) for arrays in case.sets]
+    forest, options, couplings = common.rooted(case.forest, options)
+    solver = clhines.Solver(forest, method, case.dtype, queue=queue, **options)
+    sets = [tuple(solver.pack(a) for a in (d, couplings(u), b)) for d, u, b in case.sets]
     out = [cla.zeros_like(s[2]) for s in sets]
     queue.finish()
 

@@ -11,7 +11,7 @@ The map, two wings and a roof::
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
 `reference`             the slow truth in NumPy: serial Hines, dense, residuals, pivot errors
-`clhines.plan`          forest -> `Plan`: methods, layouts and schedules, without a device
+`clhines.plan`          forest -> `Plan`: methods, layouts, schedules, `reroot`; without a device
 `clhines.device`        OpenCL: devices, queues, programs, copies, times
 `clhines.solve`         plan, queue and arrays -> x: `Solver`, `Factors`, `solve_tridiagonal`
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from clhines.network.plasticity import STDP
     from clhines.plan.methods import METHODS, make_plan
     from clhines.plan.plan import Plan
+    from clhines.plan.transforms import Rerooted, reroot
     from clhines.simulate.passive import PassiveCells
     from clhines.simulate.simulation import Simulation
     from clhines.solve.factors import Factors
@@ -115,6 +116,7 @@ __all__ = [
     "RankError",
     "RefinementWarning",
     "RepairWarning",
+    "Rerooted",
     "ShareError",
     "Simulation",
     "SimulationError",
@@ -124,6 +126,7 @@ __all__ = [
     "discretise",
     "make_plan",
     "read_swc",
+    "reroot",
     "sample_cells",
     "solve_tridiagonal",
 ]
@@ -137,9 +140,11 @@ _LATER = {
     "Network": "network.network",
     "PassiveCells": "simulate.passive",
     "Plan": "plan.plan",
+    "Rerooted": "plan.transforms",
     "Simulation": "simulate.simulation",
     "Solver": "solve.solver",
     "make_plan": "plan.methods",
+    "reroot": "plan.transforms",
     "solve_tridiagonal": "solve.tridiagonal",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -170,7 +170,7 @@ def integers(values: np.ndarray, name: str) -> np.ndarray:
     return np.ascontiguousarray(array if array.size else array.astype(np.int64))
 
 
-def real_numbers(name: str, a: Any) -> np.ndarray:
+def real_numbers(name: str, a: object) -> np.ndarray:
     """Return an array; `InputError` if it is not of real numbers, or has masked ones."""
     masked = count_masked(a)
     if masked:
@@ -186,6 +186,6 @@ def real_numbers(name: str, a: Any) -> np.ndarray:
     return array
 
 
-def to_numpy(name: str, a: Any, dtype: np.dtype) -> np.ndarray:
+def to_numpy(name: str, a: object, dtype: np.dtype) -> np.ndarray:
     """Return `real_numbers` as a contiguous array of the dtype."""
     return np.ascontiguousarray(real_numbers(name, a), dtype)

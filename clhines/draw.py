@@ -15,6 +15,7 @@ import numpy as np
 
 from clhines import files
 from clhines.errors import InputError
+from clhines.files import PathLike
 
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
@@ -114,7 +115,7 @@ def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
 
 
 def picture(
-    bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: Any = None
+    bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
 ) -> Any:
     """Draw the bars over lanes and steps, coloured by length, above a strip of numbers.
 
@@ -176,7 +177,7 @@ def activity(
     num_cells: int,
     traces: tuple[np.ndarray, np.ndarray, list[str]],
     title: str,
-    path: Any = None,
+    path: PathLike | None = None,
 ) -> Any:
     """Draw spikes as a raster above voltages over time.
 
@@ -228,16 +229,17 @@ def activity(
     return figure
 
 
-def check_format(path: Any) -> None:
+def check_format(path: PathLike | None) -> None:
     """Refuse a path that ends in none of `FORMATS`, and one that cannot be written to."""
     if path is None:
         return
     files.check_target(path)
-    if Path(os.fsdecode(path)).suffix.lower() not in FORMATS and not files.is_special(path):
-        raise InputError(f"{path} cannot be drawn; expected a name in {', '.join(FORMATS)}")
+    name = os.fsdecode(path)
+    if Path(name).suffix.lower() not in FORMATS and not files.is_special(path):
+        raise InputError(f"{name} cannot be drawn; expected a name in {', '.join(FORMATS)}")
 
 
-def _save(figure: Any, path: Any) -> None:
+def _save(figure: Any, path: PathLike | None) -> None:
     """Write a picture whole or not at all, in the format of its ending."""
     if path is None:
         return

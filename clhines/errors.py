@@ -9,7 +9,10 @@ import os
 import pickle
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SHOWN = 60  # characters of a value that a message repeats
 
@@ -26,16 +29,18 @@ def shown(value: object) -> str:
 class ClhinesError(Exception):
     """Base class of every error that clhines raises on purpose; all can be pickled."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the message and the attributes, whatever the parameters of `__init__`."""
         return _unpickled, (type(self), self.args, self._picklable())
 
-    def _picklable(self) -> dict[str, Any]:
+    def _picklable(self) -> dict[str, object]:
         """Return the attributes in a form that another process can take."""
         return dict(vars(self))
 
 
-def _unpickled(cls: type[ClhinesError], args: tuple[Any, ...], attributes: Any) -> ClhinesError:
+def _unpickled(
+    cls: type[ClhinesError], args: tuple[object, ...], attributes: dict[str, object]
+) -> ClhinesError:
     # Python refuses `__new__` of what has two built-in bases; those take their message alone.
     error = cls(*args) if issubclass(cls, MemoryError) else cls.__new__(cls, *args)
     vars(error).update(attributes)
@@ -125,12 +130,12 @@ class ShareError(DeviceError):
     """
 
     def __init__(
-        self, message: str, errors: dict[int, Exception], result: Any, solved: Any
+        self, message: str, errors: dict[int, Exception], result: object, solved: np.ndarray
     ) -> None:
         super().__init__(message)
         self.errors, self.result, self.solved = errors, result, solved
 
-    def _picklable(self) -> dict[str, Any]:
+    def _picklable(self) -> dict[str, object]:
         """Leave out arrays on devices, and name errors of OpenCL: these stay in their process."""
         errors = {
             k: e if _can_pickle(e) else DeviceError(f"{type(e).__name__}: {e}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from clhines.errors import HostMemoryError
 
 FOREST_NODE, FOREST_CELL = 25, 32  # bytes that `Forest.repeated` takes at its peak
+_UNCHECKED = 2**20  # bytes: asking the system takes longer than allocating so few
 _MEMINFO = Path("/proc/meminfo")
 _GROUPS = (  # of control groups: limit, and use; versions 2 and 1
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
@@ -50,7 +51,7 @@ def check_room(needed: float, what: str) -> None:
     Parameters
     ----------
     needed : float, bytes
-        What is surely taken; more may be.
+        Lower bound of what will be taken. Below 1 MiB the system is not asked.
     what : str
         What it is for, such as ``3 cells of 20 nodes``.
 
@@ -59,6 +60,8 @@ def check_room(needed: float, what: str) -> None:
     HostMemoryError
         Less is available.
     """
+    if needed < _UNCHECKED:
+        return
     there, needed = available(), min(needed, 2.0**100)
     if there is not None and needed > there:
         raise HostMemoryError(

@@ -85,27 +85,6 @@ def solve_with_pivots(
     return x.reshape(np.shape(b)), diag
 
 
-def bad_pivot_keys(forest: Forest, pivots: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Status of every cell as kernels report it, from pivots that must serve in a dtype.
-
-    Returns
-    -------
-    (num_cells,) int32
-        0, or 1 + the largest number in the elimination order (``Trees.order``) of a node whose
-        pivot is not positive or finite, or so small that its inverse is not finite, in `dtype`.
-    """
-    with np.errstate(over="ignore"):
-        seen = pivots.astype(dtype)
-    smallest = 1 / np.finfo(dtype).max
-    nodes = np.flatnonzero(~((seen > smallest) & np.isfinite(seen)))
-    cells = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
-    start = forest.trees.offsets[forest.shape_of_cell[cells]]
-    rank = forest.trees.rank[start + nodes - forest.cell_offsets[cells]] - start
-    keys = np.zeros(forest.num_cells, np.int32)
-    np.maximum.at(keys, cells, (rank + 1).astype(np.int32))
-    return keys
-
-
 def elimination_steps(forest: Forest) -> list[np.ndarray]:
     """Nodes by depth: those of one depth do not depend on each other."""
     trees = forest.trees

@@ -297,7 +297,7 @@ def test_warnings_have_no_place(capsys, monkeypatch):
         warnings.warn("of\nanother", DeprecationWarning, stacklevel=1)
         return 0
 
-    monkeypatch.setattr("clhines.cli.main.run_plan", warn)
+    monkeypatch.setattr("clhines.cli.plan.run_plan", warn)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         assert main(["plan"]) == 0

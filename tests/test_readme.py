@@ -83,6 +83,14 @@ def test_code_blocks(page, folder, capsys):
         # |inverse| <= 1 as rows are dominant by 1 at least, |A| <= 7, some 9 roundings an entry
         error = np.abs(names["v"] - expected).max()  # of `solver.enqueue` in device order
         assert error <= 64 * np.finfo(float).eps * np.abs(expected).max()
+    if page.name == "methods.md":
+        n = 100
+        dense = np.diag(np.full(n, 4.0)) - np.eye(n, k=1) - 0.5 * np.eye(n, k=-1)  # u above
+        expected = np.linalg.solve(dense, np.arange(float(n)))
+        assert names["new"].forest.heights.tolist() == [51]
+        # rows are dominant by 2.5, so that |inverse| <= 0.4; |A| <= 5.5, some 9 roundings an entry
+        error = np.abs(names["x"] - expected).max()
+        assert error <= 32 * np.finfo(float).eps * np.abs(expected).max()
     if page.name == "simulating.md":
         assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
         assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms

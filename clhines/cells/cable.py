@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -220,7 +219,7 @@ def discretise(
     cm : float, µF/cm²
         Specific membrane capacitance.
     nseg : (num_sections,) integer, optional
-        Segments of each section, in place of both rules; an odd number in a soma.
+        Segments of each section, instead of both rules; an odd number in a soma.
 
     Returns
     -------
@@ -368,7 +367,7 @@ def _areas_and_resistances(
     half = (np.cumsum(~is_point) + all_section)[piece]  # a section has a cut less than halves
     height = arc[frustum + 1] - arc[frustum]
     d0, d1 = diameter[frustum], diameter[frustum + 1]
-    # Without height (points at one place, or rounding in the sum swallowed it) it is a ring.
+    # Without height (points that coincide, or rounding in the sum swallowed it) it is a ring.
     solid = height > 0
     f0 = np.divide(begin - arc[frustum], height, out=np.zeros_like(height), where=solid)
     f1 = np.divide(end - arc[frustum], height, out=np.ones_like(height), where=solid)
@@ -399,7 +398,7 @@ def _centres(
     junction: np.ndarray,
     num_nodes: int,
 ) -> np.ndarray:
-    """(num_nodes, 3) float64, µm: the place of each node on the axis."""
+    """(num_nodes, 3) float64, µm: position of each node on the axis."""
     xyz = sections.points[:, :3].astype(np.float64)
     centre = np.empty((num_nodes, 3))
     centre[0] = xyz[0]  # the root junction, if there is one
@@ -415,7 +414,7 @@ def _centres(
     return centre
 
 
-def check_cables(cables: Any) -> list[Cable]:
+def check_cables(cables: object) -> list[Cable]:
     """Return one or several cables as a list; `InputError` for anything else."""
     if isinstance(cables, Cable | Morphology):
         cables = [cables]

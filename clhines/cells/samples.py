@@ -7,7 +7,7 @@ What a section is
     A section is a chain of samples of one type, from a branching sample or a change of type to the
     next. Its first 3-D point is a copy of the sample it leaves, with the diameter of that sample,
     or with the diameter of its own first sample where a section of another type leaves a section
-    of type 1. The section at the root has no such point. Samples at one place are all kept; a step
+    of type 1. The section at the root has no such point. Samples that coincide are all kept; a step
     of the diameter there is a ring of membrane.
 
 The soma
@@ -115,8 +115,8 @@ def in_a_row(parent: np.ndarray, soma: np.ndarray) -> np.ndarray:
     above[inside] = parent[inside]
     arm, depth = climb_to_top(above)
     first_arm = inner[parent[inner] == root][0]
-    place = np.where(arm[inner] == first_arm, -1 - depth[inner], 1 + depth[inner])
-    return np.concatenate([inner, [root]])[np.argsort(np.append(place, 0))]
+    position = np.where(arm[inner] == first_arm, -1 - depth[inner], 1 + depth[inner])
+    return np.concatenate([inner, [root]])[np.argsort(np.append(position, 0))]
 
 
 @dataclass(frozen=True, eq=False)

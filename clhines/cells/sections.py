@@ -13,7 +13,7 @@ Differences from NEURON's importer, each on purpose
       of one sample there, and no sphere.
     - *outline*: a soma of three or more samples in a row that all have radius 0 is a sphere, at
       their mean and with the radius of the circle of the outline's area. NEURON gives it the
-      diameter 0 and stops at ``lambda_f``. A soma whose samples are all at one place is a sphere
+      diameter 0 and stops at ``lambda_f``. A soma whose samples all coincide is a sphere
       of the largest radius; NEURON makes 1e-9 µm of any section without length and more than two
       points.
     - *one sample*: a neurite of one sample at the root of a soma that branches is kept, with the
@@ -21,11 +21,11 @@ Differences from NEURON's importer, each on purpose
     - *ring*: a step of the diameter at the very end of a section always has its ring. In NEURON
       rounding decides whether it has, where the section has more than one segment.
     - A cell of one sample that is not of type 1 is refused, and a sphere of three samples has
-      nothing but samples of type 1. NEURON looks at the type of the root alone.
+      nothing but samples of type 1. NEURON checks the type of the root only.
 
 How far the two agree
     Of 30 files (``tests/cells/test_import3d.py``, NEURON 9.0.2) 25 agree as they are, and all 30
-    when written depth first from their somas (the outlined one with the sphere in place of the
+    when written depth first from their somas (the outlined one with the sphere instead of the
     outline): the same sections, the same numbers of segments by the d_lambda rule, areas and input
     resistances that differ by less than 1e-9. So do 160 random cells with somas, types and
     coincident samples of all kinds.
@@ -274,7 +274,7 @@ def sections_of(cell: Morphology) -> Sections:
 def _check_numbers(
     cell: Morphology, parent: np.ndarray, soma: np.ndarray, outline: np.ndarray
 ) -> None:
-    """Refuse the first sample whose place or radius cannot be used."""
+    """Refuse the first sample whose position or radius cannot be used."""
     with np.errstate(over="ignore", under="ignore"):
         xyz = cell.xyz.astype(np.float32)
         diameter = (2 * cell.radius).astype(np.float32)
@@ -373,7 +373,7 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     head |= np.arange(n) != tree.first[parent]
     inside[tree.root] = False
     head[inside], head[tree.root] = False, True
-    head_of, place = climb_to_top(np.where(head, np.arange(n), parent))
+    head_of, distance = climb_to_top(np.where(head, np.arange(n), parent))
 
     heads = np.flatnonzero(head)
     number = np.full(n, -1)
@@ -385,7 +385,7 @@ def _chains(tree: Tree, body: np.ndarray) -> _Chains:
     rank[order] = np.arange(len(order))
     of = rank[number[head_of]]
     kept = np.flatnonzero(~inside)
-    samples = kept[np.lexsort((place[kept], of[kept]))]
+    samples = kept[np.lexsort((distance[kept], of[kept]))]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(of[kept], minlength=len(heads)))])
     return _Chains(
         head=heads[order],
@@ -441,7 +441,7 @@ def _cut(
 def _largest_sphere(
     cell: Morphology, chains: _Chains, points: np.ndarray, offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Replace a soma whose samples are at one place."""
+    """Replace a soma whose samples coincide."""
     first = chains.samples[: chains.offsets[1]]
     largest = int(first[np.argmax(cell.radius[first])])
     ball = _ball(cell.xyz[chains.head[0]], float(cell.radius[largest]))

@@ -1,8 +1,18 @@
-"""Cells as they were measured: strict SWC reading and seeded synthetic trees.
+"""Strict reading of SWC files.
 
-Three kinds of cells come from here: :func:`read_swc` reads reconstructions, :func:`ring_cell` and
-:func:`sample_cells` make up cells with coordinates and radii, and the rest (:func:`chain` ...
-:func:`random_binary_tree`) are bare parent arrays for tests and benchmarks of the solvers.
+A sample is a line of seven columns, ``id type x y z radius parent``; blank lines and everything
+from ``#`` to the end of a line are skipped. Accepted: LF, CRLF and CR line ends, a UTF-8 byte-order
+mark, any bytes in comments, spaces and tabs, no newline at the end, ids from 0 up in any order and
+with gaps, any type code, any number of children, parents after their children, and whole numbers
+written as floats (``1.0000000e+000``), which are read exactly.
+
+Rejected: not seven columns, not a number, not finite, an id that is negative or repeated, a parent
+that is absent, a cycle, several roots (unless they are to be split), no samples.
+
+Every sample is kept as it is written. Radii of zero and below and samples at the position of their
+parent are read, and checked when a matrix is built. The soma too is kept as samples:
+`clhines.cells.cable` interprets the two outer samples of a 3-point soma (NeuroMorpho.Org) as a
+cylinder and not as two branches.
 """
 
 from __future__ import annotations
@@ -46,20 +56,16 @@ def read_swc(
     roots: Literal["refuse", "split"] = "refuse",
     repair: Literal["zero-radius"] | None = None,
 ) -> Morphology | list[Morphology]:
-    """Read an SWC file and refuse whatever is not a tree of finite numbers.
+    """Read an SWC file, and reject what is not a tree of finite numbers.
 
-    A sample is a line of seven columns, ``id type x y z radius parent``; blank lines and
-    everything from ``#`` to the end of a line are skipped. Accepted: LF, CRLF and CR line ends, a
-    UTF-8 byte-order mark, any bytes in comments, spaces and tabs, no newline at the end, ids from
-    0 up in any order and with gaps, any type code, any number of children, parents after their
-    children, and whole numbers written as floats (``1.0000000e+000``), which are read exactly.
+    The accepted syntax is described in `clhines.cells.swc`.
 
     Parameters
     ----------
     path : str or path-like
         The file.
     roots : {"refuse", "split"}
-        What to do with several roots (parent -1): refuse the file, or read one cell a root.
+        What to do with several roots (parent -1): reject the file, or read one cell per root.
     repair : {"zero-radius"}, optional
         Interpolate radii of 0 inside neurites (`clhines.cells.repair.zero_radii`), which would be
         rejected when a matrix is built. Each one is reported by a `RepairWarning`, with file, line,
@@ -69,31 +75,22 @@ def read_swc(
     -------
     Morphology or list of Morphology
         The cell, samples in the order of the file, lengths in µm (as the file has them); its
-        `name` is `path` as given. With ``roots="split"`` a list with one cell a root, in the
-        order of the roots in the file, even where there is only one root; all have the same
-        `name`, so that ``name:line`` still finds a sample in the file.
+        `name` is `path` as given. With ``roots="split"`` a list with one cell per root, in the
+        order of the roots in the file, even for a single root; all have the same `name`, so that
+        ``name:line`` still finds a sample in the file.
 
     Raises
     ------
     MorphologyError
         The file cannot be read (message ``file: ...``) or is malformed (message
-        ``file:line: ...``): not seven columns, not a number, not finite, an id that is negative
-        or repeated, a parent that is absent, a cycle, several roots, no samples; or it is larger
-        than 64 MiB or 4,194,304 lines.
+        ``file:line: ...``), or it is larger than 64 MiB or 4,194,304 lines.
     InputError
-        `roots` is neither "refuse" nor "split", or `repair` is not known.
+        `roots` or `repair` has another value.
 
     Warns
     -----
     RepairWarning
-        For each sample that was repaired.
-
-    Notes
-    -----
-    Every sample is kept as it is written. Radii of zero and below and samples at their parent's
-    place are read, and checked when a matrix is built. The soma too is kept as samples: that
-    the two outer samples of a 3-point soma (NeuroMorpho.Org) stand for a cylinder and not for two
-    branches is known to `clhines.cells.cable` only.
+        For each repaired sample.
     """
     if roots not in ("refuse", "split"):
         raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"')
@@ -104,17 +101,23 @@ def read_swc(
 
     if repair is not None and repair not in REPAIRS:
         raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None')
+    cell = _read(path)
+    top = _root_of_each(cell.parent, cell.id, cell.line, cell.name)
+    if roots == "split":
+        return [repaired(each, repair) for each in _split(cell, top)]
+    _refuse_several_roots(cell.parent, cell.id, cell.line, cell.name)
+    return repaired(cell, repair)
+
+
+def _read(path: str | os.PathLike[str]) -> Morphology:
+    """Read all samples of a file, with any number of roots."""
     name = path_text(path)
-    rows, line_list = _parse(_read_bytes(os.fspath(path), name), name)
+    rows, lines = _parse(_read_bytes(os.fspath(path), name), name)
     whole = np.array([row[:3] for row in rows], dtype=np.int64)
     real = np.array([row[3:] for row in rows], dtype=np.float64)
-    line = np.array(line_list, dtype=np.int64)
-    parent = _parent_indices(whole[:, 0], whole[:, 2], line, name)
-    top = _root_of_each(parent, whole[:, 0], line, name)
-    if roots == "refuse":
-        _refuse_several_roots(parent, whole[:, 0], line, name)
-    cell = Morphology(
-        parent=parent,
+    line = np.array(lines, dtype=np.int64)
+    return Morphology(
+        parent=_parent_indices(whole[:, 0], whole[:, 2], line, name),
         xyz=np.ascontiguousarray(real[:, :3]),
         radius=real[:, 3].copy(),
         type=whole[:, 1].copy(),
@@ -122,9 +125,6 @@ def read_swc(
         line=line,
         name=name,
     )
-    if roots == "refuse":
-        return repaired(cell, repair)
-    return [repaired(each, repair) for each in _split(cell, top)]
 
 
 def _refuse(name: str, line: int, message: str) -> NoReturn:
@@ -174,7 +174,7 @@ def _parse(data: bytes, name: str) -> tuple[list[Row], list[int]]:
 
 
 def _row_quickly(fields: list[bytes]) -> Row | None:
-    """Convert the usual row; None where `_row_strictly` has to look."""
+    """Convert the usual row; None for rows that `_row_strictly` must check."""
     i, t, x, y, z, r, p = fields
     try:
         row = int(i), int(t), int(p), float(x), float(y), float(z), float(r)
@@ -239,14 +239,14 @@ def _parent_indices(
         k = repeats.min()
         first = line[np.argmax(ids == ids[k])]
         _refuse(name, line[k], f"id {ids[k]} is that of line {first} again, expected unique ids")
-    place = np.minimum(np.searchsorted(in_order, parent_ids), ids.size - 1)
-    found = in_order[place] == parent_ids
+    index = np.minimum(np.searchsorted(in_order, parent_ids), ids.size - 1)
+    found = in_order[index] == parent_ids
     absent = np.flatnonzero(~found & (parent_ids != -1))
     if absent.size:
         k = absent[0]
         message = f"sample {ids[k]} has parent {parent_ids[k]}, which is absent, expected the id"
         _refuse(name, line[k], f"{message} of a sample or -1 for the root")
-    return np.where(found, order[place], -1).astype(np.int64)
+    return np.where(found, order[index], -1).astype(np.int64)
 
 
 def _root_of_each(parent: np.ndarray, ids: np.ndarray, line: np.ndarray, name: str) -> np.ndarray:
@@ -284,7 +284,7 @@ def _refuse_several_roots(parent: np.ndarray, ids: np.ndarray, line: np.ndarray,
             name,
             line[second],
             f"sample {ids[second]} is a second root (the first is sample {ids[first]} on line "
-            f"{line[first]}), {tops.size} roots in all, expected 1 (or one cell a root, by "
+            f"{line[first]}), {tops.size} roots in all, expected 1 (or one cell per root, by "
             "roots='split', --roots split)",
         )
 
@@ -293,10 +293,10 @@ def _split(cell: Morphology, top: np.ndarray) -> list[Morphology]:
     """Divide a forest into its trees, samples still in the order of the file."""
     order = np.argsort(top, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(top[order])) + 1)
-    place = np.empty_like(top)
+    index = np.empty_like(top)
     for group in groups:
-        place[group] = np.arange(group.size)
-    local = np.where(cell.parent < 0, -1, place[cell.parent])
+        index[group] = np.arange(group.size)
+    local = np.where(cell.parent < 0, -1, index[cell.parent])
     return [
         Morphology(
             parent=local[group],

@@ -1,8 +1,9 @@
-"""Made-up cells in three dimensions."""
+"""Synthetic cells in three dimensions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,20 +27,21 @@ def ring_cell(
     """Make a cell of the ring-network benchmark (Huber 2018): random branches, shorter outwards.
 
     The stems at the soma are level 0. A branch splits at its end into two branches of the next
-    level with the branching probability of its level, or else continues as one; so every path from
-    the soma to a tip has `levels` branches. Branches are straight; two siblings leave on opposite
-    sides, 25 to 55 degrees off their parent, and one that goes on turns by at most 10 degrees.
+    level with the branching probability of its level, otherwise it continues as one branch; so
+    every path from the soma to a tip has `levels` branches. Branches are straight; two siblings
+    leave on opposite sides, 25 to 55 degrees off their parent, and a continuing branch turns by at
+    most 10 degrees.
 
     Parameters
     ----------
     levels : int
         Levels of branches, 1 or more.
     branching_probability : float or sequence of float
-        Probability in [0, 1] that a branch splits; or one value a level, ``levels`` values or
+        Probability in [0, 1] that a branch splits; or one value per level, ``levels`` of them or
         ``levels - 1``, as that of the last level is not used.
     compartments : int
-        Samples a branch, 1 or more, at equal distances. A stem has one more, at the surface of
-        the soma, so that it has its full length without the way from the centre.
+        Samples per branch, 1 or more, at equal distances. A stem has one more, at the surface of
+        the soma, so that its length does not include the distance from the centre.
     seed : int or numpy.random.Generator
         The same seed gives the same cell.
     stems : int
@@ -63,30 +65,48 @@ def ring_cell(
     InputError
         An argument is out of range.
     """
-    c = whole_count("compartments", compartments)
+    compartments = whole_count("compartments", compartments)
     lengths, ends = _positive_pair("branch_lengths", branch_lengths), _positive_pair("radii", radii)
-    (ball,) = positive_numbers("soma_radius", [soma_radius], 1)
-    rng = generator(seed)
-    branch_parent, level = grow(
-        rng, levels, branching_probability, whole_count("stems", stems), unsplit_children=1
-    )
+    rng, stems = generator(seed), whole_count("stems", stems)
+    branch_parent, level = grow(rng, levels, branching_probability, stems, unsplit_children=1)
     length = np.linspace(lengths[0], lengths[1], levels)[level]
-    direction = _directions(rng, branch_parent, level)
-    begin = _begin_of_each(branch_parent, level, direction, length, ball)
+    tree = _Branches(branch_parent, level, length, _directions(rng, branch_parent, level))
+    return _sampled(tree, compartments, soma_radius, ends, levels, name)
 
-    is_stem = branch_parent < 0
-    samples = c + is_stem
-    parent = number_nodes(branch_parent, samples, soma_nodes=1).astype(np.int64)
+
+class _Branches(NamedTuple):
+    """Straight branches, parents before children: (b,) each, `direction` (b, 3) of length 1."""
+
+    parent: np.ndarray
+    level: np.ndarray
+    length: np.ndarray
+    direction: np.ndarray
+
+
+def _sampled(
+    tree: _Branches,
+    compartments: int,
+    soma_radius: float,
+    radii: np.ndarray,
+    levels: int,
+    name: str,
+) -> Morphology:
+    """Return the cell: a soma, and samples at equal distances along every branch."""
+    (soma_radius,) = positive_numbers("soma_radius", [soma_radius], 1)
+    begin = _begin_of_each(tree.parent, tree.level, tree.direction, tree.length, soma_radius)
+    is_stem = tree.parent < 0
+    samples = compartments + is_stem
+    parent = number_nodes(tree.parent, samples, soma_nodes=1).astype(np.int64)
     branch = np.repeat(np.arange(samples.size), samples)
     step = np.arange(branch.size) - (np.cumsum(samples) - samples)[branch] + ~is_stem[branch]
-    along = step / c
-    xyz = begin[branch] + direction[branch] * (length[branch] * along)[:, None]
-    radius = ends[0] + (ends[1] - ends[0]) * (level[branch] + along) / levels
+    along = step / compartments
+    xyz = begin[branch] + tree.direction[branch] * (tree.length[branch] * along)[:, None]
+    radius = radii[0] + (radii[1] - radii[0]) * (tree.level[branch] + along) / levels
     n = parent.size
     return Morphology(
         parent=parent,
         xyz=np.concatenate([np.zeros((1, 3)), xyz]),
-        radius=np.concatenate([[ball], radius]),
+        radius=np.concatenate([[soma_radius], radius]),
         type=np.concatenate([[1], np.full(n - 1, 3)]).astype(np.int64),
         id=np.arange(1, n + 1, dtype=np.int64),
         line=np.zeros(n, dtype=np.int64),
@@ -104,7 +124,7 @@ def sample_cells() -> list[Morphology]:
         lengths and radii in µm, names ``sample-0`` to ``sample-5``.
     """
     shapes: list[tuple[int, float | tuple[float, ...], int, int]] = [
-        # levels, branching probability, samples a branch, stems
+        # levels, branching probability, samples per branch, stems
         (5, 0.5, 8, 4),
         (8, 0.35, 6, 3),
         (4, 1.0, 5, 5),

@@ -7,7 +7,8 @@ import math
 import os
 import re
 import sys
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
 
 import clhines
 from clhines.cells.repair import REPAIRS
@@ -23,7 +24,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self._negative_number_matcher = re.compile(r"^-\.?\d")
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse ``--`` as a value, which argparse takes away from its option."""
         for text in sys.argv[1:] if args is None else args:
             if text == "--":
@@ -40,6 +43,13 @@ class Parser(argparse.ArgumentParser):
         message = " ".join(message.split())
         message = message if len(message) <= 240 else message[:237] + "..."
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+class Commands(Protocol):
+    """Result of `argparse.ArgumentParser.add_subparsers`."""
+
+    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser:
+        """Add a command and return the parser of its arguments."""
 
 
 def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: bool = False) -> None:
@@ -83,7 +93,13 @@ def finite(text: str) -> float:
 class Once(argparse.Action):
     """An option that is rejected if given twice, instead of silently taking the last value."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option: str | None = None,
+    ) -> None:
         """Take the value; refuse a second one."""
         before = getattr(namespace, self.dest)
         if before is not None:

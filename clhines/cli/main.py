@@ -8,14 +8,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import numpy as np
 
 import clhines
 from clhines.cli.arguments import Parser, add_cells, count, finite, positive_number
 from clhines.cli.devices import run_devices
-from clhines.cli.plan import run_plan
+from clhines.cli.plan import add_plan
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import run_solve
 from clhines.cli.tune import run_tune
@@ -103,7 +102,7 @@ def _warnings_in_one_line() -> Iterator[None]:
     """Show warnings as the errors are shown, without a place in the source."""
     with warnings.catch_warnings():
 
-        def show(message: Any, category: Any, *_: Any, **__: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
             ours = category.__module__.startswith("clhines")
             what = "" if ours else f"{category.__name__}: "
             _tell(f"clhines: {what}{' '.join(str(message).split())}")
@@ -125,12 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     devices = commands.add_parser("devices", help="list the OpenCL devices")
     devices.set_defaults(run=run_devices)
 
-    plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
-    add_cells(plan)
-    plan.add_argument("--plot", metavar="FILE",
-                      help="draw the first block, of methods with one work-item per cell or "
-                      "branch (fine and others): .png, .svg or .pdf")  # fmt: skip
-    plan.set_defaults(run=run_plan)
+    add_plan(commands)
 
     solve = commands.add_parser("solve", help="advance passive cells and check the last step")
     add_cells(solve, several=True)

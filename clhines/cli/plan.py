@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 import clhines
+from clhines.cli.arguments import Parser, add_cells
 from clhines.cli.cells import read_cells
 from clhines.cli.report import check_writable, named_option, print_report
-from clhines.plan import plan
+from clhines.plan import plan as planning
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[Parser]
+
+
+def add_plan(commands: Commands) -> None:
+    """Add the command `plan`."""
+    plan = commands.add_parser("plan", help="show how a batch would be solved, without a device")
+    add_cells(plan)
+    pictures = plan.add_mutually_exclusive_group()
+    pictures.add_argument("--plot", metavar="FILE",
+                          help="draw the first block, of methods with one work-item per cell or "
+                          "branch (fine and others): .png, .svg or .pdf")  # fmt: skip
+    pictures.add_argument("--layouts", action="store_true",
+                          help="only show worked examples of the layouts")  # fmt: skip
+    plan.set_defaults(run=run_plan)
 
 
 def run_plan(arguments: argparse.Namespace) -> int:
     """Show how a batch would be solved."""
     from clhines import draw
+    from clhines.plan import examples
 
+    if arguments.layouts:
+        print(examples.page())
+        return 0
     if arguments.plot is not None:
         check_writable(arguments.plot, "--plot", draw.FORMATS)
         draw.check_matplotlib()
@@ -21,7 +43,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     parents = [c.parent for c in cables]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(cables))
     dtype = "float32" if arguments.dtype == "mixed" else arguments.dtype  # of the factors
-    limits, name = plan.Limits(), "a GPU of middle size (--device names a real one)"
+    limits, name = planning.Limits(), "a GPU of middle size (--device names a real one)"
     if arguments.device is not None:
         from clhines.device import devices
 

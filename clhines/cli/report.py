@@ -6,10 +6,10 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clhines import files
 from clhines.errors import InputError
@@ -23,9 +23,9 @@ def repairs(arguments: argparse.Namespace) -> dict[str, int]:
     return {"repaired": arguments.repaired} if arguments.repair is not None else {}
 
 
-def devices_and_memory(arguments: argparse.Namespace) -> dict[str, Any]:
+def devices_and_memory(arguments: argparse.Namespace) -> dict[str, object]:
     """Return options of the solver: one device or several, and how much of them to use."""
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     if arguments.max_memory is not None:
         options["max_memory"] = max(1, int(arguments.max_memory * 2**20))
     names = arguments.device or [None]
@@ -44,7 +44,7 @@ def state_memory(solver: Solver) -> None:
         print(f"clhines: {memory}: {label(queue.device)}", file=sys.stderr)
 
 
-def where(solver: Solver) -> dict[str, Any]:
+def where(solver: Solver) -> dict[str, object]:
     """Return what a report says of the devices and the memory."""
     from clhines.device.devices import label
 
@@ -58,7 +58,7 @@ def where(solver: Solver) -> dict[str, Any]:
     }
 
 
-def as_json(report: dict[str, Any]) -> str:
+def as_json(report: Mapping[str, object]) -> str:
     """Return the report as strict JSON: null for numbers that are not finite."""
     strict = {
         k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in report.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import clhines
 from clhines import files
 from clhines.cells import cable
 from clhines.cells.repair import REPAIRS
-from clhines.cli.arguments import Once, finite, positive_number, seed
+from clhines.cli.arguments import Commands, Once, finite, positive_number, seed
 from clhines.cli.arguments import count as whole_number
 from clhines.cli.cells import read_files
 from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simulation
 
 
-def add_ring(networks: Any) -> None:
+def add_ring(networks: Commands) -> None:
     """Add the command `ring`."""
     ring = networks.add_parser("ring", help="cells in a ring, round which one event goes")
     add, positive, paths = (
@@ -130,13 +131,13 @@ def run_ring(arguments: argparse.Namespace) -> int:
     report |= {"device": where, "path": simulation.path, "plan_s": ready - begin - early}
     report["build_s"] = sum(program.build_seconds[built:], 0.0)
     if simulation.ranks is not None:
-        report["ranks"] = comm.size
+        report["ranks"] = simulation.ranks.size
         report["device"] = simulation.device_label
         report["exchange"] = sum(r.cost["exchange"] for r in runs) / sum(
             r.cost["all"] for r in runs
         )
     if recorded:
-        _write_activity(arguments, report, runs)
+        _write_activity(arguments, network, runs)
     drawn = arguments.plot is not None and files.is_stdout(arguments.plot)
     text = as_json(report) if arguments.json else _ring_table(report)
     print_report(text, arguments.plot if drawn else arguments.out)
@@ -161,7 +162,7 @@ def _ranks_of(arguments: argparse.Namespace) -> tuple[Any, bool]:
     return comm, comm.rank == 0
 
 
-def _queue_of(arguments: argparse.Namespace) -> tuple[Any, str]:
+def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
     """Return a queue on the device asked for, and its name; none where all is done on the host."""
     from clhines.device.devices import choose, label, make_queue
 
@@ -173,7 +174,7 @@ def _queue_of(arguments: argparse.Namespace) -> tuple[Any, str]:
 
 def _ring_report(
     network: Network, runs: list[Result], steps: int, arguments: argparse.Namespace
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Report the simulation and its speed; the first run has one step, the other the rest."""
     compartments = int(np.count_nonzero(network.area))
     step_s = runs[-1].cost["all"] / max(steps - 1, 1)
@@ -242,9 +243,7 @@ def _ring_cells(arguments: argparse.Namespace) -> tuple[list[cable.Cable], int]:
     return cables, arguments.cells or len(cables)
 
 
-def _write_activity(
-    arguments: argparse.Namespace, report: dict[str, Any], runs: list[Result]
-) -> None:
+def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[Result]) -> None:
     """Write spikes and voltages to the file and the picture asked for."""
     from clhines import draw
 
@@ -262,13 +261,14 @@ def _write_activity(
             else:
                 files.write_npz(arguments.out, found)
     if arguments.plot is not None:
-        title = "{cells} cells in a ring, {compartments} compartments".format(**report)
+        compartments = np.count_nonzero(network.area)
+        title = f"{network.num_cells} cells in a ring, {compartments} compartments"
         traces = found["t"], found["v"], [f"cell {k}" for k in found["v_cell"]]
         with named_option("--plot"):
-            draw.activity(spikes, report["cells"], traces, title, arguments.plot)
+            draw.activity(spikes, network.num_cells, traces, title, arguments.plot)
 
 
-def _ring_table(report: dict[str, Any]) -> str:
+def _ring_table(report: Mapping[str, object]) -> str:
     """Return the report of a simulation for reading."""
     rows = {
         "cells": "{cells} in a ring ({shapes} distinct shapes)",

@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from clhines.errors import DeviceMemoryError, PivotError
 
 if TYPE_CHECKING:
     from clhines.simulate.passive import PassiveCells
+    from clhines.solve.solver import Solver
 
 
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
@@ -46,6 +48,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
         check_writable(arguments.out)
     cables = read_cells(arguments)
     begin, built = time.perf_counter(), len(program.build_seconds)
+    on_devices: dict[str, Any] = devices_and_memory(arguments)
     cells = PassiveCells(
         cables,
         arguments.cells,
@@ -54,7 +57,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
         method=arguments.method,
         dtype=arguments.dtype,
         tune=arguments.tune,
-        **devices_and_memory(arguments),
+        **on_devices,
     )
     state_memory(cells.solver)
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
@@ -65,7 +68,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
         rest_s = cells.advance(bar) / (arguments.steps - 1)
     forest, solver = cells.forest, cells.solver
     build = sum(program.build_seconds[built:])
-    report: dict[str, Any] = {
+    report: dict[str, object] = {
         "cells": forest.num_cells,
         "nodes": forest.num_nodes,
         "branches": forest.num_branches,
@@ -84,7 +87,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
     failed = "" if arguments.no_check else _check(cells, report)
     if arguments.out is not None:
         write_cells(arguments.out, cables, cells)
-    print_report(as_json(report) if arguments.json else _table(report), arguments.out)
+    print_report(as_json(report) if arguments.json else _table(report, solver), arguments.out)
     if failed:
         print(f"clhines: the check failed: {failed}", file=sys.stderr)
     return 1 if failed else 0
@@ -130,29 +133,31 @@ def _seconds_of_all(cells: PassiveCells) -> float:
     return float(np.median([solve() for _ in range(11)][2:]))
 
 
-def _check(cells: PassiveCells, report: dict[str, Any]) -> str:
+def _check(cells: PassiveCells, report: dict[str, object]) -> str:
     """Check the last step and add to the report; returns the failure, or nothing."""
     backward = RESIDUAL_EPS * float(np.finfo(cells.solver.dtype).eps)
     report["residual_limit"] = backward
     try:
-        report |= cells.check()
+        found = cells.check()
     except PivotError as error:
         names = "residual", "difference", "condition", "difference_limit"
         report |= dict.fromkeys(names, math.nan) | {"check": "failed"}
         return str(error)
     # Both solutions are that close to the true one: a backward error, times the condition.
     exact = RESIDUAL_EPS * float(np.finfo(np.float64).eps)
-    report["difference_limit"] = report["condition"] * (backward + exact)
-    limits = {name: report[f"{name}_limit"] for name in ("residual", "difference")}
-    wrong = [name for name, limit in limits.items() if not report[name] <= limit]  # also for NaN
+    limits = {"residual": backward, "difference": found["condition"] * (backward + exact)}
+    wrong = [name for name, limit in limits.items() if not found[name] <= limit]  # also for NaN
+    report |= found | {f"{name}_limit": limit for name, limit in limits.items()}
     report["check"] = "failed" if wrong else "good"
     return "; ".join(
-        f"{name} {report[name]:.3g}, expected at most {limits[name]:.3g}" for name in wrong
+        f"{name} {found[name]:.3g}, expected at most {limits[name]:.3g}" for name in wrong
     )
 
 
-def _table(report: dict[str, Any]) -> str:
+def _table(report: Mapping[str, object], solver: Solver) -> str:
     """Return the report for reading."""
+    used = [memory.device / 2**20 for memory in solver.memory]
+    pinned = [memory.pinned / 2**20 for memory in solver.memory]
     rows = {
         "cells": "{cells} ({shapes} distinct shapes)",
         "repaired": "{repaired} radii of 0, interpolated" if "repaired" in report else "",
@@ -160,12 +165,11 @@ def _table(report: dict[str, Any]) -> str:
         "branches": "{branches}",
         "method": "{method}, {dtype}",
         "device": "{device}",
-        "shares": ", ".join(f"{share:.1%}" for share in report["shares"])
-        if report["devices"] > 1
+        "shares": ", ".join(f"{share:.1%}" for share in solver.shares)
+        if len(solver.shares) > 1
         else "",
-        "memory": f"{mib(report['device_mib'])} at most"
-        + (f", {mib(report['pinned_mib'])} pinned" if any(report["pinned_mib"]) else ""),
-        "slices": "{slices}" if report["slices"] > 1 else "",
+        "memory": f"{mib(used)} at most" + (f", {mib(pinned)} pinned" if any(pinned) else ""),
+        "slices": "{slices}" if solver.num_slices > 1 else "",
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",
         "step": "{step_ms:.3f} ms on average; the first of {steps} took {first_step_ms:.3f} ms",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import clhines
 from clhines.cli.cells import read_cells
@@ -28,20 +29,21 @@ def run_tune(arguments: argparse.Namespace) -> int:
     parents = [c.parent for c in read_cells(arguments)]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(parents))
     solver = Solver(forest, dtype=arguments.dtype, device=arguments.device, tune="measure")
-    report = _tuning_report(solver)
-    print(as_json(report) if arguments.json else _tuning_table(report))
+    report, candidates = _tuning_report(solver)
+    text = as_json(report | {"candidates": candidates})
+    print(text if arguments.json else _tuning_table(report, candidates))
     return 0
 
 
-def _tuning_report(solver: Solver) -> dict[str, Any]:
-    """Return the measurements, and the memory floor of the same size."""
+def _tuning_report(solver: Solver) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """Return the batch with the memory floor of its size, and the measurement of each candidate."""
     from clhines.device import timing
     from clhines.device.devices import label
 
     found, forest = solver.tuning, solver.forest
     assert found is not None  # as tune='measure' was requested
     floor_s = timing.floor_seconds(solver.queue, solver.plan.forest.num_nodes, solver.dtype)
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "candidate": str(candidate),
             "solve_ms": seconds * 1e3,
@@ -51,18 +53,18 @@ def _tuning_report(solver: Solver) -> dict[str, Any]:
         }
         for candidate, seconds in sorted(found.rows, key=lambda row: row[1])
     ]
-    return {
+    report = {
         "cells": forest.num_cells,
         "nodes": forest.num_nodes,
         "shapes": forest.trees.num_trees,
         "dtype": solver.dtype.name,
         "device": label(solver.device),
         "floor_ms": floor_s * 1e3,
-        "candidates": rows,
     }
+    return report, rows
 
 
-def _tuning_table(report: dict[str, Any]) -> str:
+def _tuning_table(report: Mapping[str, object], candidates: Sequence[Mapping[str, object]]) -> str:
     lines = [
         "cells      {cells} ({shapes} distinct shapes)",
         "nodes      {nodes}",
@@ -71,8 +73,8 @@ def _tuning_table(report: dict[str, Any]) -> str:
         "floor      {floor_ms:.3f} ms",
     ]
     lines = [line.format(**report)[:100] for line in lines]
-    width = max(len(row["candidate"]) for row in report["candidates"])
-    for row in report["candidates"]:
+    width = max(len(str(row["candidate"])) for row in candidates)
+    for row in candidates:
         notes = ", ".join(what for what in ("chosen", "heuristic") if row[what])
         line = "{candidate:<{width}} {solve_ms:>10.3f} ms {x_floor:>7.2f} x floor  {notes}"
         lines.append(line.format(width=width, notes=notes, **row).rstrip())

@@ -12,12 +12,12 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 
 
-def is_list(a: Any) -> bool:
+def is_list(a: object) -> bool:
     """Whether this is a list of device arrays."""
     return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
 
 
-def events_of(name: str, given: Any, queue: cl.CommandQueue) -> list[cl.Event]:
+def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:
     """Events that a device is to wait for: given as None, one, or a sequence."""
     if given is None:
         return []
@@ -31,7 +31,7 @@ def events_of(name: str, given: Any, queue: cl.CommandQueue) -> list[cl.Event]:
     return list(found)
 
 
-def writable(a: Any) -> bool:
+def writable(a: object) -> bool:
     """Whether a solution can be written there."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous

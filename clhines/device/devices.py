@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
+from numpy.typing import DTypeLike
 
 from clhines.device.guard import check_process
 from clhines.device.pocl import cache_problem
@@ -98,7 +98,7 @@ def part_of(device: cl.Device, number: int, count: int) -> cl.Device:
     return _PARTS[key]
 
 
-def alike(device: cl.Device, dtype: Any) -> list[cl.Device]:
+def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
     """Devices of the same platform, type and name that have the precision, `device` among them."""
     double = np.dtype(dtype) == np.float64
     found = [
@@ -142,7 +142,7 @@ def label(device: cl.Device) -> str:
     return f"{device.name.strip()} ({device.platform.name.strip()}, {device.driver_version})"
 
 
-def choose(spec: Any = None, dtype: Any = np.float64) -> cl.Device:
+def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -> cl.Device:
     """Choose a device.
 
     Parameters
@@ -218,7 +218,9 @@ def _with_precision(device: cl.Device, double: bool) -> cl.Device:
     return device
 
 
-def given_queue(queue: Any, device: Any, dtype: Any) -> cl.CommandQueue:
+def given_queue(
+    queue: cl.CommandQueue | None, device: cl.Device | str | None, dtype: DTypeLike
+) -> cl.CommandQueue:
     """Return the given queue, checked, or otherwise a new one on the chosen device.
 
     Raises

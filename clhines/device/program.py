@@ -69,6 +69,18 @@ def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Progr
         return built[spec]
 
 
+def kept(context: cl.Context) -> list[cl.Program]:
+    """Return the programs that are kept for a context; the one used last is the last."""
+    with _LOCK:
+        return list(_BUILT.get(context, {}).values())
+
+
+def forget() -> None:
+    """Drop all programs that are kept: the next `build` of each spec compiles again."""
+    with _LOCK:
+        _BUILT.clear()
+
+
 def typed_kernel(built: cl.Program, name: str, types: str) -> cl.Kernel:
     """Return a kernel with typed scalar arguments, for kernels that are launched often.
 
@@ -100,14 +112,14 @@ class BoundKernel:
         Of the types that the kernel has; they are kept, which a kernel does not do.
     """
 
-    def __init__(self, built: cl.Program, name: str, arguments: Sequence[Any]) -> None:
+    def __init__(self, built: cl.Program, name: str, arguments: Sequence[object]) -> None:
         letters = {scalar: letter for letter, scalar in _SCALARS.items()}
         types = "".join(letters.get(type(a), "b") for a in arguments)
         self._kernel = typed_kernel(built, name, types)
         self._arguments = list(arguments)
 
-    def __setitem__(self, place: int, argument: Any) -> None:
-        self._arguments[place] = argument
+    def __setitem__(self, index: int, argument: object) -> None:
+        self._arguments[index] = argument
 
     def launch(
         self,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mako.template import Template
 
+from clhines.plan.contract import signature
+
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
@@ -31,10 +33,11 @@ def _folder() -> Traversable:
 def render(spec: Any) -> str:
     """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
 
-    A template takes in another one, for the same spec, by ``${part("its name")}``.
+    A template includes another one, for the same spec, by ``${part("its name")}``, and prints the
+    parameters of its kernel by ``${signature(spec)}``; see `contract.signature`.
     """
 
     def part(name: str) -> str:
-        return str(_template(name).render(spec=spec, part=part))
+        return str(_template(name).render(spec=spec, part=part, signature=signature))
 
     return part(spec.template)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import DTypeLike
 from tqdm import tqdm
 
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
+from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import STREAM_BYTES, real_name
 
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
@@ -24,20 +26,26 @@ _TRIAL = 4, 2.5  # after so many turns, candidates that much slower than the bes
 
 
 @dataclass(frozen=True)
-class FloorSpec:
+class FloorSpec(TemplateSpec):
     """``floor.mako``: the memory floor; `vector_width` above 1 is for CPUs.
 
     `streaming` stores past their caches, as `fine_vector.FineVectorSpec` does.
     """
 
     template: ClassVar[str] = "around/floor"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "floor_copy": (
+            "long n, const real *restrict d, const real *restrict u, const real *restrict b",
+            "real *restrict x",
+        ),
+    }
     real: str
     vector_width: int
     streaming: bool = False
 
 
 def median_seconds(
-    queue: cl.CommandQueue, launch: Callable[[int], Any], repeats: int = 9, warmup: int = 2
+    queue: cl.CommandQueue, launch: Callable[[int], cl.Event], repeats: int = 9, warmup: int = 2
 ) -> float:
     """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
@@ -76,7 +84,7 @@ def _by_wall_time(queue: cl.CommandQueue) -> bool:
     return devices.is_cpu(device) or devices.is_simulator(device) or not queue.properties & timed
 
 
-def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) -> float:
+def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int = 9) -> float:
     """Median time of the kernel that reads three arrays of n reals and writes one.
 
     Two sets of arrays of random values take turns; one set where they are far above any cache.
@@ -115,7 +123,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: Any, repeats: int = 9) 
 
 def seconds_in_turns(
     queue: cl.CommandQueue,
-    ready: Sequence[Callable[[], Callable[[int], Any]]],
+    ready: Sequence[Callable[[], Callable[[int], object]]],
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:

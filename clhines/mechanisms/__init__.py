@@ -12,7 +12,7 @@ From text to kernel, each step in a module that imports only those above it:
   depend on what, and which method takes which state.
 - `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
   variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
-  of a mechanism.
+  of a mechanism, which `generated` keeps by text: OpenCL, and NumPy twins to call.
 - `program` says what executors see of a mechanism, and what each function takes.
 - `builtin` has texts, `mechanism` the class that users see, `noise` normal numbers.
 

@@ -18,14 +18,14 @@ _LN2 = float(_EXACT)
 
 @dataclass(frozen=True)
 class _Format:
-    """What of a floating-point format the source needs."""
+    """Everything the source needs to know about a floating-point format."""
 
     integer: str
-    bits: int  # of the significand that are stored
+    bits: int  # stored bits of the significand
     bias: int
-    low: float  # whose exponential is 0
-    high: float  # whose exponential is infinite
-    head: int  # bits of log(2) whose product with any k is exact
+    low: float  # exp(low) is 0
+    high: float  # exp(high) is infinite
+    head: int  # leading bits of log(2) whose product with any k is exact
 
 
 _FORMATS = {
@@ -48,25 +48,8 @@ def literal(real: str, x: float) -> str:
     return repr(float(x)) if real == "double" else f"{np.float32(x)}f"
 
 
-def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
-    """Return OpenCL of functions by name, for source that has ``typedef ... realWIDTH``.
-
-    Results are within 1.5 (``exp``) and 3 (``expm1``) units in the last place, subnormal ones
-    too where the device has them; NaN gives NaN.
-
-    Parameters
-    ----------
-    real : str
-        ``double`` or ``float``.
-    width : int
-    prefix : str
-        Of the functions' names.
-
-    Returns
-    -------
-    dict of str to str
-        ``reduced``: what the others call; ``exp`` and ``expm1``: of one vector.
-    """
+def _reduced(real: str, width: int, name: str) -> str:
+    """Return OpenCL of the function that ``exp`` and ``expm1`` call."""
     f = _FORMATS[real]
     vector, whole = f"real{width}", f"{f.integer}{width}"
     magic = 1.5 * 2.0**f.bits  # added to a small number leaves it whole, in the last bits
@@ -74,10 +57,8 @@ def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     tail = float(_EXACT - Fraction(head))
     first, *rest = [literal(real, c) for c in reversed(series(real))]
     horner = "".join(f"    sum = sum * r + {c};\n" for c in rest)
-    name = f"{prefix}_reduced_"
     power = f"as_{real}{width}"
-    texts = {}
-    texts["reduced"] = f"""\
+    return f"""\
 // exp(r) - 1 of x = k*log(2) + r; 2^k as two factors, for k may be beyond an exponent, and the
 // inverse of the second
 static {vector} {name}(const {vector} x, {vector} *scale, {vector} *more, {vector} *inverse)
@@ -98,6 +79,30 @@ static {vector} {name}(const {vector} x, {vector} *scale, {vector} *more, {vecto
 }}
 
 """
+
+
+def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
+    """Return OpenCL of functions by name, for source that has ``typedef ... realWIDTH``.
+
+    Results are within 1.5 (``exp``) and 3 (``expm1``) units in the last place, subnormal ones
+    too where the device has them; NaN gives NaN.
+
+    Parameters
+    ----------
+    real : str
+        ``double`` or ``float``.
+    width : int
+        Lanes of a vector.
+    prefix : str
+        Prefix of the functions' names.
+
+    Returns
+    -------
+    dict of str to str
+        ``reduced``: what the others call; ``exp`` and ``expm1``: of one vector.
+    """
+    vector, name = f"real{width}", f"{prefix}_reduced_"
+    texts = {"reduced": _reduced(real, width, name)}
     begin = f"    {vector} scale, more, inverse;\n    const {vector} part = "
     begin += f"{name}(x, &scale, &more, &inverse);\n"
     one = literal(real, 1)

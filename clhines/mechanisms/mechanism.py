@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.errors import InputError
-from clhines.mechanisms import meaning
+from clhines.mechanisms import generated, meaning
 from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.equations import HIDDEN, Equations, Scope
-from clhines.mechanisms.exact import ExpressionError
 from clhines.mechanisms.nmodl.model import (
     Nmodl,
     calls_of,
@@ -28,7 +26,6 @@ from clhines.mechanisms.nmodl.model import (
 from clhines.mechanisms.nmodl.model import read as read_nmodl
 from clhines.mechanisms.parser import shortened
 from clhines.mechanisms.program import Argument, Program, program_of
-from clhines.mechanisms.source import Source
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,7 +120,7 @@ class Mechanism:
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[object, ...]]:
         return Mechanism, (self.text, self.nmodl)
 
     @property
@@ -186,12 +183,6 @@ class Mechanism:
         if self.nmodl is not None:
             return calls_of(self.text, self.nmodl, block, tuple(outputs))
         return self.program.calls(block)
-
-    def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
-        """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
-        if self.nmodl is not None:
-            return twins_of(self.text, self.nmodl, tuple(outputs))[block]
-        return _twins(self.text)["event" if block == "receive" else block]
 
     @cached_property
     def _current_uses(self) -> frozenset[str]:
@@ -270,7 +261,7 @@ class Mechanism:
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
         if self.nmodl is not None:
             return functions_of(self.text, self.nmodl, real, tuple(outputs))
-        return _source(self.text, real)
+        return generated.source(self.text, real)
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return its OpenCL functions for groups of instances, and the names of constants.
@@ -299,7 +290,7 @@ class Mechanism:
         """
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
-        return _grouped_source(self.text, real, width, tuple(single))
+        return generated.grouped_source(self.text, real, width, tuple(single))
 
     @property
     def source(self) -> str:
@@ -308,20 +299,23 @@ class Mechanism:
 
     def function_name(self, block: str) -> str:
         """Return the name of the OpenCL function of a block of `program`."""
-        return f"{self.name}_{'event' if block == 'receive' else block}"
+        event = block == "receive" and self.nmodl is None
+        return f"{self.name}_{'event' if event else block}"
 
-    def twin(self, block: str) -> Callable[..., tuple[Any, ...]]:
+    def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
         """Return the NumPy function of a block of `program`.
 
         It takes the arguments of direction ``in`` and ``inout`` of `calls`, in order, and returns
         all of direction ``out`` and ``inout``.
         """
+        if self.nmodl is not None:
+            return twins_of(self.text, self.nmodl, tuple(outputs))[block]
         if block != "receive":
-            return _twins(self.text)[block]
+            return generated.twins(self.text)[block]
         changed = {a.state for a in self._equations.actions}
-        known, event = self.states, _twins(self.text)["event"]
+        known, event = self.states, generated.twins(self.text)["event"]
 
-        def receive(*given: Any) -> tuple[Any, ...]:
+        def receive(*given: np.ndarray) -> Sequence[np.ndarray]:
             new = iter(event(*given))
             old = given[len(given) - len(known) :]
             pairs = zip(known, old, strict=True)
@@ -331,7 +325,9 @@ class Mechanism:
 
     # ----------------------------------------------------------------------------- NumPy twins
 
-    def initial(self, v: Any, params: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
+    def initial(
+        self, v: ArrayLike, params: Mapping[str, ArrayLike] | None = None
+    ) -> dict[str, np.ndarray]:
         """Return the states at the start.
 
         Parameters
@@ -340,43 +336,43 @@ class Mechanism:
         params : mapping of str to array_like, optional
             Parameters by name; defaults for the others.
         """
-        values = self._call("initial", v, *self._values(params, v))
-        return self._states(values, v)
+        values = generated.call(self.text, "initial", v, *generated.parameters(self.text, params))
+        return generated.named_states(self.text, values, v)
 
     def current(
         self,
-        v: Any,
+        v: ArrayLike,
         t: float,
-        params: Mapping[str, Any] | None = None,
-        states: Mapping[str, Any] | None = None,
-        noise: Any = None,
+        params: Mapping[str, ArrayLike] | None = None,
+        states: Mapping[str, ArrayLike] | None = None,
+        noise: ArrayLike | None = None,
         dt: float | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return i and g = di/dv: mA/cm2 and S/cm2 (density), or nA and uS (point).
 
-        `noise` are normal numbers of variance 1, one an instance; where the current uses noise or
+        `noise` are normal numbers of variance 1, one per instance; where the current uses noise or
         ``dt``, the step `dt` is needed.
         """
-        more = []
         if dt is None and self._current_uses & {"dt", "noise"}:
             raise InputError(f"mechanism {self.name} needs noise and dt, or dt, for its current")
+        more: list[ArrayLike] = []
         if self.uses_noise:
             if noise is None:
-                raise InputError(f"mechanism {self.name} needs noise, one number an instance")
+                raise InputError(f"mechanism {self.name} needs noise, one number per instance")
             more = [noise]
         step = np.nan if dt is None else dt
-        given = *self._values(params, v), *self._old(states), *more
-        i, g = self._call("current", v, t, step, *given)
+        given = generated.inputs(self.text, params, states)
+        i, g = generated.call(self.text, "current", v, t, step, *given, *more)
         shape = np.broadcast(np.asarray(v), np.asarray(i), np.asarray(g)).shape
         return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
 
     def advance(
         self,
-        v: Any,
+        v: ArrayLike,
         t: float,
         dt: float,
-        params: Mapping[str, Any] | None,
-        states: Mapping[str, Any],
+        params: Mapping[str, ArrayLike] | None,
+        states: Mapping[str, ArrayLike],
     ) -> dict[str, np.ndarray]:
         """Return the states at t + dt, of those at t; v is the voltage at t + dt.
 
@@ -384,45 +380,25 @@ class Mechanism:
         """
         if not self.states:
             return {}
-        values = self._call("advance", v, t, dt, *self._values(params, v), *self._old(states))
-        return self._states(values, v)
+        given = generated.inputs(self.text, params, states)
+        values = generated.call(self.text, "advance", v, t, dt, *given)
+        return generated.named_states(self.text, values, v)
 
     def event(
-        self, weight: Any, params: Mapping[str, Any] | None, states: Mapping[str, Any]
+        self,
+        weight: ArrayLike,
+        params: Mapping[str, ArrayLike] | None,
+        states: Mapping[str, ArrayLike],
     ) -> dict[str, np.ndarray]:
         """Return the states after an event of this (summed) weight."""
         if not self.takes_events:
             raise InputError(f"mechanism {self.name} takes no events")
-        values = self._call("event", weight, *self._values(params, weight), *self._old(states))
-        return dict(zip(self.states, values, strict=True))
-
-    def _call(self, function: str, *arguments: Any) -> Any:
-        # NumPy's numbers, as Python's raise on a division by 0
-        given = [np.float64(a) if isinstance(a, int | float) else a for a in arguments]
-        with np.errstate(all="ignore"):  # np.where computes what it does not take
-            return _twins(self.text)[function](*given)
-
-    def _values(self, params: Mapping[str, Any] | None, like: Any) -> list[Any]:
-        params = params or {}
-        unknown = [name for name in params if name not in self.parameters]
-        if unknown:
-            raise InputError(
-                f"mechanism {self.name} has no parameter '{unknown[0]}'; "
-                f"it has {', '.join(self.parameters) or 'none'}"
-            )
-        return [params.get(name, default) for name, default in self.defaults.items()]
-
-    def _old(self, states: Mapping[str, Any] | None) -> list[Any]:
-        missing = [s for s in self.states if s not in (states or {})]
-        if missing:
-            raise InputError(f"mechanism {self.name}: no value of state '{missing[0]}'")
-        return [states[s] for s in self.states] if states else []
-
-    def _states(self, values: Any, v: Any) -> dict[str, np.ndarray]:
-        shape = np.broadcast_shapes(np.shape(v), *map(np.shape, values))  # of more than 32, too
-        return {
-            s: np.broadcast_to(x, shape).copy() for s, x in zip(self.states, values, strict=True)
-        }
+        given = generated.inputs(self.text, params, states)
+        values = generated.call(self.text, "event", weight, *given)
+        acted = {a.state for a in self._equations.actions}
+        changed = [s for s in self.states if s in acted]
+        kept = {s: np.asarray(x) for s, x in states.items()}
+        return kept | dict(zip(changed, values, strict=True))
 
 
 def mechanism(which: str | Mechanism) -> Mechanism:
@@ -445,39 +421,3 @@ def mechanism(which: str | Mechanism) -> Mechanism:
             "anything else is given by its equations"
         )
     return Mechanism(which)
-
-
-@contextmanager
-def _refusing(text: str) -> Iterator[None]:
-    """Name the mechanism whose functions would be too large."""
-    try:
-        yield
-    except ExpressionError as error:
-        name = meaning.known(text).name
-        raise InputError(f"mechanism {name}: its functions take {error}") from error
-
-
-@lru_cache(maxsize=64)
-def _source(text: str, real: str) -> str:
-    with _refusing(text):
-        return Source(meaning.read(text), real).text()
-
-
-@lru_cache(maxsize=64)
-def _grouped_source(
-    text: str, real: str, width: int, single: tuple[str, ...]
-) -> tuple[str, tuple[str, ...]]:
-    with _refusing(text):
-        return Source(meaning.read(text), real, width, single).parts()
-
-
-@lru_cache(maxsize=64)
-def _twins(text: str) -> dict[str, Callable[..., Any]]:
-    """Make the NumPy twins. What is run is printed of numbers and checked names."""
-    e = meaning.read(text)
-    with _refusing(text):
-        source = Source(e, "numpy").text()
-    space: dict[str, Any] = {"np": np}
-    exec(compile(source, f"<mechanism {e.name}>", "exec"), space)
-    prefix = e.name + "_"
-    return {name[len(prefix) :]: f for name, f in space.items() if name.startswith(prefix)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.errors import InputError
 
@@ -12,7 +13,9 @@ _PHILOX = ((0xD2511F53, 0x9E3779B9), (0xCD9E8D57, 0xBB67AE85))  # multiplier and
 _TERMS, _BITS = 12, 10  # uniform numbers in a sum, and bits of each
 
 
-def philox(counter: Any, key: Any) -> np.ndarray:
+def philox(
+    counter: Sequence[ArrayLike] | np.ndarray, key: Sequence[ArrayLike] | np.ndarray
+) -> np.ndarray:
     """Return the four words of Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011).
 
     Parameters
@@ -35,7 +38,7 @@ def philox(counter: Any, key: Any) -> np.ndarray:
     return np.stack(np.broadcast_arrays(*c)).astype(np.uint32)
 
 
-def normal(seed: Any, instance: Any, step: Any) -> np.ndarray:
+def normal(seed: int, instance: ArrayLike, step: ArrayLike) -> np.ndarray:
     """Return normal numbers that depend on nothing but these three whole numbers.
 
     The sum of twelve uniform numbers of ten bits (Irwin and Hall's distribution), scaled: mean 0,
@@ -55,13 +58,13 @@ def normal(seed: Any, instance: Any, step: Any) -> np.ndarray:
     numpy.ndarray of float64
     """
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    parts = [np.asarray(x, np.uint64) for x in (instance, step, seed)]
-    words = [x for p in parts for x in (p & low, p >> half)]
+    numbers = [np.asarray(x, np.uint64) for x in (instance, step, seed)]
+    words = [x for q in numbers for x in (q & low, q >> half)]
     bits = philox(np.broadcast_arrays(*words[:4]), words[4:])
     total = np.zeros(bits.shape[1:], np.int64)
     for word in bits:
-        for place in range(0, 30, _BITS):
-            total += (word >> np.uint32(place)).astype(np.int64) & (2**_BITS - 1)
+        for shift in range(0, 30, _BITS):
+            total += (word >> np.uint32(shift)).astype(np.int64) & (2**_BITS - 1)
     centre = _TERMS * (2**_BITS - 1)
     return (2 * total - centre) * _normal_scale()
 

@@ -47,7 +47,7 @@ class Connections:
         As given, in the order given.
     rule : STDP or None
     order : (k,) int64
-        Connection at each place of the rows.
+        Connection at each position of the rows.
     row : (num_sources + 1,) int64
         Places of source i: ``row[i]`` to ``row[i + 1]``.
 
@@ -107,12 +107,12 @@ class Connections:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """(k,) int64: connection at each place of the rows."""
+        """(k,) int64: connection at each position of the rows."""
         return _sorted(self.source, self.delay, self.target)
 
     @cached_property
     def row(self) -> np.ndarray:
-        """(num_sources + 1,) int64: first place of each source's row."""
+        """(num_sources + 1,) int64: first position of each source's row."""
         return offsets_of(self.source, self.num_sources)
 
     @cached_property
@@ -126,11 +126,11 @@ class Connections:
         Returns
         -------
         first : (num_targets + 1,) int64
-        place : (k,) int64
+        position : (k,) int64
             Places in the (forward) rows of each target's connections, ascending.
         """
-        place = np.argsort(self.target[self.order], kind="stable")
-        return offsets_of(self.target, self.num_targets), place
+        position = np.argsort(self.target[self.order], kind="stable")
+        return offsets_of(self.target, self.num_targets), position
 
     def chunks(self, columns: int) -> np.ndarray:
         """Return where the chunks of a delay and `columns` targets begin, source after source.
@@ -138,7 +138,7 @@ class Connections:
         Returns
         -------
         (num_sources * delays * blocks + 1,) int64
-            First place of each chunk; blocks = num_targets / `columns`, rounded up.
+            First position of each chunk; blocks = num_targets / `columns`, rounded up.
         """
         blocks = -(-self.num_targets // columns)
         which = np.searchsorted(self.delays, self.delay).astype(np.int64)
@@ -293,9 +293,9 @@ def _successes(generator: np.random.Generator, trials: int, probability: float) 
         mean = (trials - last) * probability
         gaps = generator.geometric(probability, int(mean + 4 * math.sqrt(mean) + 16))
         # beyond the end one gap is as good as another, and sums stay in range
-        places = last + np.cumsum(np.minimum(gaps, trials + 1))
-        found.append(places)
-        last = int(places[-1])
+        positions = last + np.cumsum(np.minimum(gaps, trials + 1))
+        found.append(positions)
+        last = int(positions[-1])
     every = np.concatenate(found)
     return every[every < trials]
 

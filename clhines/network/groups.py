@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 
@@ -42,9 +43,11 @@ class Parameters(dict[str, "float | np.ndarray"]):
             )
         super().__setitem__(name, as_parameter(self._mechanism, name, value, self._count))
 
-    def update(self, *given: Any, **named: Any) -> None:
+    def update(  # type: ignore[override]
+        self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
+    ) -> None:
         """Set several parameters; as `dict.update`."""
-        for name, value in dict(*given, **named).items():
+        for name, value in dict(given, **named).items():
             self[name] = value
 
     def _refuse(self, *_: object) -> NoReturn:
@@ -52,7 +55,9 @@ class Parameters(dict[str, "float | np.ndarray"]):
 
     __delitem__ = clear = pop = popitem = setdefault = _refuse
 
-    def __ior__(self, other: Any) -> Parameters:  # type: ignore[override, misc]
+    def __ior__(  # type: ignore[override, misc]
+        self, other: Mapping[str, object] | Iterable[tuple[str, object]]
+    ) -> Parameters:
         self.update(other)
         return self
 

@@ -50,11 +50,11 @@ def kinds_of(
     for mechanism, groups in together.items():
         node = np.concatenate([g.nodes for g in groups])
         order = np.argsort(node, kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
         ends = np.cumsum([len(g) for g in groups])
         for group, end in zip(groups, ends.tolist(), strict=True):
-            instances[group.number] = len(kinds), place[end - len(group) : end]
+            instances[group.number] = len(kinds), rank[end - len(group) : end]
         node = node[order]
         values = {p: _merged(groups, p, order) for p in mechanism.parameters}
         if "celsius" in mechanism.program.built_in:

@@ -192,10 +192,10 @@ def targets_of(
     """Look up the number among all targets of instances of groups."""
     if not len(group):
         return np.zeros(0, np.int64)
-    sizes = np.array([len(place) for _, place in instances])
+    sizes = np.array([len(number) for _, number in instances])
     start = np.cumsum(sizes) - sizes
-    place = np.concatenate([place for _, place in instances])
-    return first[group] + place[start[group] + index]
+    number = np.concatenate([number for _, number in instances])
+    return first[group] + number[start[group] + index]
 
 
 def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:

@@ -52,8 +52,8 @@ class Network(Additions):
 
     Parameters
     ----------
-    cables : Cable or sequence of Cable
-        Repeated in turn to `num_cells` cells.
+    cables : Cable or sequence of Cable, or Structure
+        Repeated in turn to `num_cells` cells; or compartments as arrays, see `from_arrays`.
     num_cells : int, optional
         Default: one of each.
 
@@ -81,8 +81,13 @@ class Network(Additions):
         Here and in all methods: what was got, what was expected and where, in one line.
     """
 
-    def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
-        self._begin(of_cables(cables, num_cells))
+    def __init__(
+        self, cables: Cable | Sequence[Cable] | Structure, num_cells: int | None = None
+    ) -> None:
+        if isinstance(cables, Structure):
+            self._begin(cables)
+        else:
+            self._begin(of_cables(cables, num_cells))
 
     @classmethod
     def from_arrays(
@@ -116,9 +121,7 @@ class Network(Additions):
         -------
         Network
         """
-        network = cls.__new__(cls)
-        network._begin(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
-        return network
+        return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
 
     def _begin(self, structure: Structure) -> None:
         self._frozen, self._structure = False, structure

@@ -1,4 +1,4 @@
-"""The ring network of the 2018 report: different random cells, one event that goes round.
+"""The ring network of the 2018 report: different random cells, one event that travels round it.
 
 Each cell has one synapse in the middle of its soma, and a spike of cell c reaches that of cell
 c + 1 after a delay; one event to cell 0 starts it. Somas are active (HH), dendrites passive, or
@@ -22,7 +22,7 @@ from clhines.errors import InputError
 from clhines.hostmemory import check_room
 from clhines.network.network import Network
 
-LEVELS, BRANCHING, COMPARTMENTS, STEMS = 5, 0.5, 11, 2  # about 300 compartments a cell
+LEVELS, BRANCHING, COMPARTMENTS, STEMS = 5, 0.5, 11, 2  # about 300 compartments per cell
 DELAY, START = 5.0, 1.0  # ms
 WEIGHT, TAU, REVERSAL = 0.01, 2.0, 0.0  # µS, ms, mV
 G_PAS, E_PAS = 1e-4, -65.0  # S/cm², mV
@@ -102,7 +102,7 @@ def ring_network(
     Returns
     -------
     Network
-        Groups in this order: ``hh``, ``pas`` (unless HH is everywhere), ``expsyn`` (one a cell;
+        Groups in this order: ``hh``, ``pas`` (unless HH is everywhere), ``expsyn`` (one per cell;
         `TAU`, `REVERSAL`); cells spike at `THRESHOLD`.
 
     Raises

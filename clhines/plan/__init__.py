@@ -7,13 +7,14 @@ a *lane* is a work-item, or an element of a work-item's vector. A *spec* is a fr
 everything a template needs to know; it is the cache key of the kernel.
 
 Who owns what
+    `contract`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
     `plan`: `Limits` (what a plan needs to know of a device), `Part` (one kernel with its tables and
     launches) and `Plan`. `methods`: `METHODS`, `make_plan`. `auto`: candidates and the cost model,
     fitted to `costs.json`. `layout`: gather, pack and unpack. `packing`: which cells share a block.
-    `combine`: several plans as one. `transforms`: other roots, split branches. `examples`: layouts
-    as text. The families, each with its schedules and layouts:
+    `combine`: several plans as one. `transforms`: other roots (`reroot`, for callers), split
+    branches. `examples`: layouts as text. The families, each with its schedules and layouts:
 
-    - `by_cell`, a lane (or k lanes) per cell: `cell`, `dhs`, `reduction`, `serial`
+    - `by_cell`, a lane (or k lanes) per cell: `cell`, `dhs`, `reduction`
     - `by_branch`, a lane per branch: `levels`, `fine`, `fine_vector`
     - `by_segment`, a lane per segment of a branch: `contraction`, and `cut`, `pieces` and `joined`
       for cells that exceed local memory
@@ -34,10 +35,11 @@ Four chains of three nodes, node j of all cells side by side; and one cell by br
 ('by_branch/fine', 2)
 
 A plan is judged without a device: `Plan.describe` and `Plan.parts[k].statistics` give dependent
-steps, idle lanes, padding and bytes; ``python -m clhines.plan.examples`` draws the layouts.
+steps, idle lanes, padding and bytes; ``clhines plan --layouts`` draws the layouts.
 
 To add a method: a row in `methods.METHODS`, a planning module ``by_X/NAME.py`` whose function
-returns a `Plan`, and ``kernels/by_X/NAME.mako``. Its spec states the template's name and all
-numbers and switches. To let ``auto`` choose it: a row in `auto.CANDIDATES`, and a new fit
+returns a `Plan`, and ``kernels/by_X/NAME.mako``. Its spec states the template's name, all numbers
+and switches, and the kernel's parameters, which the template prints: ``${signature(spec)}``.
+To let ``auto`` choose it: a row in `auto.CANDIDATES`, and a new fit
 (``bench/README.md``).
 """

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files as resources
 from math import inf, log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, shown
 from clhines.files import parse_json
@@ -145,7 +146,7 @@ def kind_of(limits: Limits) -> str:
 
 
 def terms(
-    known: Statistics, limits: Limits, dtype: Any, options: Mapping[str, int]
+    known: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, int]
 ) -> dict[str, float]:
     """Terms of the cost model, in their own units; the costs are seconds for one of each.
 
@@ -216,7 +217,7 @@ def checked_costs(table: object) -> dict[str, dict[str, dict[str, float]]]:
     return costs
 
 
-def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: Any) -> float:
+def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: DTypeLike) -> float:
     """Seconds that a solve is expected to take; infinity where nothing was fitted.
 
     A pure function of a few numbers, a handful of multiplications.
@@ -228,7 +229,7 @@ def predict(candidate: Candidate, known: Statistics, limits: Limits, dtype: Any)
     return sum(seconds * values[name] for name, seconds in table.items())
 
 
-def ranked(forest: Forest, dtype: Any, limits: Limits) -> list[tuple[Candidate, float]]:
+def ranked(forest: Forest, dtype: DTypeLike, limits: Limits) -> list[tuple[Candidate, float]]:
     """Candidates of a device with the seconds expected of them, fastest first.
 
     Where times are equal, and for candidates without fitted costs, in the order of `CANDIDATES`.

@@ -1,4 +1,4 @@
-"""Worked examples of the layouts as text: what ``python -m clhines.plan.examples`` prints.
+"""Worked examples of the layouts as text: what ``clhines plan --layouts`` prints.
 
 Every place comes from the `gather` array and the tables of a real plan.
 """
@@ -114,7 +114,3 @@ def _cut(plan: Plan, names: list[str], starts: Iterable[int]) -> list[list[str]]
         [names[node] for node in plan.gather[lo:hi].tolist()]
         for lo, hi in zip(edges[:-1], edges[1:], strict=True)
     ]
-
-
-if __name__ == "__main__":
-    print(page())

@@ -1,7 +1,7 @@
 """Layouts: where a number lies in device order, and the maps to and from natural order.
 
 A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
-``python -m clhines.plan.examples`` draws examples.
+``clhines plan --layouts`` draws examples.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import numpy as np
 from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 from clhines.plan.by_cell.layout import runs
+from clhines.plan.contract import Word
 from clhines.plan.packing import Blocks
 
+ORDER = Word(place=16, cell=15)  # of a value of a block in natural order
 ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
 
 
@@ -76,7 +78,7 @@ def natural_order(
     order_start : (num_blocks, 2) integer
         Begin of each block's values in `order`, and their number.
     order : (num_values,) integer, for each value of a template, cell after cell
-        ``place in the block | number of the cell in the block << 16``.
+        Place in the block, and number of the cell in the block: an `ORDER`.
     cell_base : (num_block_cells,) integer
         Natural index of a cell's first node, less that node's number among the block's values.
     """
@@ -97,7 +99,7 @@ def natural_order(
     begin = starts(values[model])
     return {
         "order_start": np.stack((begin[kind.reshape(-1)], values), axis=1).reshape(-1),
-        "order": order | number << 16,
+        "order": ORDER.pack(place=order, cell=number),
         "cell_base": natural_start - (before[:-1] - in_block),
     }
 

@@ -18,11 +18,10 @@ from clhines.plan import auto
 from clhines.plan.auto import Candidate
 from clhines.plan.by_branch.levels import plan_levels
 from clhines.plan.by_branch.shaping import FINE_OPTIONS, plan_fine
+from clhines.plan.by_cell import schedule
 from clhines.plan.by_cell.cell import plan_block_local, plan_cells
 from clhines.plan.by_cell.dhs import plan_dhs
 from clhines.plan.by_cell.reduction import plan_reduction
-from clhines.plan.by_cell.serial import plan_serial
-from clhines.plan.by_segment import codes
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import Limits, Plan, real_name
@@ -98,10 +97,10 @@ def make_plan(
     for name, value in options.items():
         _check_option(name, value, limits)
     real = real_name(dtype)
-    if int(forest.sizes.max()) > codes.MAX_CELL_NODES:
+    if int(forest.sizes.max()) > schedule.MAX_CELL_NODES:
         raise InputError(
             f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
-            f"expected at most {codes.MAX_CELL_NODES}"
+            f"expected at most {schedule.MAX_CELL_NODES}"
         )
     if options.get("max_cells"):
         options["max_cells"] = min(int(options["max_cells"]), forest.num_cells)
@@ -160,7 +159,6 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "local": (True, False),
     "vector_width": (1, 2, 4, 8, 16),
     "padding": ("compute", "skip"),
-    "reroot": (True, False),
     "split": ("mean", "block"),
     "packing": PACKINGS,
     "level_shift": (True, False),
@@ -259,11 +257,5 @@ METHODS: dict[str, Method] = {
         "new here; rake and compress after Miller and Reif 1985",
         plan_contraction,
         {"work_group": None, "segment": None, "max_cells": None},
-    ),
-    "serial": Method(
-        "the reference on the host, in float64: no kernel; to check the others by",
-        "Hines 1984; Huber 2018, listing 2",
-        plan_serial,
-        {},
     ),
 }

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from clhines.errors import InputError, shown
+from clhines.files import PathLike
 from clhines.forest import Forest
 from clhines.plan import layout
 
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
-STATUS_CLEAN = 1 << 30  # in a cell's status: this pivot was not spoilt by another bad one
 COARSE = 256  # values of an array in local memory below which a few more do no harm
 SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
 MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
@@ -46,69 +47,6 @@ class Limits:
     local_bytes: int = 48 << 10
     ptx: bool = False
     clang: bool = False
-
-
-class KernelSpec:
-    """The contract of a kernel, which planner, template and launcher share.
-
-    A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
-    of what is built. These are the same for all specs of a class:
-
-    Attributes
-    ----------
-    template : str
-        Name of the template, without its ending.
-    tables : tuple of str
-        Index tables that the kernel takes, in the order of its arguments, after three numbers:
-        what the launch begins with, the values of an array, and the first right-hand side.
-        ``NAME``, ``NAME:ROLE``, or either of them with ``if CONDITION and ...``, attributes of the
-        spec. The role says how `Part.moved` shifts the table when plans are combined:
-        ``place``: places of the device order; ``place/8``: each eighth entry is one; ``in_order``:
-        an entry for each place; ``cell``: numbers of cells. Tables without a role stay as they are.
-    takes : tuple of str
-        Arrays that the kernel takes after its tables, like `tables` without roles.
-    needs_factor : bool
-        The launcher gives it a scratch array in device order for the factors.
-    factor_may_be_d : bool
-        The factors may take the place of `d`: pivots are not looked at again.
-    keeps_factors : bool
-        It can work out the inverse pivots once and solve with them.
-    takes_natural : bool
-        It can read and write natural order.
-    """
-
-    template: ClassVar[str] = ""
-    tables: ClassVar[tuple[str, ...]] = ()
-    takes: ClassVar[tuple[str, ...]] = ()
-    needs_factor: ClassVar[bool] = True
-    factor_may_be_d: ClassVar[bool] = True
-    keeps_factors: ClassVar[bool] = False
-    takes_natural: ClassVar[bool] = False
-    symmetric: bool
-    phase: str = "solve"
-
-    @property
-    def unsymmetric(self) -> bool:
-        """Whether ``l`` is passed."""
-        return not self.symmetric
-
-    def roles(self) -> dict[str, str]:
-        """Role of each table that this kernel takes, in the order of its arguments; or ''."""
-        found = (text.partition(":") for text in self._given(self.tables))
-        return {name: role for name, _, role in found}
-
-    def arrays(self) -> list[str]:
-        """Names of the arrays that this kernel takes after its tables."""
-        return self._given(self.takes)
-
-    def _given(self, texts: tuple[str, ...]) -> list[str]:
-        """Return the texts whose conditions hold, without these."""
-        parts = (text.partition(" if ") for text in texts)
-        return [
-            name
-            for name, _, conditions in parts
-            if all(getattr(self, c) for c in conditions.split(" and ") if c)
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +99,8 @@ class Part:
 
     @property
     def phase(self) -> str:
-        """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``, ``host``."""
+        """Phase: ``solve``, ``reduce``, ``expand``, ``backward``, ``forward``."""
         return str(self.spec.phase)
-
-    @property
-    def on_host(self) -> bool:
-        """Whether there is no kernel: `clhines.reference` does it."""
-        return self.phase == "host"
 
     @property
     def factor_may_be_d(self) -> bool:
@@ -219,7 +152,7 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
+        """Return the same launch as a part of a larger plan; see `contract.KernelSpec.tables`.
 
         Parameters
         ----------
@@ -259,8 +192,7 @@ class Plan:
     Attributes
     ----------
     forest : Forest
-        As it is solved: the caller's, or one with other roots or more branches and the same
-        nodes.
+        As it is solved: the caller's, or one with more branches and the same nodes.
     method : str
     gather : (packed_size,) int32
         ``packed[i] = natural[gather[i]]``, -1 in the padding.
@@ -271,9 +203,6 @@ class Plan:
         a launch leaves in between.
     summary : str
         Of the method, in a few words.
-    edges : (packed_size,) int32, optional
-        Where some roots are not the caller's: like `gather`, of the entries between nodes. Where
-        it differs from `gather`, the edge was turned round, and `u` and `l` change places.
     changes : dict of name -> text
         Effects of options on the forest, as text.
     """
@@ -284,7 +213,6 @@ class Plan:
     parts: tuple[Part, ...]
     scratch: tuple[int, ...] = ()
     summary: str = ""
-    edges: np.ndarray | None = None
     changes: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -295,7 +223,7 @@ class Plan:
     @property
     def takes_natural(self) -> bool:
         """Whether all launches can read and write natural order."""
-        return self.edges is None and all(part.takes_natural for part in self.parts)
+        return all(part.takes_natural for part in self.parts)
 
     @property
     def needs_factor(self) -> bool:
@@ -306,8 +234,7 @@ class Plan:
         """Device memory for `arrays` arrays in device order and the tables, in bytes."""
         tables = sum(t.nbytes for part in self.parts for t in part.tables.values())
         values = self.packed_size + sum(self.scratch)
-        maps = self.gather.nbytes * (1 if self.edges is None else 2)
-        return values * itemsize * arrays + maps + tables
+        return values * itemsize * arrays + self.gather.nbytes + tables
 
     def describe(self) -> str:
         """Return a short table of what the plan does, for reading."""
@@ -324,11 +251,8 @@ class Plan:
         ]
         lines += [f"{name.replace('_', ' '):<18}{text}" for name, text in self.changes.items()]
         for part in self.parts:
-            if part.on_host:
-                lines.append("kernel            none: clhines.reference, in float64")
-            else:
-                lines.append(f"kernel            {part.spec.template.rpartition('/')[2]}")
-                lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
+            lines.append(f"kernel            {part.spec.template.rpartition('/')[2]}")
+            lines.append(f"  work-groups     {part.num_groups} of {part.spec.work_group}")
             for name, text in part.shown_statistics().items():
                 lines.append(f"  {name:<16}{text}")
         return "\n".join(lines)
@@ -337,7 +261,7 @@ class Plan:
         itemsize = 8 if self.parts[0].spec.real == "double" else 4
         return f"{self.bytes_needed(itemsize) / 2**20:.3g} MiB: d, u, b, x, factors, tables"
 
-    def plot(self, path: Any = None) -> Any:
+    def plot(self, path: PathLike | None = None) -> Any:
         """Draw the first block of the first launch, with its statistics.
 
         Every bar is a branch (or a cell), grey is idle, lines are barriers (between the vectors
@@ -372,7 +296,7 @@ class Plan:
         return draw.picture(bars, title, part.shown_statistics() | numbers, notes, path)
 
 
-def real_name(dtype: Any) -> str:
+def real_name(dtype: DTypeLike) -> str:
     """``double`` for float64 and ``float`` for float32; `InputError` for anything else."""
     try:
         known = np.dtype(dtype)

@@ -1,8 +1,8 @@
 """Transforms: forests changed so that they are solved in fewer or in more equal steps.
 
 Each returns a new `Forest` whose nodes have the numbers of the old one, so that values at nodes
-need no map; what becomes of the entries *between* nodes, `Rerooted.edge` tells, and `Split.tree`
-what becomes of shapes.
+need no map; what becomes of the entries *between* nodes, `Rerooted.couplings` tells, and
+`Split.tree` what becomes of shapes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from clhines.arrays import climb, moved, offsets, ranges, starts
+from clhines.checks import real_numbers
+from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 
 if TYPE_CHECKING:
@@ -23,12 +25,16 @@ if TYPE_CHECKING:
 class Rerooted:
     """A forest with other roots, and where its entries between nodes are found.
 
-    Turning the edge between a node p and its child c round makes p the child: what was ``u[c]``
-    (row p, column c) is then the `l` of p, and ``l[c]`` its `u`.
+    The matrix is the same, and nodes keep their numbers: `d`, `b` and `x` are those of both
+    forests, and errors number nodes alike, though pivots are met in another order. Only entries
+    between nodes move, and `couplings` moves them. Turning the edge between a node p and its child
+    c round makes p the child: what was ``u[c]`` (row p, column c) is then the `l` of p, and
+    ``l[c]`` its `u`.
 
     Attributes
     ----------
     forest : Forest
+        To plan and to solve with.
     edge : (n,) int64
         Node at which the old forest keeps the edge between this node and its new parent: the
         node itself, or another one where the edge was turned round; -1 at the roots.
@@ -40,12 +46,55 @@ class Rerooted:
     edge: np.ndarray
     moved: np.ndarray
 
+    @property
+    def turned(self) -> np.ndarray:
+        """(n,) bool: nodes whose edge to their new parent was turned round."""
+        return (self.edge >= 0) & (self.edge != np.arange(len(self.edge)))
+
+    def couplings(
+        self,
+        u: np.ndarray,
+        l: np.ndarray | None = None,  # noqa: E741 - the field's name for the lower entries
+    ) -> dict[str, np.ndarray]:
+        """Return the entries between nodes as the new forest has them.
+
+        Parameters
+        ----------
+        u : (n,) real
+            Of the old forest, in natural order.
+        l : (n,) real, optional
+            Of an unsymmetric system, both of whose arrays change.
+
+        Returns
+        -------
+        dict
+            New arrays `u`, and `l` where it was given, zero at the new roots: arguments of
+            `Solver.solve` and `Solver.factor`.
+
+        Raises
+        ------
+        InputError
+            Other shapes, or values that are not real numbers.
+        """
+        given = {"u": real_numbers("u", u)} | ({} if l is None else {"l": real_numbers("l", l)})
+        for name, a in given.items():
+            if a.shape != self.edge.shape:
+                raise InputError(f"{name} has shape {a.shape}; expected {self.edge.shape}")
+        turned, roots = self.turned, self.edge < 0
+        found = {}
+        for name, other in zip(given, reversed(given), strict=True):
+            found[name] = np.where(turned, given[other][self.edge], given[name][self.edge])
+            found[name][roots] = 0
+        return found
+
 
 def reroot(forest: Forest) -> Rerooted:
     """Root each tree where its height is least (2018 report, section 6).
 
-    That is in the middle of a longest path. Where two nodes share the middle, the one nearer the
-    old root is taken, which leaves more edges as they were; nothing else is ever in a tie.
+    A method such as ``fine``, which goes by levels, then takes fewer steps one after another.
+
+    The root is in the middle of a longest path. Where two nodes share the middle, the one nearer
+    the old root is taken, which leaves more edges as they were; nothing else is ever in a tie.
 
     Parameters
     ----------
@@ -55,7 +104,26 @@ def reroot(forest: Forest) -> Rerooted:
     -------
     Rerooted
         Some shapes that differed may be equal now; they still count as different.
+
+    Raises
+    ------
+    InputError
+        `forest` is something else.
+
+    Examples
+    --------
+    Of a chain of four nodes, 0 to 3, the edge between 0 and 1 is turned round:
+
+    >>> from clhines import Forest, reroot
+    >>> new = reroot(Forest([-1, 0, 1, 2]))
+    >>> new.forest.parent.tolist()
+    [1, -1, 1, 2]
+    >>> u, l = np.array([0.0, 10, 20, 30]), np.array([0.0, 1, 2, 3])
+    >>> {name: a.tolist() for name, a in new.couplings(u, l).items()}
+    {'u': [1.0, 0.0, 20.0, 30.0], 'l': [10.0, 0.0, 2.0, 3.0]}
     """
+    if not isinstance(forest, Forest):
+        raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
     trees = forest.trees
     on_path, before, place = _paths_to_the_deepest(trees)
     # of the branches between each root and the middle: the nodes down to there

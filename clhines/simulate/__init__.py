@@ -12,7 +12,8 @@ Who owns what
     `epoch_spec`: whole cells on the chip of a GPU. `epoch_vector`: the same on CPUs, one cell per
     lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
     voltages, states and events on the device. `records`: recorded quantities. `decisions`: what no
-    partition of a network may change, made once. `delivery`, `delivery_tables`, `delivery_timing`:
+    partition of a network may change, made once. `delivery`, `delivery_spec`,
+    `delivery_tables`, `delivery_timing`:
     spikes to targets. `plasticity`: weights. `result`: `Result`. `saved`: files. `reference`: the
     same in NumPy, the oracle. `mpi`, `partition`, `ranks`, `received`: several processes.
     `passive`: `PassiveCells`.

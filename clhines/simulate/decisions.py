@@ -1,4 +1,4 @@
-"""Decisions: what no partition of a network may change, made once from the whole network."""
+"""Decisions that no partition of a network may change, made once for the whole network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_EPOCH = 256  # steps between two deliveries of spikes at most
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What the bits of a cell depend on, besides the cell.
+    """Everything the bits of a cell depend on besides the cell.
 
     A network gives the same bits in one process and in any number of parts. So whatever is chosen
     by looking at more than one cell is chosen for the whole network, here, and handed to the parts.
@@ -91,12 +91,12 @@ def epoch_steps(model: Model, overlap: bool = False) -> int:
 
 
 def ring_slots(model: Model) -> int:
-    """Count the steps for which the ring of incoming events has room."""
+    """Return the length of the ring of incoming events, in steps."""
     return max(model.connections.max_delay + 1, epoch_steps(model)) + 1
 
 
 def external_sums(model: Model) -> np.ndarray:
-    """(num_targets,) float64: the most that events from outside bring to each target in a step."""
+    """(num_targets,) float64: largest sum of events from outside at each target in a step."""
     given, targets = model.events, max(model.num_targets, 1)
     key, where = np.unique(given.step * targets + given.target, return_inverse=True)
     each = np.bincount(where.reshape(-1), np.abs(given.weight), len(key))

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -25,38 +23,14 @@ from clhines.device import devices, program
 from clhines.device.devices import has_atomics
 from clhines.errors import DeviceError, InputError, SpikeOverflowError
 from clhines.network.connections import Connections, check_sizes
+from clhines.simulate.delivery_spec import FLAG_BITS, DeliverSpec
 from clhines.simulate.delivery_tables import Tables, random_list, to_device
 from clhines.simulate.delivery_timing import Found, median_times
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
-_FLAG_BITS = 32  # steps a launch of ``pull`` takes
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
 _TABLE_SHARE = 4  # entries in tables of chunks, at most so many times the connections
 _LIST = "bbbibi"  # types of the arguments that stand for a list of spikes
-
-
-@dataclass(frozen=True)
-class DeliverSpec:
-    """``delivery.mako``: one algorithm.
-
-    Attributes
-    ----------
-    algorithm : str
-    work_group : int
-    columns : int
-        Targets that a work-group of ``vsn`` and ``vssn`` sums for; else 0.
-    lanes : int
-        Work-items a spike; those of ``vsn`` all work at one. A power of two, as `work_group`.
-    exclusive : bool
-        One delay only: no two work-groups add to the same sum.
-    """
-
-    template: ClassVar[str] = "simulate/delivery"
-    algorithm: str
-    work_group: int
-    columns: int = 0
-    lanes: int = 0
-    exclusive: bool = False
 
 
 class Delivery:
@@ -457,8 +431,8 @@ class _Launcher:
         targets = (-(-tables.num_targets // group[0]) * group[0],)
         end = first_step + steps
         self.events = []
-        for step in range(first_step, end, _FLAG_BITS):
-            count = min(_FLAG_BITS, end - step)
+        for step in range(first_step, end, FLAG_BITS):
+            count = min(FLAG_BITS, end - step)
             last = last_step if step + count == end else -1
             fired = self._fired.data
             flagged = self._flag(

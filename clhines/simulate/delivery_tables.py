@@ -58,12 +58,12 @@ class Tables:
 
     @cached_property
     def pulled(self) -> list[cla.Array]:
-        """First place, source, delay and forward place of each target's connections."""
+        """First index, source, delay and forward index of each target's connections."""
         c = self.connections
-        first, place = c.backward()
+        first, index = c.backward()
         first = np.append(first, np.full(self.num_targets - c.num_targets, first[-1]))
-        which = c.order[place]
-        arrays = first, c.source[which], c.delay[which], place
+        which = c.order[index]
+        arrays = first, c.source[which], c.delay[which], index
         return [to_device(self.queue, a, np.int32) for a in arrays]
 
 

@@ -70,18 +70,18 @@ def median_times(
     counts = [to_device(queue, np.array([count]), np.int32) for *_, count in found]
     incoming = to_device(queue, np.zeros(size), np.int64)
     marks = to_device(queue, np.zeros(3), np.int32), 0, -1
-    taken: list[list[float]] = [[] for _ in launchers]
+    times_of: list[list[float]] = [[] for _ in launchers]
     for turn in range(-1, _TURNS):  # the first warms up
         for k, launch in enumerate(launchers):
-            if turn > 1 and min(taken[k]) > _HOPELESS * min(map(min, taken)):
+            if turn > 1 and min(times_of[k]) > _HOPELESS * min(map(min, times_of)):
                 continue
             times = [
                 _timed(queue, launch, (*pair, number), max(1, count), incoming, steps, marks)
                 for (*pair, count), number in zip(found, counts, strict=True)
             ]
             if turn >= 0:
-                taken[k].append(float(np.mean(times)))
-    return [float(np.median(t)) for t in taken]
+                times_of[k].append(float(np.mean(times)))
+    return [float(np.median(t)) for t in times_of]
 
 
 def _timed(

@@ -1,7 +1,8 @@
-"""Epochs of whole cells on chip: many steps in one launch, a work-group some cells.
+"""Epochs of whole cells on chip: many steps in one launch, some cells per work-group.
 
-Cells talk through spikes alone, and a spike acts no earlier than the smallest delay. For that
-many steps a work-group keeps its cells' voltages, states and factors in local memory and registers.
+Cells interact through spikes only, and a spike acts no earlier than the smallest delay. For
+that many steps a work-group keeps its cells' voltages, states and factors in local memory and
+registers.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class BlockEpochs:
         self._shared = shared
         context, device = self.queue.context, self.queue.device
         self.launches = [_Launch(model, state, plan, shared) for plan in plans]
-        # what is not the first works beside it
+        # launches after the first run concurrently with it
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
         self._v = np.zeros(model.forest.num_nodes, state.dtype)
         self.set_voltages(model.v_init)
@@ -121,7 +122,7 @@ class _Shared:
         self._num_records = np.int32(len(entries))
 
     def record_arguments(self, row: int) -> list[object]:
-        """Return what a kernel takes to write records from a row on."""
+        """Return the arguments of a kernel that writes records from a row on."""
         return [*self._records, self.state.record_v, np.int32(row), self._num_records]
 
 

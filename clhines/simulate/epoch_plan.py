@@ -21,8 +21,15 @@ from clhines.plan.by_segment import codes, layout, schedule
 from clhines.plan.by_segment.cut import Cut, cut_trees
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.epoch_spec import MAX_UNITS, WARP, EpochKind, EpochSpec
-from clhines.simulate.kinds import check_parameters
+from clhines.simulate.epoch_spec import (
+    MAX_UNITS,
+    RECORDED,
+    SITE,
+    SLOT_RUN,
+    WARP,
+    EpochSpec,
+)
+from clhines.simulate.kinds import MechanismSpec, check_parameters, kind_spec
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
@@ -66,7 +73,7 @@ class _Table:
                 rows.block_start,
                 rows.template_size[kind],
                 lanes.template_start[kind],
-                (counts | lanes.inner << 16)[kind],
+                schedule.LANE_COUNTS.pack(lanes=counts, inner_lanes=lanes.inner)[kind],
                 kind * most * 2,
                 np.maximum(lanes.rounds, 1)[kind],
                 blocks.cells,
@@ -119,7 +126,7 @@ class _Table:
         return self._place[nodes]
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """``lane | row << 16`` of natural nodes."""
+        """Return `RECORDED` of natural nodes."""
         place = self.places(nodes)
         unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
         template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]
@@ -128,7 +135,8 @@ class _Table:
         most = self.rows.rows.shape[-1]
         column = inside - flat[np.arange(len(nodes)), at]
         leaf = at >= most
-        return (column + np.where(leaf, self.lanes.inner[template], 0)) | (at % most) << 16
+        lane = column + np.where(leaf, self.lanes.inner[template], 0)
+        return RECORDED.pack(lane=lane, node=at % most)
 
 
 class EpochPlan:
@@ -162,9 +170,9 @@ class EpochPlan:
         Of each cell what ``epoch.mako`` takes, in the order of the plan.
     spec : EpochSpec
     instances : list of two integer arrays
-        For each kind where the instances of each work-group begin, and number and site of each.
-    slots : (2 * num_cells,) or (size,) int64
-        First and end slot of each cell of the model; or ``first | number << 16`` of each place.
+        For each kind where the instances of each work-group begin, and number and `SITE` of each.
+    slots : (2 * num_cells,) or (size,) integer
+        First and end slot of each cell of the model; or `SLOT_RUN` of each place.
 
     Raises
     ------
@@ -245,6 +253,7 @@ class EpochPlan:
                 if not constant and model.kinds:  # all schedulers of a multiprocessor
                     chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
                 if chosen.fits(limits):
+                    self._pack_instances()
                     return chosen
         raise self._too_large(lanes)
 
@@ -260,7 +269,10 @@ class EpochPlan:
         """Find the rounds after which few nodes of all trees are left, and how many."""
         lanes = self._lanes_of_all()
         inner = ranges(lanes.template_start[:-1], lanes.inner)
-        when, template = lanes.links[inner, 1] & schedule.NO_LANE, lanes.template[inner]
+        when, template = (
+            schedule.AT_ELIMINATION.unpack("round", lanes.links[inner, 1]),
+            lanes.template[inner],
+        )
         for before in range(int(lanes.rounds.max()) + 1):
             left = int(np.bincount(template[when >= before]).max())
             if left <= MAX_DENSE:
@@ -279,7 +291,7 @@ class EpochPlan:
         number = np.arange(trees.num_trees)
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
-    def _list_instances(self, units: int) -> tuple[list[EpochKind], int]:
+    def _list_instances(self, units: int) -> tuple[list[MechanismSpec], int]:
         """List instances of each group of `units` cells, and the slots that they write to."""
         table, kinds, mine = self.table, self._model.kinds, self._mine
         groups = -(-len(self.cells) // units)
@@ -293,14 +305,14 @@ class EpochPlan:
         first = np.searchsorted(unit[order] // units, np.arange(groups + 1))
         slot = np.empty(len(node), np.int64)
         slot[order] = np.arange(len(node)) - first[unit[order] // units]
-        self.instances, specs = [], []
+        self._sites, specs = [], []
         for k, kind in enumerate(kinds):
             some = np.flatnonzero(which == k)
             sort = np.lexsort((place[some], unit[some]))
             some = some[sort]
             starts = np.searchsorted(unit[some] // units, np.arange(groups + 1))
-            site = place[some] | (unit[some] % units) << 12 | slot[some] << 16
-            self.instances.append((starts, np.stack((mine[k][sort], site), axis=1)))
+            site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
+            self._sites.append((starts, mine[k][sort], site))
             specs.append(
                 _kind_spec(self._decisions, kind, max(1, int(np.diff(starts).max())), self._dtype)
             )
@@ -309,21 +321,30 @@ class EpochPlan:
         return specs, most
 
     def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
-        """Find first and end slot of each cell; or ``first | number << 16`` of each place."""
+        """Find first slot and number of slots of each cell, or of each place."""
         constant = self._decisions.constant_factors
         count = self._model.forest.num_cells if constant else self.table.rows.size
         key = self.cells[cell] if constant else self.table.places(node)
         number = np.bincount(key, minlength=count)
         first = np.full(count, none)
         np.minimum.at(first, key, slot)
+        self._slots = first, number
+
+    def _pack_instances(self) -> None:
+        """Set `instances` and `slots`, whose numbers have room in their bits."""
+        self.instances = [
+            (starts, np.stack((own, SITE.pack(**site)), axis=1))
+            for starts, own, site in self._sites
+        ]
+        first, number = self._slots
         self.slots = (
             np.stack((first, first + number), axis=1).reshape(-1)
-            if constant
-            else first | number << 16
+            if self._decisions.constant_factors
+            else SLOT_RUN.pack(first=first, number=number)
         )
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """``lane | row << 16`` of natural nodes, -1 of those of other cells."""
+        """Return `RECORDED` of natural nodes, -1 of those of other cells."""
         at = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
         return np.where(self.nodes[at] == nodes, self.table.lane_and_row(at), -1)
 
@@ -404,21 +425,14 @@ def _choose_segments(
     return most, lanes
 
 
-def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> EpochKind:
-    mechanism, real = kind.mechanism, real_name(dtype)
+def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> MechanismSpec:
     check_parameters(kind, dtype)
-    values = [kind.parameters[p] for p in mechanism.parameters]
-    return EpochKind(
-        name=mechanism.name,
-        source=mechanism.functions(real),
+    values = [kind.parameters[p] for p in kind.mechanism.parameters]
+    return replace(
+        kind_spec(kind, real_name(dtype)),
         number=kind.first_instance,
-        parameters=tuple(mechanism.parameters),
-        states=tuple(mechanism.states),
         literals=tuple("" if np.ndim(v) else _literal(float(v), dtype) for v in values),
         most=most,
-        density=mechanism.kind == "density",
-        takes_events=mechanism.takes_events,
-        uses_noise=mechanism.uses_noise,
         factor=_factor_of_capacitance(decisions.network, kind, dtype),
         first_target=max(0, kind.first_target),
     )

@@ -5,57 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from clhines.plan.by_segment import schedule
+from clhines.plan.contract import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
+from clhines.simulate.kinds import MechanismSpec, of_each_kind
 
 WARP = 32
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
-
-
-# what the bits of an instance's site and of a node's slots have room for
-MAX_UNITS, _MAX_PLACES, _MAX_SLOTS = 16, 1 << 12, (1 << 15) - 1
-
-
-@dataclass(frozen=True)
-class EpochKind:
-    """One kind of mechanism, for ``epoch.mako``.
-
-    Attributes
-    ----------
-    name, source : str
-        The mechanism's name and functions.
-    number : int
-        Of its instance 0 among all instances: what noise is drawn by.
-    parameters, states : tuple of str
-    literals : tuple of str
-        Value of each parameter where it is one number, else empty.
-    most : int
-        Instances of a work-group.
-    density, takes_events, uses_noise : bool
-    factor : str
-        What makes the factor of a node of its capacitance over dt, where that is one number.
-    first_target : int
-        Number of instance 0 among the targets of events.
-    local : bool
-        The states lie in local memory during an epoch.
-    """
-
-    name: str
-    source: str = field(repr=False)
-    number: int
-    parameters: tuple[str, ...]
-    states: tuple[str, ...]
-    literals: tuple[str, ...]
-    most: int
-    density: bool
-    takes_events: bool
-    uses_noise: bool
-    factor: str
-    first_target: int
-    local: bool = True
+SITE = Word(place=12, cell=4, slot=15)  # of an instance: in the cell, in the work-group
+SLOT_RUN = Word(first=16, number=15)  # slots of the instances of a node
+RECORDED = Word(lane=16, node=15)  # node: number in the lane's segment
+MAX_UNITS = SITE.most("cell") + 1
 
 
 @dataclass(frozen=True)
-class EpochSpec:
+class EpochSpec(TemplateSpec):
     """Numbers and switches of ``epoch.mako``: one work-item a segment of a branch.
 
     Attributes
@@ -85,7 +49,7 @@ class EpochSpec:
         Instances of a work-group.
     secondorder, ptx, fused : bool
         As in `Model` and `ContractionSpec`.
-    kinds : tuple of EpochKind
+    kinds : tuple of MechanismSpec
     normal : str
         The functions of the generator, where a kind uses noise.
     registers : int
@@ -93,6 +57,48 @@ class EpochSpec:
     """
 
     template: ClassVar[str] = "simulate/epoch"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "advance": (
+            "int first_step, int num_steps, int num_units, const int *restrict units",
+            "const int *restrict rows, const int *restrict links, const int *restrict children",
+            "const real *restrict all_d, const real *restrict all_tie",
+            "const real *restrict all_up",
+            "real *restrict all_f1 if makes_factors, real *restrict all_f2 if makes_factors",
+            "real *restrict all_inverse if makes_factors",
+            "real *restrict tree_factors if makes_factors",
+            "real *restrict tree_inverses if makes_factors",
+            "const real *restrict all_f1 if uses_factors",
+            "const real *restrict all_f2 if uses_factors",
+            "const real *restrict all_inverse if uses_factors",
+            "const real *restrict tree_factors if uses_factors",
+            "const real *restrict tree_inverses if uses_factors",
+            "const real *restrict all_c if advances, const real *restrict all_k if advances",
+            "real *restrict all_v if advances",
+        ),
+        "rest": (
+            "const int *restrict slots if has_kinds",
+            "long *restrict incoming, int ring",
+            "int num_targets, real scale, real dt",
+            "ulong seed, const real *restrict threshold",
+            "int *restrict spike_source, int *restrict spike_step",
+            "int *restrict spike_count, int spike_capacity",
+            "int *restrict failed, const int *restrict record_start",
+            "const int *restrict record_list, real *restrict record_v",
+            "int record_row, int num_records",
+        ),
+    }
+    of_kind: ClassVar[tuple[str, ...]] = (
+        "const int *restrict {name}__start, const int *restrict {name}__list",
+        "real *restrict {name}__states, int {name}__count",
+    )
+    link: ClassVar[Word] = schedule.LINK
+    at_elimination: ClassVar[Word] = schedule.AT_ELIMINATION
+    family: ClassVar[Word] = schedule.FAMILY
+    lane_counts: ClassVar[Word] = schedule.LANE_COUNTS
+    site: ClassVar[Word] = SITE
+    slot_run: ClassVar[Word] = SLOT_RUN
+    recorded: ClassVar[Word] = RECORDED
+    warp: ClassVar[int] = WARP
     real: str
     phase: str
     constant: bool
@@ -109,9 +115,44 @@ class EpochSpec:
     secondorder: bool
     ptx: bool
     fused: bool
-    kinds: tuple[EpochKind, ...] = ()
+    kinds: tuple[MechanismSpec, ...] = ()
     normal: str = field(default="", repr=False)
     registers: int = 0
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
+        found = super().parameters(kernel)
+        if not self.advances:
+            return found
+        for kind in self.kinds:
+            found += of_each_kind(self.of_kind, (kind,))
+            varying = [
+                f"p_{p}" for p, v in zip(kind.parameters, kind.literals, strict=True) if not v
+            ]
+            if kind.density and not kind.factor:
+                varying.insert(0, "factor")
+            found += [Parameter(f"{kind.name}__{v}", "const real *restrict") for v in varying]
+        return [*found, *super().parameters("rest")]
+
+    @property
+    def makes_factors(self) -> bool:
+        """Whether the kernel works out the constant factors."""
+        return self.phase == "factor"
+
+    @property
+    def advances(self) -> bool:
+        """Whether the kernel takes steps."""
+        return not self.makes_factors
+
+    @property
+    def uses_factors(self) -> bool:
+        """Whether the kernel takes the constant factors."""
+        return self.advances and self.constant
+
+    @property
+    def has_kinds(self) -> bool:
+        """Whether there are mechanisms."""
+        return bool(self.kinds)
 
     @property
     def build_options(self) -> tuple[str, ...]:
@@ -154,8 +195,8 @@ class EpochSpec:
         return (
             self.work_group <= limits.max_work_group
             and max(k.local_bytes for k in kernels) <= limits.local_bytes
-            and (self.lanes == 32 or self.units <= _NAMED_BARRIERS)
+            and (self.lanes == WARP or self.units <= _NAMED_BARRIERS)
             and self.units <= MAX_UNITS
-            and self.slots <= _MAX_SLOTS
-            and self.capacity <= _MAX_PLACES
+            and self.slots <= SITE.most("slot")
+            and self.capacity <= SITE.most("place") + 1
         )

@@ -1,4 +1,4 @@
-"""Whole epochs on CPUs: one work-item takes all steps of a block of cells, one a vector lane.
+"""Whole epochs on CPUs: one work-item takes all steps of a block of cells, one per vector lane.
 
 The cells' numbers stay in the caches from step to step. Nodes with nothing but constant
 mechanisms at and below them have constant pivots: they are eliminated once, on the host, and a
@@ -20,17 +20,18 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
+from clhines.plan.contract import Parameter, TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.simulate.kinds import GroupedKindSpec, grouped_kind_spec
+from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind
 from clhines.simulate.state import State
 
 _LANES = {"double": 8, "float": 16}
-_SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are taken
+_SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are chosen
 _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 
 @dataclass(frozen=True)
-class CellEpochSpec:
+class CellEpochSpec(TemplateSpec):
     """``epoch_vector.mako``.
 
     Attributes
@@ -39,18 +40,44 @@ class CellEpochSpec:
         ``double`` or ``float``.
     lanes : int
         Cells of a block.
-    kinds : tuple of GroupedKindSpec
+    kinds : tuple of MechanismSpec
     secondorder : bool
     noise : str
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     """
 
     template: ClassVar[str] = "simulate/epoch_vector"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "epoch": (
+            "int first_step, int steps, real dt, const int *restrict blocks",
+            "const int *restrict parents, const lanes *restrict over_dts",
+            "const lanes *restrict constant_bs, lanes *restrict fs, lanes *restrict inverses",
+            "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs if secondorder",
+            "const lanes *restrict base_ds, const lanes *restrict us, lanes *restrict ds",
+            "const int *restrict cells, const real *restrict threshold, int *restrict failed",
+            "int capacity, int *restrict spike_source, int *restrict spike_step",
+            "int *restrict spike_count, int num_targets, int slots, real scale_of_events",
+            "ulong seed, long *restrict incoming, int row, int width",
+            "const int *restrict record_slot, const int *restrict record_column",
+            "real *restrict record_v",
+        )
+    }
+    of_kind: ClassVar[tuple[str, ...]] = (
+        "int count_{k}, int target_{k}, int number_{k}, const int *restrict member_{k}",
+        "const int *restrict place_{k}, const int *restrict run_{k}",
+        "const real *restrict parameters_{k}, const real{width} *restrict given_{k}",
+        "const real{width} *restrict factor_{k}, real *restrict states_{k}",
+        "real{width} *restrict held_{k}",
+    )
     real: str
     lanes: int
-    kinds: tuple[GroupedKindSpec, ...]
+    kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of the kernel, last those of each kind."""
+        return [*super().parameters(kernel), *of_each_kind(self.of_kind, self.kinds)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +192,7 @@ def variable_in_part(model: Model, network: Model) -> np.ndarray:
 def eliminate_constant(
     forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray
 ) -> np.ndarray:
-    """(n,) float64: pivots of the constant nodes, and what is left of the diagonal of the others.
+    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others.
 
     Parameters
     ----------
@@ -288,7 +315,7 @@ class CellEpochs:
     ----------
     state : State
     lanes : int, optional
-        Cells that share a vector; by default what suits their shapes.
+        Cells that share a vector; by default chosen from their shapes.
 
     Attributes
     ----------
@@ -402,7 +429,7 @@ class CellEpochs:
         ]  # fmt: skip
 
     def _of_groups(self, kind: Kind, groups: Groups) -> list[cla.Array]:
-        """Give what the kernel takes of a kind by group, room for states last."""
+        """Give what the kernel takes of a kind by group, length for states last."""
         dtype, put = self.state.dtype, self._put
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
@@ -410,17 +437,17 @@ class CellEpochs:
         given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
             np.zeros(instance.shape)
         ]
-        room = max(1, len(kind.mechanism.states)) * instance.size
+        length = max(1, len(kind.mechanism.states)) * instance.size
         return [
             *(put(a.astype(np.int32)) for a in (groups.member, groups.place, groups.run)),
             put(np.array(single, dtype)),
             put(np.stack(given, axis=1).astype(dtype)),
             put(kind.factor[instance].astype(dtype)),
-            cla.zeros(self.queue, room, dtype),
+            cla.zeros(self.queue, length, dtype),
         ]
 
     def set_records(self, nodes: np.ndarray) -> None:
-        """Record the voltages of `nodes`, (r,) natural: tells the blocks what of them it is."""
+        """Record the voltages of `nodes`, (r,) natural: each block gets a list of its own."""
         state, lanes = self.state, self.blocks.lanes
         place = self._place[nodes]
         block = self._block[place // lanes]
@@ -432,8 +459,8 @@ class CellEpochs:
         slot = place - self._slot[block] * lanes
         given = [slot[order], order] if len(nodes) else [np.zeros(1), np.zeros(1)]
         lists = [cla.to_device(self.queue, a.astype(np.int32)) for a in given]
-        told = [np.int32(state.record_v.shape[1]), *lists, state.record_v]
-        for k, value in enumerate(told, self._record_argument + 1):
+        recorded = [np.int32(state.record_v.shape[1]), *lists, state.record_v]
+        for k, value in enumerate(recorded, self._record_argument + 1):
             self._kernel[k] = value
 
     def advance(self, first: int, count: int, row: int) -> None:

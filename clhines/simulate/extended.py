@@ -84,11 +84,11 @@ class ExtendedSteps:
         """Put what does not change, by place, on the device."""
         model, solver = self.model, self.solver
         self._base_d = model.capacitance_over_dt + model.constant_d
-        self._over_dt = solver.pack(model.capacitance_over_dt, of="b")
-        self._constant_b = solver.pack(model.constant_b, of="b")
-        self._d, self._u = solver.pack(self._base_d, of="d"), solver.pack(model.u, of="u")
+        self._over_dt = solver.pack(model.capacitance_over_dt)
+        self._constant_b = solver.pack(model.constant_b)
+        self._d, self._u = solver.pack(self._base_d), solver.pack(model.u)
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
-        self._v = [solver.pack(model.v_init, of="x"), cla.zeros_like(self._d)]
+        self._v = [solver.pack(model.v_init), cla.zeros_like(self._d)]
         gather = solver.plan.gather
         self._places = len(gather)
         self.place = np.zeros(model.forest.num_nodes, np.int64)
@@ -111,64 +111,62 @@ class ExtendedSteps:
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted)
         self._at = self._put(at)
-        self._v[0].set(self.solver.pack(variables.v, of="x").get(self.queue), self.queue)
+        self._v[0].set(self.solver.pack(variables.v).get(self.queue), self.queue)
         built = program.build(self.queue.context, spec)
-        real, num = self.dtype.type, np.int32
-        times = [np.float64(0)] * 3
-        shared = [self._mem, self._clocks, self._ints, self._at]
-        self._begin = program.BoundKernel(built, "begin_step", [
-            num(self._places), np.uint64(0), np.uint64(self.model.seed), real(self.model.dt),
-            *times, self._active, self._over_dt, self._constant_b, self._v[0], self._d, self._b,
-            self._mem, self._ints, self._at,
-        ])  # fmt: skip
         self._emitters = sum(len(s) for s in self.extended.emitted.values())
-        self._finish = program.BoundKernel(built, "finish_step", [
-            num(self._places), num(self._emitters), num(0), num(self.max_spikes),
-            real(self.model.dt), *times, self._active, self._x, self._v[0], self._v[1],
-            self._failed, *self._found, *shared,
-        ])  # fmt: skip
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
-        if self.wires.layers:
-            self._events = program.BoundKernel(built, "events", [
-                num(0), num(0), num(self.max_spikes), real(self.model.dt), *times[:2], self._v[0],
-                *self._found, *shared,
-            ])  # fmt: skip
-        if self.extended.played:
-            self._play = program.BoundKernel(built, "play", [
-                num(len(self.extended.played)), np.float64(0), *shared,
-            ])  # fmt: skip
+        num, t = np.int32, np.float64(0)
+        given = {
+            "num_places": num(self._places), "num_emitters": num(self._emitters),
+            "num_played": num(len(self.extended.played)), "capacity": num(self.max_spikes),
+            "first_item": num(0), "num_items": num(0), "done": num(0), "step": np.uint64(0),
+            "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
+            "t": t, "t_begin": t, "t_mid": t, "t_end": t, "active": self._active,
+            "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
+            "x": self._x, "v": self._v[0], "v_old": self._v[0], "v_new": self._v[1],
+            "failed": self._failed, "spike_count": self._found[0],
+            "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
+            "clock": self._clocks, "ints": self._ints, "at": self._at,
+        }  # fmt: skip
+        names = ["begin_step", "finish_step"]
+        names += ["events"] * bool(self.wires.layers) + ["play"] * bool(self.extended.played)
+        self._kernels, self._index = {}, {}
+        for name in names:
+            known = [p.name for p in spec.parameters(name)]
+            self._kernels[name] = program.BoundKernel(built, name, [given[n] for n in known])
+            self._index[name] = {n: at for at, n in enumerate(known)}
 
     # -- steps ---------------------------------------------------------------------------------
 
-    def _launch(self, kernel: program.BoundKernel, items: int) -> None:
+    def _launch(self, name: str, items: int, **given: object) -> None:
+        """Enqueue a kernel with some of its arguments changed."""
+        kernel, index = self._kernels[name], self._index[name]
+        for argument, value in given.items():
+            kernel[index[argument]] = value
         (total,), (group,) = devices.small_groups(self.queue.device, items)
         kernel.launch(self.queue, total, group)
 
     def _step(self, step: int) -> None:
-        half = 0.5 * self.model.dt
+        half, num = 0.5 * self.model.dt, np.int32
         begin = self._clock.at(step)
         middle = begin + half
-        times = [np.float64(t) for t in (begin, middle, middle + half)]
+        t_begin, t_mid, t_end = (np.float64(t) for t in (begin, middle, middle + half))
+        times, v = {"t_begin": t_begin, "t_mid": t_mid}, self._v
         for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
-            self._events[0], self._events[1] = np.int32(first), np.int32(end - first)
-            self._events[4], self._events[5], self._events[6] = *times[:2], self._v[0]
-            self._launch(self._events, end - first)
-        self._play_at(times[1])
-        self._begin[1], self._begin[10] = np.uint64(step), self._v[0]
-        self._begin[4], self._begin[5], self._begin[6] = times
-        self._launch(self._begin, self._places)
+            items = {"first_item": num(first), "num_items": num(end - first)}
+            self._launch("events", end - first, **items, **times, v=v[0])
+        self._play_at(t_mid)
+        times["t_end"] = t_end
+        self._launch("begin_step", self._places, step=np.uint64(step), v=v[0], **times)
         self.solver.enqueue(self._d, self._u, self._b, out=self._x)
-        self._play_at(times[2])
-        self._finish[2] = np.int32(step)
-        self._finish[5], self._finish[6], self._finish[7] = times
-        self._finish[10], self._finish[11] = self._v
-        self._launch(self._finish, self._places + self._emitters)
+        self._play_at(t_end)
+        items = {"done": num(step), "v_old": v[0], "v_new": v[1]}
+        self._launch("finish_step", self._places + self._emitters, **items, **times)
         self._v.reverse()
 
     def _play_at(self, t: np.float64) -> None:
         if self.extended.played:
-            self._play[1] = t
-            self._launch(self._play, len(self.extended.played))
+            self._launch("play", len(self.extended.played), t=t)
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""

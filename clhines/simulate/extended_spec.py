@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from clhines.mechanisms.program import Argument
+from clhines.plan.contract import TemplateSpec
 
 Values = dict[str, str]  # role, or role and name -> expression
 
@@ -149,7 +150,7 @@ class KindBlocks:
 
 
 @dataclass(frozen=True)
-class ExtendedSpec:
+class ExtendedSpec(TemplateSpec):
     """``extended.mako``.
 
     Attributes
@@ -168,6 +169,30 @@ class ExtendedSpec:
     """
 
     template: ClassVar[str] = "simulate/extended"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "begin_step": (
+            "int num_places, ulong step, ulong seed, real dt, double t_begin, double t_mid",
+            "double t_end, const int *restrict active, const real *restrict over_dt",
+            "const real *restrict constant_b, const real *restrict v, real *restrict d",
+            "real *restrict b, real *mem, int *ints, const int *at",
+        ),
+        "finish_step": (
+            "int num_places, int num_emitters, int done, int capacity, real dt, double t_begin",
+            "double t_mid, double t_end, const int *restrict active, const real *restrict x",
+            "const real *restrict v_old, real *restrict v_new, int *restrict failed",
+            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+        "events": (
+            "int first_item, int num_items, int capacity, real dt, double t_begin, double t_mid",
+            "const real *restrict v, int *restrict spike_count, int *restrict spike_source",
+            "double *restrict spike_time, real *mem, double *clock, int *ints, const int *at",
+        ),
+        "play": (
+            "int num_played, double t, real *mem, const double *clock",
+            "const int *ints, const int *at",
+        ),
+    }
     real: str
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 INSTALL_HINT = "run 'pip install clhines[mpi]', which brings mpi4py and MPICH"
 
 
-# what launchers tell the processes that they start: MPICH's and Intel's, Open MPI's, Slurm's
+# environment variables that launchers set: MPICH's and Intel's, Open MPI's, Slurm's
 _LAUNCHERS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-_FAILED = 0xFFFFFFFF  # in place of a number of spikes
-_ROOM = 15  # spikes of a rank that a message has room for, at first and at most
-_MOST_ROOM = 4095
+_FAILED = 0xFFFFFFFF  # instead of a number of spikes
+_CAPACITY = 15  # spikes of a rank that fit into a message, at first and at most
+_MAX_CAPACITY = 4095
 _SPIN, _SLEEP, _PATIENCE = 200e-6, 50e-6, 5.0  # s
 
 
@@ -89,7 +89,7 @@ class Ranks:
         here = [r for r, name in enumerate(machines) if name == machines[self.rank]]
         self.local_rank, self.local_size = here.index(self.rank), len(here)
         self.seconds, self.received, self.exchanges = 0.0, 0, 0
-        self.spin, self._room = _SPIN, _ROOM
+        self.spin, self._capacity = _SPIN, _CAPACITY
 
     def agree(self, error: BaseException | None) -> None:
         """Wait for all ranks, and raise where one has an error: its own, or a `RankError`."""
@@ -160,9 +160,9 @@ class Ranks:
             `error`, or a `RankError` where another rank had one.
         """
         begin = time.perf_counter()
-        message = np.zeros(1 + self._room, np.uint32)
+        message = np.zeros(1 + self._capacity, np.uint32)
         message[0] = _FAILED if error is not None else len(mine)
-        message[1 : 1 + len(mine)] = mine[: self._room]
+        message[1 : 1 + len(mine)] = mine[: self._capacity]
         found = np.empty((self.size, len(message)), np.uint32)
         self._wait(self.comm.Iallgather(message, found))
         counts = found[:, 0].astype(np.int64)
@@ -170,21 +170,21 @@ class Ranks:
             self._raise(error)
         codes = [row[1 : 1 + count] for row, count in zip(found, counts.tolist(), strict=True)]
         self.received += found.nbytes
-        if counts.max() > self._room:
+        if counts.max() > self._capacity:
             codes = self._exchange_all(mine, counts)
         self.exchanges += 1
         self.seconds += time.perf_counter() - begin
         return codes
 
     def _exchange_all(self, mine: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
-        """Exchange what did not fit, and make room in the messages that follow."""
+        """Exchange what did not fit, and enlarge the messages that follow."""
         found = np.empty(int(counts.sum()), np.uint32)
         starts = np.cumsum(counts) - counts
         sent = np.ascontiguousarray(mine, np.uint32)
         self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), starts.tolist())]))
         self.received += found.nbytes
-        room = (1 << int(counts.max()).bit_length()) - 1
-        self._room = min(max(self._room, room), _MOST_ROOM)
+        capacity = (1 << int(counts.max()).bit_length()) - 1
+        self._capacity = min(max(self._capacity, capacity), _MAX_CAPACITY)
         return np.split(found, starts[1:])
 
 
@@ -204,7 +204,7 @@ def decoded(
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, on one line."""
+    """Return the message of an error, on one line."""
     text = " ".join(str(error).split())
     return text if isinstance(error, Exception) and text else f"{type(error).__name__} {text}"
 
@@ -290,8 +290,8 @@ def own_queue(ranks: Ranks, spec: cl.Device | str | None, dtype: DTypeLike) -> c
     spec = spec or os.environ.get("CLHINES_DEVICE")
     chosen = devices.choose(spec, dtype)
     alike = [chosen]
-    told = spec or os.environ.get("PYOPENCL_CTX")
-    if not isinstance(told, cl.Device) and not (isinstance(told, str) and ":" in told):
+    given = spec or os.environ.get("PYOPENCL_CTX")
+    if not isinstance(given, cl.Device) and not (isinstance(given, str) and ":" in given):
         alike = devices.alike(chosen, dtype)
     device = alike[ranks.local_rank % len(alike)]
     sharing = len(range(ranks.local_rank % len(alike), ranks.local_size, len(alike)))

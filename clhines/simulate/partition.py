@@ -19,13 +19,13 @@ from clhines.simulate.state import Record
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# what an instance takes of the time of a step, in nodes: at all, and for each of its states. With
+# Cost of an instance in a step, in nodes: by itself, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
 _INSTANCE, _STATE = 1.0, 5.0
 
 
 def cell_costs(model: Model) -> np.ndarray:
-    """(num_cells,) float64: what a step of each cell costs, in nodes."""
+    """(num_cells,) float64: cost of a step of each cell, in nodes."""
     forest = model.forest
     costs = forest.sizes.astype(np.float64)
     for kind in model.kinds:
@@ -104,10 +104,10 @@ def check_same(ranks: Ranks, model: Model, signature: str, given: dict[str, obje
         Arguments of the `Simulation`.
     """
     v = hashlib.sha256(model.v_init.tobytes()).hexdigest()
-    told: dict[str, object] = {name: str(value) for name, value in given.items()}
+    texts: dict[str, object] = {name: str(value) for name, value in given.items()}
     sizes = {"number of cells": model.forest.num_cells, "dt": model.dt}
     digests = {"digest of the network": signature[:8], "digest of v_init": v[:8]}
-    ranks.same({**sizes, **digests, **told})
+    ranks.same({**sizes, **digests, **texts})
 
 
 def exchanged_during(ranks: Ranks, model: Model, on_host: bool, asked: bool | None) -> bool:
@@ -143,15 +143,15 @@ def part_of(model: Model, first: int, end: int) -> Model:
     low, high = model.forest.cell_offsets[[first, end]].tolist()
     kinds, local, targets = [], np.full(model.num_targets, -1), 0
     for kind in model.kinds:
-        place = slice(*np.searchsorted(kind.node, [low, high]).tolist())
-        if place.start == place.stop:
+        span = slice(*np.searchsorted(kind.node, [low, high]).tolist())
+        if span.start == span.stop:
             continue
-        taken = _taken(kind, place, low, targets)
-        kinds.append(taken)
+        own_kind = _kind_of_part(kind, span, low, targets)
+        kinds.append(own_kind)
         if kind.first_target >= 0:
-            begin = kind.first_target + place.start
-            local[begin : begin + taken.count] = targets + np.arange(taken.count)
-            targets += taken.count
+            begin = kind.first_target + span.start
+            local[begin : begin + own_kind.count] = targets + np.arange(own_kind.count)
+            targets += own_kind.count
     nodes, cells = slice(low, high), slice(first, end)
     ours, events = local[model.connections.target] >= 0, local[model.events.target] >= 0
     given = model.connections
@@ -186,18 +186,18 @@ def part_of(model: Model, first: int, end: int) -> Model:
 _OF_NODES = ("u", "capacitance", "area", "constant_d", "constant_b", "v_init")
 
 
-def _taken(kind: Kind, place: slice, first_node: int, first_target: int) -> Kind:
+def _kind_of_part(kind: Kind, span: slice, first_node: int, first_target: int) -> Kind:
     """Return the kind of some of the instances, of a part of the network."""
     parameters = {
-        k: v[place] if isinstance(v, np.ndarray) else v for k, v in kind.parameters.items()
+        k: v[span] if isinstance(v, np.ndarray) else v for k, v in kind.parameters.items()
     }
     return Kind(
         mechanism=kind.mechanism,
-        node=kind.node[place] - first_node,
+        node=kind.node[span] - first_node,
         parameters=parameters,
-        factor=kind.factor[place],
+        factor=kind.factor[span],
         first_target=first_target if kind.first_target >= 0 else -1,
-        first_instance=kind.first_instance + place.start,
+        first_instance=kind.first_instance + span.start,
     )
 
 
@@ -232,7 +232,7 @@ class Share:
         return np.concatenate(found)
 
     def record(self, rank: int, record: Record) -> tuple[Record, np.ndarray]:
-        """Return what a rank records of a record, and the columns that it fills."""
+        """Return the entries of a record that a rank has, and the columns that they fill."""
         low, high = (self.nodes if record.kind < 0 else self.instances[record.kind])[
             [rank, rank + 1]
         ].tolist()
@@ -249,9 +249,9 @@ class Share:
         found["incoming"] = saved["incoming"][:, self.targets(rank)]
         found["failed"] = saved["failed"][cells]
         for own, k in enumerate(self.kinds(rank)):
-            place = slice(*self.instances[k][[rank, rank + 1]].tolist())
+            span = slice(*self.instances[k][[rank, rank + 1]].tolist())
             for name in self.whole.kinds[k].mechanism.states:
-                found[f"state{own}_{name}"] = saved[f"state{k}_{name}"][place]
+                found[f"state{own}_{name}"] = saved[f"state{k}_{name}"][span]
         for name in saved:
             if name.startswith("plastic_"):
                 found[name] = saved[name]

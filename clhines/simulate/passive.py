@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -19,6 +19,7 @@ from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.hostmemory import check_room
+from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.solve.solver import Part, Solver
 
@@ -26,10 +27,16 @@ _NODE_BYTES = 8 + 5 * 4  # of the forest, the matrix and the voltages of `Passiv
 
 
 @dataclass(frozen=True)
-class PassiveSpec:
+class PassiveSpec(TemplateSpec):
     """``passive.mako``: the right-hand side of a step of passive cells."""
 
     template: ClassVar[str] = "around/passive"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "right_hand_side": (
+            "int n, const real *restrict capacitance_over_dt, const real *restrict fixed",
+            "const real *restrict v, real *restrict b",
+        ),
+    }
     real: str
 
 
@@ -61,10 +68,8 @@ class _OnDevice:
 
     def __init__(self, part: Part, values: dict[str, np.ndarray], v: np.ndarray) -> None:
         solver = self.solver = part.solver
-        self.values = {
-            k: solver.pack(a[part.nodes], of="u" if k == "u" else "b") for k, a in values.items()
-        }
-        self.v = solver.pack(v[part.nodes], of="x")
+        self.values = {k: solver.pack(a[part.nodes]) for k, a in values.items()}
+        self.v = solver.pack(v[part.nodes])
         self.before, self.b = (
             cla.zeros(self.v.queue, self.v.shape, self.v.dtype) for _ in range(2)
         )
@@ -124,7 +129,7 @@ class PassiveCells:
         dt: float = 0.025,
         current: float = 0.1,
         v_init: float = -65.0,
-        **options: Any,
+        **options: object,
     ) -> None:
         cables = check_cables(cables)
         count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
@@ -142,7 +147,7 @@ class PassiveCells:
             "capacitance_over_dt": [s.capacitance_over_dt for s in systems],
             "constant": [s.constant for s in systems],
         }
-        self.solver = Solver(self.forest, **options)
+        self.solver = Solver(self.forest, **cast("dict[str, Any]", options))
         dtype = self.solver.dtype
         values = {k: repeat([a.astype(dtype) for a in v], count) for k, v in self._once.items()}
         v = np.full(self.forest.num_nodes, v_init, dtype)
@@ -152,14 +157,14 @@ class PassiveCells:
             self._each = [_OnDevice(part, values, v) for part in self.solver.parts]
 
     def finish(self) -> None:
-        """Wait until all devices have done what they were told."""
+        """Wait until all devices have finished their commands."""
         for queue in self.solver.queues:
             queue.finish()
 
     def advance(self, steps: Iterable[int]) -> float:
         """Take one step for each item of `steps` (a range, or a progress bar over one).
 
-        At most 32 steps are in flight, so that a progress bar tells the truth.
+        At most 32 steps are in flight, so that a progress bar is accurate.
 
         Returns
         -------
@@ -209,7 +214,7 @@ class PassiveCells:
         PivotError
             A pivot of the last step was not positive and finite.
         InputError
-            No step has been taken.
+            There was no step yet.
         """
         if not self.steps:
             raise InputError("there is no step to check; advance() first")
@@ -226,7 +231,7 @@ class PassiveCells:
         different = min(len(self.cables), count)
         once = Forest.repeated([cell.parent for cell in self.cables], different)
         m = once.num_nodes
-        with np.errstate(all="ignore"):  # what is not finite shows in the result
+        with np.errstate(all="ignore"):  # values that are not finite show in the result
             b = c * before + constant
             truth = reference.solve_serial(once, d[:m], u[:m], b[:m])
             expected = repeat(np.split(truth, once.cell_offsets[1:-1]), count)

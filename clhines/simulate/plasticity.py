@@ -21,15 +21,32 @@ from clhines.device import devices, program
 from clhines.errors import DeviceError, InputError
 from clhines.network.connections import offsets_of
 from clhines.network.plasticity import STDP
+from clhines.plan.contract import TemplateSpec
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.delivery_tables import to_device
 
+_SPIKES = (  # first parameters of both kernels
+    "const int *restrict spike_source, const int *restrict spike_step",
+    "const int *restrict spike_count, int capacity, const int *restrict marks, int turn",
+    "int step, double amount, double least, double most, double inverse_scale, int decay_length",
+    "const double *restrict decay, const double *restrict own_decay, int own_length",
+    "const int *restrict first",
+)
+_CONNECTIONS = (  # and their last ones
+    "const double *restrict other, const int *restrict other_step, double *restrict own",
+    "int *restrict own_step, double *restrict weight, long *restrict integer",
+)
+
 
 @dataclass(frozen=True)
-class PlasticSpec:
+class PlasticSpec(TemplateSpec):
     """``plasticity.mako``: the pair rule."""
 
     template: ClassVar[str] = "simulate/plasticity"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pre": (*_SPIKES, "const int *restrict cell", *_CONNECTIONS),
+        "post": (*_SPIKES, "const int *restrict source, const int *restrict place", *_CONNECTIONS),
+    }
     work_group: int
 
 
@@ -85,13 +102,13 @@ class Plasticity:
         """Postsynaptic cells along the forward rows, and the backward rows."""
         queue, c = self.delivery.queue, self.connections
         cell = np.where(mask, cells[c.target], -1)[c.order]
-        places = np.flatnonzero(cell >= 0)
-        places = places[np.argsort(cell[places], kind="stable")]
-        row, first = c.row, offsets_of(cell[places], c.num_sources)
+        indices = np.flatnonzero(cell >= 0)
+        indices = indices[np.argsort(cell[indices], kind="stable")]
+        row, first = c.row, offsets_of(cell[indices], c.num_sources)
         self._longest = [int(np.max(np.diff(r), initial=1)) for r in (row, first)]
         self._forward = [to_device(queue, a, np.int32) for a in (row, cell)]
-        source = c.source[c.order][places]
-        self._backward = [to_device(queue, a, np.int32) for a in (first, source, places)]
+        source = c.source[c.order][indices]
+        self._backward = [to_device(queue, a, np.int32) for a in (first, source, indices)]
 
     def _build(self) -> None:
         device = self.delivery.queue.device
@@ -116,7 +133,7 @@ class Plasticity:
     ) -> cl.Event:
         """Deliver the spikes that were appended since the last call, and change the weights.
 
-        Takes the place of `Delivery.enqueue`; the arguments are the same. All cells' spikes must
+        Replaces `Delivery.enqueue`; the arguments are the same. All cells' spikes must
         be in the list, those of cells that are postsynaptic only as well.
         """
         delivery = self.delivery
@@ -188,7 +205,7 @@ class Plasticity:
         return {"weight": self.weight, **traces, **lasts}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go back to what `state` returned.
+        """Restore the arrays of `state`.
 
         Raises
         ------

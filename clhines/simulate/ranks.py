@@ -64,7 +64,7 @@ class SplitRun:
         self._try(self.run.begin, rows, self._localised(records))
 
     def _localised(self, records: Sequence[Record]) -> list[Record]:
-        """Return what this rank records: the same objects as long as the records are the same."""
+        """Return the records of this rank: the same objects as long as the records are the same."""
         known = {id(whole): row for row in self._records for whole in row[:1]}
         rank = self.ranks.rank
         self._records = [known.get(id(r)) or (r, *self.share.record(rank, r)) for r in records]
@@ -97,27 +97,27 @@ class SplitRun:
             self._try(self.run.send, source, step, first, count)
 
     def mark(self) -> Mark | None:
-        """Return what `seconds` takes as this place in the queue."""
+        """Return a mark of this position in the queue, for `seconds`."""
         return self._try(self.run.mark)
 
     def seconds(self, marks: Sequence[Mark | None]) -> list[float]:
-        """Wait, and return when the queue came to the marks."""
+        """Wait, and return the times at which the queue reached the marks."""
         found = self._try(self.run.seconds, marks)
         return [0.0] * len(marks) if found is None else found
 
     def end(self) -> Chunk:
-        """Return what was found since `begin` on all ranks."""
+        """Return the spikes, failures and records of all ranks since `begin`."""
         if self._waiting is not None:
             self._exchange()
         chunk = self._try(self.run.end)
         here = np.zeros(0, int) if chunk is None else chunk.failed
         first = int(min(here[here > 0], default=0))
         cell = self.first_cell + int(np.argmax(here == first)) if first else 0
-        told = self.ranks.gather_numbers([self._error is not None, first, cell])
-        if told[:, 0].any():
+        gathered = self.ranks.gather_numbers([self._error is not None, first, cell])
+        if gathered[:, 0].any():
             self._settle()
         failed = np.zeros(self.share.whole.forest.num_cells, np.int32)
-        broken = told[told[:, 1] > 0]
+        broken = gathered[gathered[:, 1] > 0]
         failed[broken[:, 2]] = broken[:, 1]
         none = [np.zeros(0, np.int64)]
         step, source = (np.concatenate(none + [s[k] for s in self._spikes]) for k in (0, 1))
@@ -167,7 +167,7 @@ class SplitRun:
         return {} if parts is None else self.share.join(parts)
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave on rank 0, with any number of ranks."""
+        """Continue from the arrays of `save` on rank 0, with any number of ranks."""
         parts = None
         if self.ranks.rank == 0:
             parts = self._try(lambda: [self.share.cut(r, saved) for r in range(self.ranks.size)])

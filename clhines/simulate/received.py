@@ -26,7 +26,7 @@ class Received:
     Attributes
     ----------
     capacity : int
-        Spikes that the list to deliver has room for.
+        Capacity of the list to deliver, in spikes.
     """
 
     def __init__(self, state: State) -> None:
@@ -53,7 +53,7 @@ class Received:
         self._begin = 0
 
     def note(self) -> Callable[[], Spikes]:
-        """Enqueue a look at the spikes; one look at most may be open.
+        """Enqueue a read of the spikes; at most one read may be pending.
 
         Returns
         -------

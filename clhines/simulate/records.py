@@ -21,7 +21,7 @@ def find_record(
     where: ArrayLike | Group,
     index: ArrayLike | None,
 ) -> Record:
-    """Return what `Simulation.record` was asked for, checked."""
+    """Check the arguments of `Simulation.record` and return the record."""
     if not isinstance(where, Group):
         ions = model.extended.ions if model.extended is not None else ()
         known = {name: ion for ion in ions for name in ion.variables}
@@ -36,12 +36,12 @@ def find_record(
         return Record("v", -1, as_indices("where", nodes, model.forest.num_nodes, "node"))
     if where.network is not network:
         raise InputError(f"group {where.mechanism.name} belongs to another network")
-    place = np.arange(len(where))
+    chosen = np.arange(len(where))
     if index is not None:
         index = np.atleast_1d(as_array("index", index))
-        place = as_indices("index", index, len(where), where.mechanism.name)
+        chosen = as_indices("index", index, len(where), where.mechanism.name)
     if what == "v":
-        return Record("v", -1, where.nodes[place])
+        return Record("v", -1, where.nodes[chosen])
     names = where.mechanism.states
     if model.extended is not None:
         program = where.mechanism.program
@@ -53,7 +53,7 @@ def find_record(
         told = ", ".join(dict.fromkeys(("v", *names)))
         raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
     kind, instance = model.instances[where.number]
-    return Record(what, kind, instance[place])
+    return Record(what, kind, instance[chosen])
 
 
 def _ion_record(ion: IonNodes, what: str, where: ArrayLike) -> Record:

@@ -13,7 +13,7 @@ from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.runs import values_now
+from clhines.simulate.runs import Mark, values_now
 from clhines.simulate.state import Chunk, Record
 
 
@@ -58,7 +58,7 @@ class ReferenceRun:
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take `count` steps from step `first`; the first is recorded in `row`."""
-        with np.errstate(all="ignore"):  # what is not finite is found by `failed`
+        with np.errstate(all="ignore"):  # `failed` finds values that are not finite
             for step in range(first, first + count):
                 self._step(step)
                 self.record()
@@ -70,7 +70,7 @@ class ReferenceRun:
             rows.append(source[record.index])
 
     def end(self) -> Chunk:
-        """Return what was found since `begin`."""
+        """Return the spikes, failures and records since `begin`."""
         step = [np.full(len(cells), step) for step, cells in self._spikes]
         return Chunk(
             spike_step=np.concatenate([np.zeros(0, np.int64), *step]),
@@ -194,10 +194,10 @@ class ReferenceRun:
         last[cells] = step
 
     def mark(self) -> float:
-        """Return what `seconds` takes as this moment."""
+        """Return a mark of this moment, for `seconds`."""
         return time.perf_counter()
 
-    def seconds(self, marks: Sequence[float]) -> list[float]:
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Return the moments, s."""
         return list(marks)
 
@@ -231,7 +231,7 @@ class ReferenceRun:
         return {name: values.copy() for name, values in saved.items()}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
+        """Continue from the arrays of `save`."""
         self.v, self.failed = saved["v"].copy(), saved["failed"].copy()
         self.incoming = saved["incoming"].copy()
         if self._plastic:

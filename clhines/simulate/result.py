@@ -1,4 +1,4 @@
-"""Result: what a run recorded."""
+"""Results of a run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from clhines.simulate.state import Chunk, Record, TimedChunk
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a run gave.
+    """Spikes and records of a run.
 
     Attributes
     ----------
     t : (rows,) float64, ms
         Times of the recorded rows: the ends of the steps, and 0 where the run began there.
     values : list of (rows, r) arrays
-        One a call of `record`, in their order; ``result[k]`` is ``result.values[k]``.
+        One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``.
     spike_time : (k,) float64, ms
     spike_cell : (k,) int64
         By time, then cell. In an extended network events of all sources, by their numbers:
@@ -28,7 +28,7 @@ class Result:
         ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
         and recording, and ``spikes``, their delivery; where the queue has no timestamps, and for
         ``reference``, what the host did. ``collect``: reading results after each chunk. Of several
-        ranks: of this one, and ``exchange``, what it spent on that, waiting for others included.
+        ranks: of this one, and ``exchange``, its time in exchanges, waiting for others included.
     """
 
     t: np.ndarray

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -29,14 +29,14 @@ _NO_MEMORY = (
 )
 
 
-Mark: TypeAlias = "cl.Event | float"  # a place in a queue, or a moment of the host's clock
+Mark: TypeAlias = "cl.Event | float"  # a position in a queue, or a moment of the host's clock
 
 
 class Executor(Protocol):
-    """What advances the cells of a model on a device; it owns their voltages.
+    """Advances the cells of a model on a device; it owns their voltages.
 
-    All else is in the `State` that it was made with: states of mechanisms, sums of incoming
-    events, found spikes, recorded voltages. Nothing waits for the device but `voltages`.
+    Everything else is in the `State` given to it: states of mechanisms, sums of incoming
+    events, found spikes, recorded voltages. Only `voltages` waits for the device.
 
     Attributes
     ----------
@@ -96,14 +96,14 @@ class Run(Protocol):
     def deliver(self, first: int, count: int) -> None:
         """Deliver the spikes of steps `first` to ``first + count - 1``, just taken."""
 
-    def mark(self) -> Mark | None:
-        """Return what `seconds` takes as this place in the queue."""
+    def mark(self) -> Mark:
+        """Return a mark of this position in the queue, for `seconds`."""
 
-    def seconds(self, marks: Sequence[Any]) -> list[float]:
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
         """Wait, and return when each mark of `mark` was reached, s; only differences count."""
 
     def end(self) -> Chunk:
-        """Wait, and return what was found and recorded since `begin`."""
+        """Wait, and return the spikes, failures and records since `begin`."""
 
     def now(self, records: Sequence[Record]) -> list[np.ndarray]:
         """Values of records as they are, (1, r) real each."""
@@ -169,7 +169,7 @@ def values_now(run: Run, records: Sequence[Record]) -> list[np.ndarray]:
 def take_chunk(
     run: Run, first: int, count: int, records: Sequence[Record], cost: dict[str, float]
 ) -> Chunk:
-    """Take the steps of a chunk, and add to `cost` what they took, s."""
+    """Take the steps of a chunk, and add their times to `cost`, s."""
     run.begin(count, records)
     marks = [run.mark()]
     for row in range(0, count, run.max_steps):
@@ -188,8 +188,8 @@ def take_chunk(
 
 
 @contextmanager
-def memory_told(what: object, steps: int) -> Iterator[None]:
-    """Turn OpenCL's errors of memory into one that says what it was for."""
+def naming_memory(what: object, steps: int) -> Iterator[None]:
+    """Turn memory errors of OpenCL into one that names the purpose of the memory."""
     try:
         yield
     except (cl.MemoryError, cl.LogicError) as error:
@@ -202,9 +202,9 @@ def memory_told(what: object, steps: int) -> Iterator[None]:
 
 
 def choose_executor(
-    state: State, path: str, method: str, options: dict[str, Any]
+    state: State, path: str, method: str, options: Mapping[str, object]
 ) -> tuple[str, Executor]:
-    """Choose what advances the cells; its path and itself."""
+    """Choose the executor; return the path's name and the executor."""
     device, plain = state.queue.device, method == "auto" and not options
     if path == "epochs" and not plain:
         raise InputError("path='epochs' uses no solver; method and its options are for 'steps'")
@@ -228,7 +228,7 @@ class DeviceRun:
         self.max_steps = executor.max_steps
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
-        self._told = False
+        self._set = False
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
         self._received = Received(state) if state.decisions.split else None
@@ -253,14 +253,14 @@ class DeviceRun:
             self.plasticity = Plasticity(self.delivery, given.rule, dt, cells, given.plastic)
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Make room for rows of records."""
+        """Allocate rows of records."""
         state = self.state
         before = state.record_node
         state.begin(rows, records)
-        if state.record_node is not before or not self._told:
+        if state.record_node is not before or not self._set:
             nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
             self.executor.set_records(nodes.astype(np.int64))
-            self._told = True
+            self._set = True
         if self._received is not None:
             self._received.begin()
         elif self.delivery is None:
@@ -285,7 +285,7 @@ class DeviceRun:
             change.enqueue(*found, state.incoming, first, count)
 
     def note_spikes(self) -> Callable[[], Spikes]:
-        """Enqueue a look at the spikes; see `PartRun`."""
+        """Enqueue a read of the spikes; see `PartRun`."""
         assert self._received is not None
         return self._received.note()
 
@@ -302,16 +302,16 @@ class DeviceRun:
         return values_now(self, records)
 
     def mark(self) -> Mark:
-        """Return what `seconds` takes as this place in the queue."""
+        """Return a mark of this position in the queue, for `seconds`."""
         return cl.enqueue_marker(self.state.queue) if self._timed else time.perf_counter()
 
-    def seconds(self, marks: Sequence[Any]) -> list[float]:
-        """Wait, and return when the queue came to the marks."""
+    def seconds(self, marks: Sequence[Mark]) -> list[float]:
+        """Wait, and return the times at which the queue reached the marks."""
         self.state.queue.finish()
-        return [mark.profile.end * 1e-9 for mark in marks] if self._timed else list(marks)
+        return [m.profile.end * 1e-9 if isinstance(m, cl.Event) else m for m in marks]
 
     def end(self) -> Chunk:
-        """Return what was recorded."""
+        """Return the spikes, failures and records."""
         return self.state.end()
 
     def voltages(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Saved states of simulations: what a file must hold to be one of this network."""
+"""Saved states of simulations: writing them, and reading them with checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCALAR = np.dtype(np.int64)
 
 
 def signature(model: Model) -> str:
-    """Return a digest of what the arrays of a saved state depend on."""
+    """Return a digest of everything the arrays of a saved state depend on."""
     digest = hashlib.sha256()
     for kind in model.kinds:
         digest.update(kind.mechanism.text.encode())
@@ -36,7 +36,7 @@ def signature(model: Model) -> str:
 
 
 def write(path: PathLike, arrays: dict[str, np.ndarray], step: int, digest: str) -> None:
-    """Write the state at the begin of a step."""
+    """Write the state at the beginning of a step."""
     write_npz(path, arrays | {"step": np.array(step, np.int64), "network": np.array(digest)})
 
 
@@ -87,7 +87,7 @@ def read(
 
 
 def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
-    """Return what a file holds besides its step and the digest, saved at the begin of `step`."""
+    """Return the members, besides step and digest, of a file saved at the beginning of `step`."""
     cells, int32 = model.forest.num_cells, np.dtype(np.int32)
     found = {
         "v": Member((model.forest.num_nodes,), dtype),
@@ -109,7 +109,7 @@ def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
 
 
 def _incoming(model: Model) -> Member:
-    """Return what the sums of events on their way are: at most what all sources together send."""
+    """Return the member of pending events: sums of at most the weights of all sources."""
     connections, targets = model.connections, model.num_targets
     largest = np.bincount(connections.target, connections.largest, targets)
     count = np.bincount(connections.target, minlength=targets) + len(model.events.step)

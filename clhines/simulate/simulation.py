@@ -6,7 +6,7 @@ import hashlib
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -46,7 +46,7 @@ from clhines.simulate.runs import (
     PartRun,
     Run,
     choose_executor,
-    memory_told,
+    naming_memory,
     take_chunk,
 )
 from clhines.simulate.state import Chunk, Record, State
@@ -64,8 +64,8 @@ _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}
 class Simulation:
     """A network advanced in time.
 
-    The network is frozen when the simulation has been made: changes would not be seen. All that
-    is set here is set once; attributes are for reading.
+    The network is frozen when the simulation has been made: changes would have no effect.
+    Attributes are read-only.
 
     Parameters
     ----------
@@ -81,16 +81,16 @@ class Simulation:
     method : str
         Of the `Solver`, where one is used.
     path : str
-        ``steps``: a few kernels a step, for cells of any size. ``epochs``: whole cells advanced by
-        as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
+        ``steps``: a few kernels per step, for cells of any size. ``epochs``: whole cells advanced
+        by as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
         ``auto``: ``epochs`` where it can be used, else ``steps``.
     v_init : float or (n,) float64, mV
     secondorder : bool
-        NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
+        NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
     seed : int
         Of noise.
     chunk : int
-        Steps between two looks at the device, made a whole number of epochs.
+        Steps between two reads of the device, rounded down to a whole number of epochs.
     max_spikes : int, optional
         Spikes that one chunk may have; default: as many as there can be, up to 2**24. Of several
         ranks, on each.
@@ -136,7 +136,7 @@ class Simulation:
         chunk: int = 1024,
         max_spikes: int | None = None,
         comm: MPI.Comm | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         self._lock, self._on_host = lock_of(self), path == "reference"
         self.ranks = ranks_of(comm)
@@ -172,10 +172,10 @@ class Simulation:
         chunk: int,
         max_spikes: int | None,
         method: str,
-        options: dict[str, Any],
+        options: dict[str, object],
         overlap: bool,
     ) -> None:
-        """Make what advances the cells of this rank, and exchanges their spikes."""
+        """Make the run that advances the cells of this rank and exchanges their spikes."""
         self._run: Run
         ranks, share = self.ranks, None
         with self._agreed():
@@ -191,13 +191,13 @@ class Simulation:
                 if ranks is not None:
                     raise InputError("an extended network runs in one process; expected no comm")
                 given = own, queue, self._dtype, path, max_spikes, method, options
-                with memory_told(self.network, self.chunk):
+                with naming_memory(self.network, self.chunk):
                     self.path, self._run = extended_run(*given)
                 return
             if path == "reference":
                 part: PartRun = ReferenceRun(own, decisions)
             else:
-                with memory_told(self.network, self.chunk):
+                with naming_memory(self.network, self.chunk):
                     state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
                     self.path, executor = choose_executor(state, path, method, options)
                     part = DeviceRun(state, executor)
@@ -282,11 +282,11 @@ class Simulation:
         Raises
         ------
         SimulationError
-            A voltage was not finite after a step; its `result` has what came before.
+            A voltage was not finite after a step; its `result` holds the steps before.
         SpikeOverflowError
             More spikes in a chunk than `max_spikes`.
         DeviceMemoryError
-            There is no room on the device for what is recorded in a chunk.
+            The records of a chunk do not fit into the memory of the device.
         """
         with self._agreed():
             progress = as_switch("progress", progress)
@@ -313,9 +313,10 @@ class Simulation:
                 failed = int(min(chunk.failed[chunk.failed > 0], default=0))
                 chunks.append(chunk)
                 self._step += count
-                bar.update(count * self.model.dt)
-                done = (self.step - begin) * self.model.dt * 1e-3
-                bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
+                if bar is not None:
+                    bar.update(count * self.model.dt)
+                    done = (self.step - begin) * self.model.dt * 1e-3
+                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
@@ -332,9 +333,9 @@ class Simulation:
         return Chunk(none, none, np.zeros(0, np.int32), values)
 
     def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
-        """Advance; where that is cut short, what there is now belongs to no step."""
+        """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
         try:
-            with memory_told(self.network, self.chunk):
+            with naming_memory(self.network, self.chunk):
                 return take_chunk(self._run, self.step, count, self._records, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
@@ -367,7 +368,8 @@ class Simulation:
         ----------
         path : str or path-like
             Taken as it is; it need not end in ``.npz``. A symbolic link stays, and its target is
-            replaced; what is no regular file (a FIFO, say) is written to; see `clhines.files`.
+            replaced; a target that is no regular file (a FIFO, say) is written to; see
+            `clhines.files`.
 
         Raises
         ------
@@ -444,7 +446,7 @@ class Simulation:
 
     @cached_property
     def _signature(self) -> str:
-        """A digest of what the arrays of a saved state depend on."""
+        """Digest of everything the arrays of a saved state depend on."""
         return saved_states.signature(self.model)
 
 
@@ -469,5 +471,6 @@ def _queue(
     return devices.given_queue(queue, device, dtype)
 
 
-def _bar(duration: float, show: bool) -> tqdm:
-    return tqdm(total=duration, unit="ms", disable=not show, bar_format=_BAR)
+def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
+    """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
+    return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()

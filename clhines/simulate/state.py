@@ -1,4 +1,4 @@
-"""State of a network in time: what executors share on a device, what is recorded, what is found."""
+"""State of a network in time: shared arrays of executors, records, spikes found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.model import Model
+from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.decisions import Decisions
 
@@ -20,23 +21,35 @@ _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
 
 @dataclass(frozen=True)
-class EventsSpec:
+class EventsSpec(TemplateSpec):
     """``events.mako``."""
 
     template: ClassVar[str] = "simulate/events"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "add_events": (
+            "int first, int count, int num_targets, int slots, const int *restrict step",
+            "const int *restrict target, const long *restrict weight, long *restrict incoming",
+        ),
+    }
 
 
 @dataclass(frozen=True)
-class RecordSpec:
+class RecordSpec(TemplateSpec):
     """``record.mako``; `real` is ``double`` or ``float``."""
 
     template: ClassVar[str] = "simulate/record"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "record": (
+            "int row, int width, const int *restrict index, const real *restrict source",
+            "real *restrict values",
+        ),
+    }
     real: str
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What is recorded: voltages of nodes, or a state of instances.
+    """A request to record: voltages of nodes, or a state of instances.
 
     Attributes
     ----------
@@ -55,7 +68,7 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """What a run of some steps gives.
+    """Results of a chunk of steps.
 
     Attributes
     ----------
@@ -64,7 +77,7 @@ class Chunk:
     failed : (num_cells,) integer
         1 + the step after which the soma's voltage was first not finite, 0 where it never was.
     values : list of (rows, r) arrays
-        One a record.
+        One per record.
     """
 
     spike_step: np.ndarray
@@ -102,7 +115,7 @@ class TimedChunk(Chunk):
 
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sum events from outside that meet at a target in a step.
+    """Sum the events from outside that reach the same target in the same step.
 
     Returns
     -------
@@ -127,7 +140,7 @@ def by_time(step: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 class State:
-    """What executors share on a device.
+    """Arrays on a device that executors share.
 
     Parameters
     ----------
@@ -152,19 +165,19 @@ class State:
     incoming_scale : float
         A weight is an entry of `incoming` times this power of two.
     incoming : (slots * num_targets,) int64
-    states : list of (num_states * count,) real, one a kind
+    states : list of (num_states * count,) real, one per kind
         State s of instance i at ``s * count + i``.
     spike_source, spike_step : (max_spikes,) int32
-        Appended by `atomic_inc` of `spike_count`, in any order, as far as there is room.
+        Appended by `atomic_inc` of `spike_count`, in any order, up to its capacity.
     spike_count : (1,) int32
-        Spikes of the chunk so far, those without room too.
+        Spikes of the chunk so far, those beyond the capacity too.
     failed : (num_cells,) int32
         See `Chunk`.
     record_node : (r,) int32
         Natural nodes of all records of voltages, one after another.
     record_v : (rows, r) real
     record_states : list of (int, (r,) int32, (rows, r) real)
-        Kind, places in its states, values.
+        Kind, indices into its states, values.
     """
 
     def __init__(
@@ -184,12 +197,12 @@ class State:
         self.epoch, cells = decisions.epoch, model.forest.num_cells
         most = min(cells * (chunk // 2 + 1), _MAX_SPIKES) if max_spikes is None else max_spikes
         self.max_spikes = max(most, 1)
-        room, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
-        if room > most:
+        size, most = 8 * self.slots * model.num_targets, queue.device.max_mem_alloc_size
+        if size > most:
             raise DeviceMemoryError(
                 f"events on their way to {model.num_targets} targets, the latest "
                 f"{decisions.network.connections.max_delay} steps after its spike, take "
-                f"{room / 2**20:.0f} MiB; the device allows {most / 2**20:.0f} MiB; expected "
+                f"{size / 2**20:.0f} MiB; the device allows {most / 2**20:.0f} MiB; expected "
                 "shorter delays"
             )
         self.incoming = cla.zeros(queue, max(self.slots * model.num_targets, 1), np.int64)
@@ -238,9 +251,9 @@ class State:
         return np.concatenate([states[name] for name in kind.mechanism.states]).astype(self.dtype)
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
-        """Make room for what a chunk of so many steps will record.
+        """Allocate the records of a chunk of `rows` steps.
 
-        The list of spikes is emptied by `Delivery.reset`, which has its place in it.
+        The list of spikes is emptied by `Delivery.reset`, which tracks the position in it.
         """
         if rows == self.rows and len(records) == len(self.records):
             if all(a is b for a, b in zip(records, self.records, strict=True)):
@@ -249,15 +262,15 @@ class State:
         index = [r.index for r in records if r.kind < 0]
         nodes = np.concatenate([np.zeros(0, np.int64), *index])
         self.record_node = self._indices(nodes)
-        self.record_v = self._room(rows, len(nodes))
+        self.record_v = self._zeros(rows, len(nodes))
         self.record_states = [
-            (r.kind, self._indices(self._places(r)), self._room(rows, len(r.index)))
+            (r.kind, self._indices(self._indices_of(r)), self._zeros(rows, len(r.index)))
             for r in records
             if r.kind >= 0
         ]
 
-    def _places(self, record: Record) -> np.ndarray:
-        """Where in the states of its kind the values of a record are."""
+    def _indices_of(self, record: Record) -> np.ndarray:
+        """Return the indices of the values of a record in the states of its kind."""
         kind = self.model.kinds[record.kind]
         return kind.mechanism.states.index(record.name) * kind.count + record.index
 
@@ -286,7 +299,7 @@ class State:
             self.queue, index.astype(np.int32) if len(index) else np.zeros(1, "i4")
         )
 
-    def _room(self, rows: int, width: int) -> cla.Array:
+    def _zeros(self, rows: int, width: int) -> cla.Array:
         """(rows, width) values, one at least."""
         return cla.zeros(self.queue, (max(rows, 1), max(width, 1)), self.dtype)
 
@@ -296,12 +309,12 @@ class State:
         return sum(len(r.index) for r in self.records if r.kind < 0)
 
     def end(self) -> Chunk:
-        """Wait, and return what was found since `begin`.
+        """Wait, and return the spikes, failures and records since `begin`.
 
         Raises
         ------
         SpikeOverflowError
-            More spikes than there is room for.
+            More spikes than `max_spikes`.
         """
         count = int(self.spike_count.get(self.queue)[0])
         kept = min(count, self.max_spikes)
@@ -323,7 +336,9 @@ class State:
         )
 
     def _recorded(self) -> list[np.ndarray]:
-        v = self.record_v.get(self.queue)
+        v = np.zeros((self.rows, 0), self.dtype)
+        if self.num_recorded_nodes:  # each read waits for the device
+            v = self.record_v.get(self.queue)
         states = [values for *_, values in self.record_states]
         found, column = [], 0
         for record in self.records:
@@ -349,7 +364,7 @@ class State:
         return saved
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
-        """Go on from what `save` gave."""
+        """Continue from the arrays of `save`."""
         if self.model.num_targets:
             self.incoming.set(saved["incoming"].reshape(-1), self.queue)
         self.failed.set(saved["failed"].astype(np.int32), self.queue)

@@ -1,9 +1,10 @@
-"""A network advanced by a few kernels a step, around the solve; cells of any size and method."""
+"""A network advanced by a few kernels per step, around the solve; cells of any size and method."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -12,40 +13,62 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
+from clhines.plan.contract import Parameter, TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.kinds import KindSpec, model_kinds, parameter_array
+from clhines.simulate.kinds import MechanismSpec, model_kinds, of_each_kind, parameter_array
 from clhines.simulate.state import State
 from clhines.solve.solver import Solver
 
 
 @dataclass(frozen=True)
-class StepSpec:
+class StepSpec(TemplateSpec):
     """``steps.mako``.
 
     Attributes
     ----------
     real : str
         ``double`` or ``float``.
-    kinds : tuple of KindSpec
+    kinds : tuple of MechanismSpec
     secondorder : bool
     noise : str
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     """
 
     template: ClassVar[str] = "simulate/steps"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "between_solves": (
+            "int num_places, int finish, int begin, int done, int next, real dt, real t_done",
+            "real t_mid, const int *restrict active, const real *restrict over_dt",
+            "const real *restrict constant_b, const real *restrict x, real *restrict v",
+            "real *restrict d, real *restrict b, const real *restrict base_d",
+            "const int *restrict cell, const real *restrict threshold, int *restrict failed",
+            "int capacity, int *restrict spike_source, int *restrict spike_step",
+            "int *restrict spike_count, int row, real scale_of_events, ulong seed",
+            "long *restrict incoming",
+        )
+    }
+    of_kind: ClassVar[tuple[str, ...]] = (
+        "int count_{k}, int target_{k}, int number_{k}, const int *restrict first_{k}",
+        "const real *restrict parameters_{k}, real *restrict states_{k}",
+        "const real *restrict factor_{k}",
+    )
     real: str
-    kinds: tuple[KindSpec, ...]
+    kinds: tuple[MechanismSpec, ...]
     secondorder: bool
     noise: str
 
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of the kernel, last those of each kind."""
+        return [*super().parameters(kernel), *of_each_kind(self.of_kind, self.kinds)]
+
 
 def _of_whole(
-    forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: dict[str, Any]
-) -> tuple[str, dict[str, Any]]:
-    """Choose for a part what the whole network would get, on which the bits depend."""
+    forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
+) -> tuple[str, dict[str, object]]:
+    """Choose for a part the method and options of the whole network: the bits depend on them."""
     plan = make_plan(forest, method, dtype, limits, **options)
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, object] = {}
     for name in ("segment", "vector_width"):
         values = {getattr(part.spec, name, None) for part in plan.parts}
         if len(values) == 1 and name in METHODS[plan.method].options and values != {None}:
@@ -76,7 +99,7 @@ class Steps:
         The solver would need slices.
     """
 
-    def __init__(self, state: State, method: str = "auto", **options: Any) -> None:
+    def __init__(self, state: State, method: str = "auto", **options: object) -> None:
         self.state, self.model, self.queue = state, state.model, state.queue
         model, dtype = self.model, state.dtype
         self.max_steps = state.epoch
@@ -84,7 +107,8 @@ class Steps:
             limits = devices.limits(devices.whole_device(self.queue.device))
             whole = state.decisions.network.forest
             method, options = _of_whole(whole, method, dtype, limits, options)
-        self.solver = Solver(model.forest, method, dtype, None, self.queue, **options)
+        chosen = cast("dict[str, Any]", options)  # checked by the solver
+        self.solver = Solver(model.forest, method, dtype, None, self.queue, **chosen)
         if not self.solver.takes_device_order:
             raise DeviceMemoryError(
                 f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
@@ -94,17 +118,17 @@ class Steps:
         kinds, noise = model_kinds(model, real)
         spec = StepSpec(real, kinds, model.secondorder, noise)
         built = program.build(self.queue.context, spec)
-        self._places = self.solver.plan.packed_size
+        self._size = self.solver.plan.packed_size
         over_dt = model.capacitance_over_dt
         base_d = over_dt + model.constant_d
-        self._d, self._over_dt = self.solver.pack(base_d, of="d"), self.solver.pack(over_dt, of="b")
-        self._u = self.solver.pack(model.u, of="u")
-        self._constant_b = self.solver.pack(model.constant_b, of="b")
-        self._v, self._x = self.solver.pack(model.v_init, of="x"), cla.zeros_like(self._d)
+        self._d, self._over_dt = self.solver.pack(base_d), self.solver.pack(over_dt)
+        self._u = self.solver.pack(model.u)
+        self._constant_b = self.solver.pack(model.constant_b)
+        self._v, self._x = self.solver.pack(model.v_init), cla.zeros_like(self._d)
         self._b = cla.zeros_like(self._d)
         gather = self.solver.plan.gather
-        self._place = np.zeros(model.forest.num_nodes, np.int64)
-        self._place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+        self._position = np.zeros(model.forest.num_nodes, np.int64)
+        self._position[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
         self._kernel = program.BoundKernel(built, "between_solves", self._arguments(base_d, gather))
         self._recorded: cla.Array | None = None
 
@@ -124,7 +148,7 @@ class Steps:
         ]  # fmt: skip
         found = [state.spike_source, state.spike_step, state.spike_count]
         changing = [*[np.int32(0)] * 4, *[real(0)] * 3]
-        arguments: list[object] = [np.int32(self._places), *changing, *arrays]
+        arguments: list[object] = [np.int32(self._size), *changing, *arrays]
         arguments += [np.int32(state.max_spikes), *found]
         self._row_argument = len(arguments)
         arguments += [
@@ -149,7 +173,7 @@ class Steps:
         return cla.to_device(self.queue, a)
 
     def _launch(self, done: int | None, next_step: int | None) -> None:
-        """Enqueue the end of a step and the begin of another."""
+        """Enqueue the end of a step and the beginning of another."""
         real, dt, kernel = self.state.dtype.type, self.model.dt, self._kernel
         last = done if done is not None else 0
         step = next_step if next_step is not None else 0
@@ -159,12 +183,12 @@ class Steps:
             kernel[k] = value
         row = (step % self.state.slots) * self.model.num_targets
         kernel[self._row_argument] = np.int32(row)
-        (items,), (group,) = devices.small_groups(self.queue.device, self._places)
+        (items,), (group,) = devices.small_groups(self.queue.device, self._size)
         kernel.launch(self.queue, items, group)
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltages of `nodes`, (r,) natural."""
-        self._recorded = self._put(self._place[nodes].astype(np.int32)) if len(nodes) else None
+        self._recorded = self._put(self._position[nodes].astype(np.int32)) if len(nodes) else None
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
@@ -189,5 +213,5 @@ class Steps:
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) mV in natural order."""
-        packed = self.solver.pack(v, of="x")
+        packed = self.solver.pack(v)
         cl.enqueue_copy(self.queue, self._v.data, packed.data)

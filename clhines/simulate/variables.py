@@ -6,6 +6,7 @@ given them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -195,7 +196,7 @@ class Variables:
 
     # -- calls ---------------------------------------------------------------------------------
 
-    def call(self, k: int, block: str, some: np.ndarray, given: Call) -> tuple[np.ndarray, ...]:
+    def call(self, k: int, block: str, some: np.ndarray, given: Call) -> Sequence[np.ndarray]:
         """Call a block of some instances of a kind, and put its results where they belong.
 
         Parameters

@@ -10,13 +10,11 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import reference
-from clhines.checks import shown, to_numpy
+from clhines.checks import to_numpy
 from clhines.device.arrays import check_finite, is_list, target_of, unshared, writable
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.engine import BadPivots
-
-_ORDERED = ("d", "u", "l", "b", "x")  # what `pack` may be told that it packs
 
 
 @dataclass(frozen=True)
@@ -101,25 +99,6 @@ class Arguments:
         if any(out.base_data == a.base_data for a in operands[:-1]):
             raise InputError("out is d, u or l; expected another array")
         return operands
-
-    def to_pack(self, a: Any, of: Any, other: Any, turns_edges: bool) -> list[Any]:
-        """Return what `DeviceOrder.pack` takes; see `Solver.pack`."""
-        n = self.forest.num_nodes
-        source = self.checked("a", a, n)
-        if of is not None and of not in _ORDERED:
-            raise InputError(f"of={shown(of)} is not valid; expected {', '.join(_ORDERED)}")
-        if not turns_edges:
-            return [source]
-        if of is None:
-            raise InputError("the plan has other roots: pack() needs of='d', 'u', 'l', 'b' or 'x'")
-        if of not in ("u", "l"):
-            return [source]
-        if of == "l" and other is None:
-            raise InputError("the plan has other roots: pack(l, of='l') needs other=u")
-        turned = source if other is None else self.checked("other", other, n)
-        if turned.shape != source.shape:
-            raise InputError(f"other has shape {turned.shape}; expected that of a, {source.shape}")
-        return [source, turned]
 
     def check_unpacked(self, out: Any, a: cla.Array, shape: tuple[int, ...]) -> None:
         """Refuse an `out` that cannot take `a`, which is in device order, in natural order."""

@@ -25,14 +25,8 @@ class DeviceOrder(Protocol):
 
     plan: Plan
 
-    @property
-    def turns_edges(self) -> bool:
-        """Whether the plan has other roots than the forest."""
-
-    def pack(
-        self, a: np.ndarray | cla.Array, turned: np.ndarray | cla.Array | None = None
-    ) -> cla.Array:
-        """Bring values from natural into device order; `turned` for edges, see `Resident`."""
+    def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
+        """Bring values from natural into device order."""
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
         """Bring values from device into natural order."""

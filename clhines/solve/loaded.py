@@ -11,18 +11,28 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines import reference
 from clhines.device import devices, program
-from clhines.plan.plan import STATUS_CLEAN, Part, Plan
+from clhines.plan.contract import STATUS, TemplateSpec
+from clhines.plan.plan import Part, Plan
 
 _FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
 
 
 @dataclass(frozen=True)
-class PermuteSpec:
+class PermuteSpec(TemplateSpec):
     """``permute.mako``: between natural and device order; `real` is ``double`` or ``float``."""
 
     template: ClassVar[str] = "around/permute"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "pack": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict natural, real *restrict packed",
+        ),
+        "unpack": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict packed, real *restrict natural",
+        ),
+    }
     real: str
 
 
@@ -99,17 +109,15 @@ class Resident:
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
         self.gather = cla.to_device(queue, plan.gather)
-        parts = [part for part in plan.parts if not part.on_host]
-        self.launches = [Launch(part, plan, queue, self.gather) for part in parts]
+        self.launches = [Launch(part, plan, queue, self.gather) for part in plan.parts]
         self.takes_natural = plan.takes_natural
         self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
         self._factor: cla.Array | None = None
         self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
-        self._pack, self._unpack, self._pack_edges = (
-            program.typed_kernel(permute, name, "ii") for name in ("pack", "unpack", "pack_edges")
+        self._pack, self._unpack = (
+            program.typed_kernel(permute, name, "ii") for name in ("pack", "unpack")
         )
-        self.edges = None if plan.edges is None else cla.to_device(queue, plan.edges)
 
     @property
     def factor(self) -> cla.Array | None:
@@ -213,23 +221,10 @@ class Resident:
             sets.append((arrays[1 : num_operands + 1], arrays[0]))
         return sets
 
-    def permute(
-        self,
-        source: cla.Array,
-        target: cla.Array,
-        packing: bool,
-        turned: cla.Array | None = None,
-    ) -> cla.Array:
-        """Enqueue pack (natural to device order) or unpack.
-
-        With `turned`, `source` is u or l, and `turned` the other of them, for the edges that
-        the plan has turned round.
-        """
+    def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:
+        """Enqueue pack (natural to device order) or unpack."""
         rows = source.shape[0] if source.ndim == 2 else 1
         kernel = self._pack if packing else self._unpack
-        maps, sources = [self.gather], [source]
-        if turned is not None and self.edges is not None:
-            kernel, maps, sources = self._pack_edges, [self.gather, self.edges], [source, turned]
         items, group = devices.small_groups(self.queue.device, self.plan.packed_size)
         event = kernel(
             self.queue,
@@ -237,10 +232,10 @@ class Resident:
             (*group, 1),
             self.plan.packed_size,
             self.plan.forest.num_nodes,
-            *(a.data for a in maps),
-            *(a.base_data for a in sources),
+            self.gather.data,
+            source.base_data,
             target.base_data,
-            wait_for=[e for a in (*sources, target) for e in a.events],
+            wait_for=[*source.events, *target.events],
         )
         only_event(target, event)
         return target
@@ -252,46 +247,11 @@ class Resident:
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what `first_bad` does, of a status on the host."""
         cells = np.flatnonzero(status)
-        ranks = (status[cells] & (STATUS_CLEAN - 1)) - 1
+        ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
         return cells, np.array(nodes, np.int64)
-
-
-class HostResident(Resident):
-    """A plan without kernels: `reference` on the host; device order is natural order."""
-
-    def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
-        super().__init__(plan, queue, dtype)
-        self.takes_natural = True
-
-    def solve(
-        self,
-        operands: Sequence[cla.Array],
-        x: cla.Array,
-        wait_for: list[cl.Event],
-        overwrite: bool = False,
-        factored: cla.Array | None = None,
-        natural: bool = False,
-    ) -> list[cl.Event]:
-        """Wait for the values, solve, and write `x`; returns the events of begin and end."""
-        begin = cl.enqueue_marker(self.queue, wait_for=wait_for or None)
-        begin.wait()
-        d, u, *lower, b = (a.get(self.queue) for a in operands)
-        forest, status = self.plan.forest, self.status if factored is None else factored
-        found, pivots = reference.solve_with_pivots(forest, d, u, b, *lower)
-        keys = reference.bad_pivot_keys(forest, pivots, self.dtype)
-        with np.errstate(over="ignore"):
-            found = found.astype(self.dtype)
-        cl.enqueue_copy(self.queue, status.base_data, keys)
-        return [begin, cl.enqueue_copy(self.queue, x.base_data, found)]
-
-
-def make_resident(plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> Resident:
-    """Return what solves the plan on the queue."""
-    on_host = any(part.on_host for part in plan.parts)
-    return (HostResident if on_host else Resident)(plan, queue, dtype)
 
 
 def _names(symmetric: bool) -> list[str]:

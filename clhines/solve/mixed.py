@@ -15,6 +15,7 @@ from clhines.device import devices, program
 from clhines.device.templates import render
 from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, warn_caller
 from clhines.forest import Forest
+from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import MAX_RHS
 from clhines.solve.engine import BadPivots, DeviceOrder, nothing_solved
 from clhines.solve.memory import Memory
@@ -51,7 +52,7 @@ class Refinement:
 
 
 @dataclass(frozen=True)
-class ResidualSpec:
+class ResidualSpec(TemplateSpec):
     """Numbers and switches of ``residual.mako``: one work-group a chunk of a cell's nodes.
 
     Attributes
@@ -63,8 +64,38 @@ class ResidualSpec:
     """
 
     template: ClassVar[str] = "around/residual"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "narrow": (
+            "int is_diagonal, const int *restrict chunks, const int *restrict parent",
+            "const double *restrict wide, float *restrict narrowed",
+            "volatile int *restrict first_bad",
+        ),
+        "residual": (
+            "int num_nodes, int num_cells, int num_chunks, int first_row",
+            "const int *restrict chunks, const int *restrict parent",
+            "const int *restrict child_start, const int *restrict child",
+            "const double *restrict d, const double *restrict u",
+            "const double *restrict l if unsymmetric, const double *restrict b",
+            "const double *restrict x, const float *restrict dx, const double *restrict scales",
+            "double *restrict r, double *restrict chunk_most",
+        ),
+        "update": (
+            "int num_nodes, int num_cells, int num_chunks, double goal",
+            "const int *restrict chunks, const int *restrict cell_chunks",
+            "const double *restrict chunk_most, const double *restrict r",
+            "const float *restrict dx, const double *restrict errors",
+            "const double *restrict scales, double *restrict new_errors",
+            "double *restrict new_scales, int *restrict active, double *restrict x",
+            "float *restrict rounded",
+        ),
+    }
     symmetric: bool
     work_group: int
+
+    @property
+    def unsymmetric(self) -> bool:
+        """Whether ``l`` is passed."""
+        return not self.symmetric
 
 
 def is_mixed(dtype: Any) -> bool:

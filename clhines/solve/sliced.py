@@ -20,7 +20,7 @@ from clhines.forest import Forest
 from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, DeviceOrder, Eliminated, nothing_solved
-from clhines.solve.loaded import Resident, make_resident, only_event
+from clhines.solve.loaded import Resident, only_event
 from clhines.solve.memory import STAGES, Memory, Room, bytes_needed, size_text
 from clhines.solve.transfer import Transfer, ended
 from clhines.solve.whole import Whole, memory_of, source_of
@@ -260,7 +260,7 @@ class Pipeline:
         """Tables and kernels of a slice, put on the device while others are solved."""
         plan = self.plans[k]
         if self._resident is None or self._resident.plan is not plan:
-            resident = make_resident(plan, self.in_queue, self.dtype)
+            resident = Resident(plan, self.in_queue, self.dtype)
             resident.prepare(num_operands)
             self.in_queue.finish()
             resident.move_to(self.queue)
@@ -401,8 +401,7 @@ class _Run:
         for a in given.values():
             a.events[:] = job.events
         for name, a in given.items():
-            turned = given.get("l" if name == "u" else "u", a) if name in ("u", "l") else None
-            resident.permute(a, packed[name], True, turned)
+            resident.permute(a, packed[name], True)
         out = packed.pop("x")
         run = resident.solve(list(packed.values()), out, [])
         only_event(out, run[-1])

@@ -206,26 +206,13 @@ class Solver:
 
     @exclusive
     @memory_errors
-    def pack(
-        self,
-        a: np.ndarray | cla.Array,
-        of: str | None = None,
-        other: np.ndarray | cla.Array | None = None,
-    ) -> cla.Array:
+    def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
         """Bring values from natural into device order.
 
         Parameters
         ----------
         a : (n,) or (k, n), NumPy or pyopencl array
             NumPy values are converted to the solver's dtype.
-        of : str, optional
-            What `a` is: ``d``, ``u``, ``l``, ``b`` or ``x`` (other values at nodes are packed
-            like these). Needed only where the plan has other roots than the forest
-            (``reroot=True``): it then solves for the same nodes, but an edge that was turned
-            round has its entries at its other end, with `u` and `l` in each other's place.
-        other : like `a`, optional
-            `l` where `a` is the `u` of an unsymmetric system, `u` where it is the `l`; read only
-            where the plan has other roots.
 
         Returns
         -------
@@ -233,7 +220,7 @@ class Solver:
             Padding is zero.
         """
         whole = self.engine.device_order("pack()")
-        return whole.pack(*self._arguments.to_pack(a, of, other, whole.turns_edges))
+        return whole.pack(self._arguments.checked("a", a, self.forest.num_nodes))
 
     @exclusive
     @memory_errors
@@ -280,9 +267,7 @@ class Solver:
         Returns
         -------
         pyopencl.Event
-            Of the last kernel; `status` tells afterwards whether all pivots were good. With
-            ``serial`` of the copy to `out`, and complete: this method then waits for the
-            values, and for `wait_for`, to solve on the host in float64.
+            Of the last kernel; `status` tells afterwards whether all pivots were good.
         """
         whole = self.engine.device_order("enqueue()")
         waits = events_of("wait_for", wait_for, self.queue)

@@ -89,13 +89,12 @@ class Transfer:
         self,
         resident: Resident,
         source: cla.Array,
-        turned: cla.Array | None = None,
         passing: bool = False,
     ) -> cla.Array:
         """Bring values from natural into device order."""
         shape = (*source.shape[:-1], resident.plan.packed_size)
         target = self.passing(shape) if passing else cla.empty(self.queue, shape, self.dtype)
-        return resident.permute(source, target, True, turned)
+        return resident.permute(source, target, True)
 
     def upload(
         self,
@@ -108,14 +107,7 @@ class Transfer:
         With `passing` for a solve that is waited for: until then NumPy arrays are read.
         """
         bring = self.lent if passing else self.to_device
-        edges = [name for name in ("u", "l") if name in arrays and resident.edges is not None]
-        kept = {name: bring(arrays[name]) for name in edges}
-        packed = {}
-        for name, a in arrays.items():
-            source = kept[name] if name in kept else bring(a)
-            turned = kept.get("l" if name == "u" else "u", source) if name in kept else None
-            packed[name] = self.packed(resident, source, turned, passing)
-        return packed
+        return {n: self.packed(resident, bring(a), passing) for n, a in arrays.items()}
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from clhines.errors import InputError
 from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, nothing_solved
-from clhines.solve.loaded import make_resident, only_event
+from clhines.solve.loaded import Resident, only_event
 from clhines.solve.memory import Memory, Room, memory_errors
 from clhines.solve.transfer import Transfer, ended
 
@@ -58,7 +58,7 @@ class Whole:
 
     @memory_errors
     def _load(self) -> None:
-        self.loaded = make_resident(self.plan, self.queue, self.dtype)
+        self.loaded = Resident(self.plan, self.queue, self.dtype)
 
     @memory_errors
     def build(self) -> Whole:
@@ -87,11 +87,6 @@ class Whole:
         """See `Engine`."""
         return accuracy.may_lose(self.plan)
 
-    @property
-    def turns_edges(self) -> bool:
-        """See `DeviceOrder`."""
-        return self.loaded.edges is not None
-
     def describe(self) -> str:
         """See `Engine`."""
         return f"{self.plan.method}, {devices.label(self.queue.device)})"
@@ -113,14 +108,9 @@ class Whole:
 
     # -- device order --------------------------------------------------------------------------
 
-    def pack(
-        self, a: np.ndarray | cla.Array, turned: np.ndarray | cla.Array | None = None
-    ) -> cla.Array:
+    def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
         """See `DeviceOrder`."""
-        source = self.transfer.to_device(a)
-        other = source if turned is a else turned
-        other = None if other is None else self.transfer.to_device(other)
-        return self.transfer.packed(self.loaded, source, other)
+        return self.transfer.packed(self.loaded, self.transfer.to_device(a))
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
         """See `DeviceOrder`."""
@@ -285,9 +275,7 @@ class WholeFactors:
 
 
 def source_of(plan: Plan) -> str:
-    """Source of the plain solve of a plan; of ``serial``, which has none, a comment."""
-    if any(part.on_host for part in plan.parts):
-        return "// no kernel: clhines.reference on the host\n"
+    """Source of the plain solve of a plan."""
     return "\n".join(dict.fromkeys(render(part.spec) for part in plan.parts))
 
 

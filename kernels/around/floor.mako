@@ -20,9 +20,7 @@ static value sum(__global const real *d, __global const real *u, __global const 
 }
 % endif
 
-__kernel void floor_copy(const long n, __global const real *restrict d,
-                         __global const real *restrict u, __global const real *restrict b,
-                         __global real *restrict x)
+__kernel void floor_copy(${signature(spec, "floor_copy")})
 {
 % if spec.vector_width > 1:
     // a CPU: each work-item takes one long stretch, in explicit vectors

@@ -7,9 +7,7 @@
 
 typedef ${spec.real} real;
 
-__kernel void right_hand_side(const int n, __global const real *restrict capacitance_over_dt,
-                              __global const real *restrict fixed,
-                              __global const real *restrict v, __global real *restrict b)
+__kernel void right_hand_side(${signature(spec, "right_hand_side")})
 {
     const int i = get_global_id(0);
     if (i < n) b[i] = capacitance_over_dt[i] * v[i] + fixed[i];

@@ -8,8 +8,7 @@
 typedef ${spec.real} real;
 
 // A batch of arrays, one a row: get_global_id(1) is the row.
-__kernel void pack(const int num_packed, const int num_nodes, __global const int *restrict gather,
-                   __global const real *restrict natural, __global real *restrict packed)
+__kernel void pack(${signature(spec, "pack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);
     if (i >= num_packed) return;
@@ -17,22 +16,7 @@ __kernel void pack(const int num_packed, const int num_nodes, __global const int
     packed[row * num_packed + i] = from < 0 ? (real)0 : natural[row * num_nodes + from];
 }
 
-// Entries between nodes and parents where trees have other roots: an edge is kept at node edges[i],
-// and where that is not the node itself, it was turned round: u and l change places.
-__kernel void pack_edges(const int num_packed, const int num_nodes,
-                         __global const int *restrict gather, __global const int *restrict edges,
-                         __global const real *same, __global const real *turned,
-                         __global real *restrict packed)
-{
-    const long i = get_global_id(0), row = get_global_id(1);
-    if (i >= num_packed) return;
-    const int from = edges[i];
-    __global const real *natural = from == gather[i] ? same : turned;
-    packed[row * num_packed + i] = from < 0 ? (real)0 : natural[row * num_nodes + from];
-}
-
-__kernel void unpack(const int num_packed, const int num_nodes, __global const int *restrict gather,
-                     __global const real *restrict packed, __global real *restrict natural)
+__kernel void unpack(${signature(spec, "unpack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);
     if (i >= num_packed) return;

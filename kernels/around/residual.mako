@@ -37,9 +37,7 @@ static void subtract(double *sum, const double term)
 // d, u or l in float32. What a root couples to is nothing; first_bad becomes the first node whose
 // value is finite, yet beyond float32 (or, of d, too small for its inverse).
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void narrow(const int is_diagonal, __global const int *restrict chunks,
-            __global const int *restrict parent, __global const double *restrict wide,
-            __global float *restrict narrowed, volatile __global int *restrict first_bad)
+void narrow(${signature(spec, "narrow")})
 {
     chunks += 4 * get_group_id(0);
     const int first = chunks[0], end = chunks[1], shift = chunks[3];
@@ -57,16 +55,7 @@ void narrow(const int is_diagonal, __global const int *restrict chunks,
 // The residual r of y = x + scale * dx, and of each chunk the largest row-wise backward error
 // |r| / (|A| |y| + |b|) (infinite where a value is not finite) and the largest |r|.
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void residual(const int num_nodes, const int num_cells, const int num_chunks, const int first_row,
-              __global const int *restrict chunks, __global const int *restrict parent,
-              __global const int *restrict child_start, __global const int *restrict child,
-              __global const double *restrict d, __global const double *restrict u,
-% if not spec.symmetric:
-              __global const double *restrict l,
-% endif
-              __global const double *restrict b, __global const double *restrict x,
-              __global const float *restrict dx, __global const double *restrict scales,
-              __global double *restrict r, __global double *restrict chunk_most)
+void residual(${signature(spec, "residual")})
 {
     __local double most[2 * GROUP];
     const int chunk = get_group_id(0), row = get_group_id(1), lane = get_local_id(0);
@@ -105,13 +94,7 @@ void residual(const int num_nodes, const int num_cells, const int num_chunks, co
 // Where the error of a cell has fallen, x becomes y, and the residual in float32, scaled by a power
 // of two, is what is solved for next; it is zero where the cell is left as it is from now on.
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
-void update(const int num_nodes, const int num_cells, const int num_chunks, const double goal,
-            __global const int *restrict chunks, __global const int *restrict cell_chunks,
-            __global const double *restrict chunk_most, __global const double *restrict r,
-            __global const float *restrict dx, __global const double *restrict errors,
-            __global const double *restrict scales, __global double *restrict new_errors,
-            __global double *restrict new_scales, __global int *restrict active,
-            __global double *restrict x, __global float *restrict rounded)
+void update(${signature(spec, "update")})
 {
     __local double most[2 * GROUP];
     const int chunk = get_group_id(0), row = get_group_id(1), lane = get_local_id(0);

@@ -34,20 +34,7 @@ typedef ${spec.real} real;
 % endif
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(const int num_blocks, const int num_values, const int first_row,
-           __global const int *restrict block_template, __global const int *restrict block_start,
-           __global const int *restrict block_cells, __global const int *restrict cell_number,
-           __global const int *restrict template_levels,
-           __global const int *restrict level_branches, __global const int *restrict level_offset,
-           __global const int *restrict branch_length, __global const int *restrict branch_parent,
-           __global const int *restrict branch_children, __global const int *restrict child_first,
-           __global const int *restrict branch_slot, __global const int *restrict branch_rank,
-           __global const real *d, __global const real *restrict u,
-% if not spec.symmetric:
-           __global const real *restrict l,
-% endif
-           __global const real *b, __global real *factor, __global real *x,
-           __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
 {
 % if local:
     __local real kept[CAPACITY], solution[RHS * CAPACITY];

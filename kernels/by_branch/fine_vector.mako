@@ -198,25 +198,7 @@ static void put(__global real *a, long place, value v)
 % endif
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1)))
-void solve(const int num_blocks, const int num_values, const int first_row,
-           __global const int *restrict block_template, __global const int *restrict block_start,
-           __global const int *restrict block_cells, __global const int *restrict cell_number,
-           __global const int *restrict template_vectors,
-           __global const int *restrict vector_place, __global const int *restrict vector_rows,
-           __global const int *restrict vector_even, __global const int *restrict vector_parent,
-           __global const int *restrict vector_rounds, __global const int *restrict round_vector,
-           __global const int *restrict round_child, __global const int *restrict lane_parent,
-           __global const int *restrict lane_length, __global const int *restrict lane_slot,
-           __global const int *restrict lane_rank,
-% if spec.natural:
-           __global const int *restrict gather,
-% endif
-           __global const real *d, __global const real *restrict u,
-% if not spec.symmetric:
-           __global const real *restrict l,
-% endif
-           __global const real *b, __global real *factor, __global real *x,
-           __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
 {
 % if local:
     __local value kept[${spec.capacity // W * 2}];   // f and g of a row side by side

@@ -44,25 +44,11 @@ typedef ${spec.real} real;
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 % endif
 
-__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
-void solve(const int level, const int num_values, const int first_row,
-           __global const int *restrict level_branches, __global const int *restrict level_offset,
-           __global const int *restrict level_longest, __global const int *restrict level_depth,
-           __global const int *restrict branch_length,
 % if backward:
-           __global const int *restrict branch_children, __global const int *restrict child,
-           __global const int *restrict child_first, __global const int *restrict branch_rank,
-           __global const int *restrict cell_number, __global int *branch_bad,
-           __global const real *d, __global const real *restrict u,
-% if not spec.symmetric:
-           __global const real *restrict l,
+// status, of a cell: 0, or 1 + its first bad node, tips first
 % endif
-           __global const real *b, __global real *factor, __global real *x,
-           __global int *restrict status)   // a cell: 0, or 1 + its first bad node, tips first
-% else:
-           __global const int *restrict branch_parent,
-           __global const real *restrict factor, __global real *x)
-% endif
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void solve(${signature(spec)})
 {
     const int first = level_branches[level], width = level_branches[level + 1] - first;
     const int k = get_global_id(0);

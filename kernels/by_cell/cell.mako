@@ -20,7 +20,7 @@
 // layout: interleaved, node i of a cell ${spec.stride or "cell_stride"} values after node i - 1.
 % endif
 //
-// Nodes are numbered parents first. Step code of node i: parent * 4 + waiting * 2 + first:
+// Nodes are numbered parents first. Step code of node i: ${spec.step}:
 //   parent  == i - 1: the contribution to the parent stays in registers;
 //   waiting: children that are not node i + 1 have left their sum in factor[i] and x[i];
 //   first:   this node is the first to leave a sum for its parent.
@@ -62,16 +62,7 @@ static void store(__global real *a, long place, value v) { a[place] = v; }
 % endif
 
 __kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
-void solve(const int num_lanes, const int num_values, const int first_row,
-           __global const int *restrict cell_start, __global const int *restrict cell_stride,
-           __global const int *restrict cell_size, __global const int *restrict cell_number,
-           __global const int *restrict code_start, __global const int *restrict codes,
-           __global const real *d, __global const real *restrict u,
-% if not spec.symmetric:
-           __global const real *restrict l,
-% endif
-           __global const real *b, __global real *factor, __global real *x,
-           __global int *restrict status)
+void solve(${signature(spec)})
 {
 % if spec.rhs_local:
     __local real kept[RHS * ROOM];
@@ -102,7 +93,7 @@ void solve(const int num_lanes, const int num_values, const int first_row,
             const int stride = ${spec.stride or "cell_stride[cell]"};
             const int place = cell_start[cell] + i * stride;
             const int code = ${code};
-            const int parent = code >> 2, waiting = code & 2, first = code & 1;
+            const int parent = ${spec.step.read("parent", "code")}, waiting = ${spec.step.read("waiting", "code")}, first = ${spec.step.read("first", "code")};
             const int up = cell_start[cell] + parent * stride;
 
             const value pivot = load(waiting ? factor : d, place) - sum_d[lane];
@@ -160,7 +151,7 @@ void solve(const int num_lanes, const int num_values, const int first_row,
 % endif
             const int stride = ${spec.stride or "cell_stride[cell]"};
             const int place = cell_start[cell] + i * stride;
-            const int parent = ${code} >> 2;
+            const int parent = ${spec.step.read("parent", code)};
             const int up = cell_start[cell] + parent * stride;
             const value f = load(factor, place);
             for (int r = 0; r < RHS; ++r) {

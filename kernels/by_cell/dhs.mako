@@ -31,19 +31,7 @@ typedef ${spec.real} real;
 % endif
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(const int num_cells, const int num_values, const int first_row,
-           __global const int *restrict cell_start, __global const int *restrict cell_number,
-           __global const int *restrict cell_node, __global const int *restrict cell_step,
-           __global const int *restrict cell_steps, __global const int *restrict group_steps,
-           __global const int *restrict step_first, __global const int *restrict node_parent,
-           __global const int *restrict node_order, __global const int *restrict node_children,
-           __global const int *restrict node_child,
-           __global const real *d, __global const real *restrict u,
-% if not spec.symmetric:
-           __global const real *restrict l,
-% endif
-           __global const real *b, __global real *factor, __global real *x,
-           __global int *restrict status)   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
 {
 % if spec.lanes > 1:
     __local int worst[WORK_GROUP];

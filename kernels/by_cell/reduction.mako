@@ -2,7 +2,6 @@
 <%
     far = spec.storage == "global"   # chains above local memory
     hybrid = spec.switch > 1         # otherwise one unknown is left, and no step of PCR
-    def skewed(size): return size + (size >> 5)
 %>\
 // Cyclic reduction (Hockney 1965), parallel cyclic reduction (Hockney and Jesshope 1981), or the
 // first until few unknowns are left and then the second (Zhang, Cohen and Owens 2010): one
@@ -32,10 +31,10 @@ typedef ${spec.real}4 row;   // low, mid, up, right
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // unknowns in local memory
 #define SWITCH ${spec.switch}   // unknowns left for PCR, at most; 1: no PCR
-#define AT(k) ((k) + ((k) >> 5))   // place of unknown k: steps of 2, 4, ... would share banks
-#define ROOM ${skewed(spec.capacity) + (skewed(spec.switch) if hybrid else 0)}
+#define AT(k) ((k) + ((k) >> ${spec.bank_shift}))   // place of unknown k: steps of 2, 4, ... would share banks
+#define ROOM ${spec.places + spec.more_places}
 % if hybrid:
-#define OTHER ${skewed(spec.capacity)}   // where every second step of PCR writes
+#define OTHER ${spec.places}   // where every second step of PCR writes
 % endif
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // pivot with a finite inverse
 
@@ -89,23 +88,7 @@ static int first_bad(__global const real *d, __global const real *u, __global co
 }
 
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
-void solve(const int num_chains, const int num_values, const int first_row,
-           __global const int *restrict cell_start, __global const int *restrict cell_size,
-           __global const int *restrict cell_number,
-% if far:
-           __global const int *restrict scratch_start,
-% endif
-           __global const real *d, __global const real *u,
-% if not spec.symmetric:
-           __global const real *l,
-% endif
-           __global const real *b,
-% if far:
-           __global real *far_low, __global real *far_mid, __global real *far_up,
-           __global real *far_right,
-% endif
-           __global real *x,
-           __global int *status)   // a cell: 0, or 1 + its first bad node in elimination order
+void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elimination order
 {
     const int lane = get_local_id(0), chain = get_group_id(0);
     const int nodes = cell_size[chain];

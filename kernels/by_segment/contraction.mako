@@ -15,6 +15,7 @@
     # where the value at a place of the device order is in the arrays
     def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
     # with a symmetric matrix A[v, parent] is A[parent, v]
+    link, then, family, order = spec.link, spec.at_elimination, spec.family, spec.order
     def lower(name): return name if sym else name.replace("up", "low", 1)
 %>\
 // Contraction: rake and compress, one work-group a block of cells, one work-item a segment.
@@ -60,7 +61,7 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 % if solves:
 #define B(k) node[2 * CAPACITY + (k)]
 % endif
-#define NONE 0x3ff        // no such lane
+#define NONE ${hex(link.most("parent"))}        // no such lane
 % if eliminates:
 % if spec.ptx and spec.real == "double":   # whose reciprocal knows no subnormal numbers
 #define SMALLEST DBL_MIN         // pivots between have a normal inverse
@@ -69,7 +70,7 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 #define SMALLEST (1 / ${"DBL_MAX" if spec.real == "double" else "FLT_MAX"})   // finite inverse
 #define LARGEST INFINITY
 % endif
-#define CLEAN (1 << 30)   // the pivot was bad by itself
+#define CLEAN (${spec.status.write(clean="1")})   // the pivot was bad by itself
 #define GOOD ${"0x7f000000u" if spec.real == "float" else "0x7fc00000u" if spec.ptx else "0x7fe00000u"}   // see `measure`
 
 // What is known of the bad pivots of a segment after its node `node`, whose diagonal was `own`.
@@ -132,43 +133,7 @@ static int find_bad(__global const real *d, __global const real *u, __global con
 % endif
 // The hint keeps Intel's CPU runtime from vectorising over work-items, which it gets wrong here.
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1), vec_type_hint(float4)))
-void solve(const int num_blocks, const int num_values, const int first_row,
-           __global const int *restrict blocks, __global const int *restrict cell_number,
-           __global const int *restrict rows, __global const int *restrict links,
-           __global const int *restrict children, __global const int *restrict lane_slot,
-           __global const int *restrict lane_rank,
-% if spec.shared:
-           __global const int *restrict node_rank,
-% endif
-% if spec.phase != "solve":
-           __global const int *restrict kept_start, __global const int *restrict kept,
-% endif
-% if spec.natural:
-           __global const int *restrict gather, __global const int *restrict order_start,
-           __global const int *restrict order, __global const int *restrict cell_base,
-% endif
-           __global const real *d, __global const real *restrict u,
-% if not sym:
-           __global const real *restrict l,
-% endif
-% if solves:
-           __global const real *b,
-% endif
-% if make:
-           __global real *inverses,
-% elif spec.phase == "reduce":
-           __global real *rest_d, __global real *rest_u,
-% if not sym:
-           __global real *rest_l,
-% endif
-           __global real *rest_b,
-% else:
-% if spec.phase == "expand":
-           __global const real *rest_x,
-% endif
-           __global real *x,
-% endif
-           __global int *status)   // a cell: 0, or the key of its first bad node
+void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 {
 % if solves:
     b += (long)first_row * num_values;
@@ -180,22 +145,22 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % if spec.phase == "expand":
     const bool whole = get_group_id(0) >= num_blocks;   // cells, not pieces of some
 % endif
-    // start, size, first lane, lanes | inner lanes << 16, rows, rounds, first cell, end of cells
+    // start, size, first lane, ${spec.lane_counts}, rows, rounds, first cell, end of cells
     const int8 block = vload8(get_group_id(0), blocks);
-    const int first = block.s2, lanes = block.s3 & 0xffff, inner = block.s3 >> 16;
+    const int first = block.s2, lanes = ${spec.lane_counts.read("lanes", "block.s3")}, inner = ${spec.lane_counts.read("inner_lanes", "block.s3")};
 
-    // the block's tables: length | longest of these lanes << 5 | parent << 10 | mailbox << 20;
-    // round | parent << 10 | child << 20 at elimination
-    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(NONE << 10, NONE);
+    // the block's tables: ${link} (longest: of these lanes);
+    // ${then} at elimination
+    const int2 me = lane < lanes ? vload2(first + lane, links) : (int2)(${link.write(parent="NONE")}, ${then.write(round="NONE")});
     const int family = lane < inner ? children[first + lane] : 0;
-    const int length = me.x & 31, longest = me.x >> 5 & 31;
-    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
-    const int my_round = me.y & NONE, above = me.y >> 10 & NONE, below = me.y >> 20 & NONE;
+    const int length = ${link.read("length", "me.x")}, longest = ${link.read("longest", "me.x")};
+    const int parent = ${link.read("parent", "me.x", "NONE")}, mailbox = ${link.read("mailbox", "me.x", "NONE")};
+    const int my_round = ${then.read("round", "me.y", "NONE")}, above = ${then.read("parent", "me.y", "NONE")}, below = ${then.read("child", "me.y", "NONE")};
 
     // all values of the block, into local memory
     __local real node[${len(arrays)} * CAPACITY] __attribute__((aligned(16)));
 % if spec.natural:
-    // value k of the block, cell after cell: place | number of the cell << 16
+    // value k of the block, cell after cell: ${order}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
     __global const int *base = cell_base + block.s6;   // of a cell: index of value k, less k
     const int num_nodes = order_start[2 * get_group_id(0) + 1];
@@ -217,7 +182,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % for k in steps:
-        const int from${k} = cell_from[to${k} >> 16] + k${k};
+        const int from${k} = cell_from[${order.read("cell", f"to{k}")}] + k${k};
 % endfor
 % if not spec.ptx:
         real ${", ".join(f"{a}{k}" for a in arrays for k in steps)};
@@ -233,9 +198,9 @@ void solve(const int num_blocks, const int num_values, const int first_row,
         if (k${k} < num_nodes) {
 % for a in arrays:
 % if spec.ptx:
-            copy_value(&${a.upper()}(to${k} & 0xffff), ${a} + from${k});
+            copy_value(&${a.upper()}(${order.read("place", f"to{k}")}), ${a} + from${k});
 % else:
-            ${a.upper()}(to${k} & 0xffff) = ${a}${k};
+            ${a.upper()}(${order.read("place", f"to{k}")}) = ${a}${k};
 % endif
 % endfor
         }
@@ -466,7 +431,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
     __local real tree_low[WORK_GROUP];
 % endif
     if (is_inner) {
-        for (int k = family & 0xffff; k < (family & 0xffff) + (family >> 16); ++k) {
+        for (int k = ${family.read("first_mailbox", "family")}; k < (${family.read("first_mailbox", "family")}) + (${family.read("number", "family")}); ++k) {
 % if eliminates:
             my_d -= lost_d[k];
 % endif
@@ -658,7 +623,7 @@ void solve(const int num_blocks, const int num_values, const int first_row,
 % endif
 % endfor
 % for k in steps:
-        if (k${k} < num_nodes) x[${"cell_from" if sym else "base"}[to${k} >> 16] + k${k}] = B(to${k} & 0xffff);
+        if (k${k} < num_nodes) x[${"cell_from" if sym else "base"}[${order.read("cell", f"to{k}")}] + k${k}] = B(${order.read("place", f"to{k}")});
 % endfor
     }
 % endfor

@@ -1,6 +1,6 @@
 <%page args="spec"/>\
 <%
-    staged, pulled = spec.algorithm in ("vsn", "vssn"), spec.algorithm == "pull"
+    staged, pulled = spec.staged, spec.pulled
     several = spec.lanes < spec.work_group   # both are powers of two
 %>\
 // Spikes to synapses (Brette and Goodman 2012, section 4 and appendix A).
@@ -19,11 +19,8 @@
 % endif
 
 % if pulled:
-// One bit a source and step: what has spiked. At most 32 steps a launch.
-__kernel void flag(__global const int *restrict spike_source, __global const int *restrict spike_step,
-                   __global const int *restrict spike_count, const int capacity,
-                   __global int *marks, const int turn, const int first_step, const int steps,
-                   const int last_step, volatile __global int *fired)
+// One bit a source and step: what has spiked. At most ${spec.flag_bits} steps a launch.
+__kernel void flag(${signature(spec, "flag")})
 {
     const int count = spike_count[0], end = min(count, capacity);
     for (int k = marks[turn] + get_global_id(0); k < end; k += get_global_size(0)) {
@@ -37,11 +34,7 @@ __kernel void flag(__global const int *restrict spike_source, __global const int
 }
 
 // A work-item is a target and fetches what its sources sent, in the order of its connections.
-__kernel void deliver(const int first_step, const int num_targets, const int slots,
-                      __global const int *restrict fired, __global const int *restrict first,
-                      __global const int *restrict source, __global const int *restrict delay,
-                      __global const int *restrict position, __global const long *restrict weight,
-                      __global long *restrict incoming)
+__kernel void deliver(${signature(spec, "pull")})
 {
     for (int target = get_global_id(0); target < num_targets; target += get_global_size(0))
         for (int i = first[target]; i < first[target + 1]; ++i) {
@@ -53,23 +46,17 @@ __kernel void deliver(const int first_step, const int num_targets, const int slo
         }
 }
 
-__kernel void clear(const int num_sources, __global int *restrict fired)
+__kernel void clear(${signature(spec, "clear")})
 {
     for (int k = get_global_id(0); k < num_sources; k += get_global_size(0)) fired[k] = 0;
 }
 % else:
-__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
-void deliver(__global const int *restrict spike_source, __global const int *restrict spike_step,
-             __global const int *restrict spike_count, const int capacity, __global int *marks,
-             const int turn, const int first_step, const int steps,
-             const int last_step,   // that may have overflowed; -1 where the entries come once more
-             const int num_targets, const int slots, __global const int *restrict first,
-% if staged:
-             __global const int *restrict delays, __global const int *restrict target,
-% else:
-             __global const int *restrict offset,   // delay * num_targets + target
+// last_step: that may have overflowed; -1 where the entries come once more
+% if not staged:
+// offset: delay * num_targets + target
 % endif
-             __global const long *restrict weight, volatile __global long *incoming)
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void deliver(${signature(spec, "deliver")})
 {
     const int count = spike_count[0], end = min(count, capacity), begin = marks[turn];
 % if staged:

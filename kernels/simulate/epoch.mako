@@ -4,7 +4,7 @@
     factor, constant = spec.phase == "factor", spec.constant
     eliminates = factor or not constant      # d is eliminated here
     solves = not factor
-    in_warp = spec.ptx and U == 32
+    in_warp = spec.ptx and U == spec.warp
     kinds = spec.kinds if solves else ()
     held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
     held += ["k"] if spec.inflow and solves else []
@@ -15,6 +15,9 @@
     tree = 4 if eliminates else 2   # arrays of values a lane
     steps = "mine.s5" if in_warp and not dense else rounds
     noisy = any(kind.uses_noise for kind in kinds)
+    link, then, family = spec.link, spec.at_elimination, spec.family
+    site, slot_run, recorded = spec.site, spec.slot_run, spec.recorded
+    site_cell, site_place = site.read("cell", "site"), site.read("place", "site")
     def state(kind, s):
         return (f"{kind.name}__local[{s * kind.most} + q]" if kind.local
                 else f"{kind.name}__states[{s} * {kind.name}__count + instance]")
@@ -26,10 +29,10 @@
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
         return kind.takes_events and kind.most <= step_of_active
     split = constant and solves and bool(kinds) and spec.ptx   # mechanisms in a loop of their own
-    voltage = ("root_v[site >> 12 & 15]" if constant else
-               f"all_held[((site >> 12 & 15) * {len(held) + 1} + {len(held)}) * CAPACITY + (site & 0xfff)]")
+    voltage = (f"root_v[{site_cell}]" if constant else
+               f"all_held[(({site_cell}) * {len(held) + 1} + {len(held)}) * CAPACITY + ({site_place})]")
     def factor_of(kind):
-        return (f"all_held[(site >> 12 & 15) * {len(held) + (not constant)} * CAPACITY + (site & 0xfff)] * {kind.factor}"
+        return (f"all_held[({site_cell}) * {len(held) + (not constant)} * CAPACITY + ({site_place})] * {kind.factor}"
                 if kind.factor else f"{kind.name}__factor[instance]")
     def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
 %>\
@@ -68,7 +71,7 @@ ${kind.source}
 #define LANES ${U}             // of a cell
 #define UNITS ${K}             // cells of a work-group
 #define CAPACITY ${spec.capacity}       // values of the largest cell
-#define NONE 0x3ff       // no such lane
+#define NONE ${hex(link.most("parent"))}       // no such lane
 % for i, name in enumerate(held):
 #define ${name.upper()}(place) held[${i} * CAPACITY + (place)]
 % endfor
@@ -78,7 +81,7 @@ ${kind.source}
 
 // All lanes of a cell meet.
 % if in_warp:
-#define MEET() __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
 % else:
@@ -98,61 +101,22 @@ __kernel
 % else:
 __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 % endif
-void advance(const int first_step, const int num_steps, const int num_units,
-             __global const int *restrict units, __global const int *restrict rows,
-             __global const int *restrict links, __global const int *restrict children,
-             __global const real *restrict all_d, __global const real *restrict all_tie,
-             __global const real *restrict all_up,
-% if factor:
-             __global real *restrict all_f1, __global real *restrict all_f2,
-             __global real *restrict all_inverse, __global real *restrict tree_factors,
-             __global real *restrict tree_inverses)
-% else:
-% if constant:
-             __global const real *restrict all_f1, __global const real *restrict all_f2,
-             __global const real *restrict all_inverse, __global const real *restrict tree_factors,
-             __global const real *restrict tree_inverses,
-% endif
-             __global const real *restrict all_c, __global const real *restrict all_k,
-             __global real *restrict all_v,
-% for kind in kinds:
-             __global const int *restrict ${kind.name}__start, __global const int *restrict ${kind.name}__list,
-             __global real *restrict ${kind.name}__states, const int ${kind.name}__count,
-% if kind.density and not kind.factor:
-             __global const real *restrict ${kind.name}__factor,
-% endif
-% for p, name in enumerate(kind.parameters):
-% if not kind.literals[p]:
-             __global const real *restrict ${kind.name}__p_${name},
-% endif
-% endfor
-% endfor
-% if kinds:
-             __global const int *restrict slots,
-% endif
-             __global long *restrict incoming, const int ring, const int num_targets, const real scale,
-             const real dt, const ulong seed,
-             __global const real *restrict threshold, __global int *restrict spike_source,
-             __global int *restrict spike_step, __global int *restrict spike_count,
-             const int spike_capacity, __global int *restrict failed,
-             __global const int *restrict record_start, __global const int *restrict record_list,
-             __global real *restrict record_v, const int record_row, const int num_records)
-% endif
+void advance(${signature(spec, "advance")})
 {
     const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
     const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
     const bool present = unit < UNITS && number < num_units;
-    // start of the values, their number, first lane, lanes | inner lanes << 16, rows, rounds, cell, root slots
+    // start of the values, their number, first lane, ${spec.lane_counts}, rows, rounds, cell, root slots
     const int8 mine = present ? vload8(number, units) : (int8)(0);
-    const int lanes = mine.s3 & 0xffff, inner = mine.s3 >> 16;
+    const int lanes = ${spec.lane_counts.read("lanes", "mine.s3")}, inner = ${spec.lane_counts.read("inner_lanes", "mine.s3")};
     const bool used = lane < lanes;
-    const int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(NONE << 10, NONE);
+    const int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(${link.write(parent="NONE")}, ${then.write(round="NONE")});
     const bool is_inner = lane < inner, is_leaf = used && !is_inner;
     const int family = is_inner ? children[mine.s2 + lane] : 0;
-    const int length = me.x & 31;
-    const int parent = me.x >> 10 & NONE, mailbox = me.x >> 20 & NONE;
-    const int my_round = is_inner ? me.y & NONE : NONE - 1;
-    const int above = me.y >> 10 & NONE, below = is_inner ? me.y >> 20 & NONE : NONE;
+    const int length = ${link.read("length", "me.x")};
+    const int parent = ${link.read("parent", "me.x", "NONE")}, mailbox = ${link.read("mailbox", "me.x", "NONE")};
+    const int my_round = is_inner ? ${then.read("round", "me.y", "NONE")} : NONE - 1;
+    const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
     const bool is_root = is_inner && my_round == NONE;
 
     // what stays on chip
@@ -208,8 +172,8 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % if kinds and not constant:
     bool has_more = false;   // than one slot at a node
 % for j in range(M):
-    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : ${spec.slots};   // first slot | number << 16
-    has_more |= s${j} >> 16 > 1;
+    const int s${j} = length > ${j} ? slots[mine.s0 + column + row[${j}]] : ${spec.slots};   // ${slot_run}
+    has_more |= ${slot_run.read("number", f"s{j}")} > 1;
 % endfor
 % endif
 % if solves:
@@ -255,7 +219,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 % for kind in kinds:
     const int ${kind.name}__first = ${kind.name}__start[get_group_id(0)];
     const int ${kind.name}__here = ${kind.name}__start[get_group_id(0) + 1] - ${kind.name}__first;
-    __local uint ${kind.name}__site[${kind.most}];   // place in the cell | cell << 12 | slot << 16
+    __local uint ${kind.name}__site[${kind.most}];   // ${site}
     for (int q = lid; q < ${kind.name}__here; q += WORK_GROUP)
         ${kind.name}__site[q] = ${kind.name}__list[2 * (${kind.name}__first + q) + 1];
 % if ahead(kind):
@@ -343,8 +307,8 @@ void advance(const int first_step, const int num_steps, const int num_units,
                 i *= factor;
                 g *= factor;
 % endif
-                slot_g[site >> 16] = g;
-                slot_h[site >> 16] = g * v - i;
+                slot_g[${site.read("slot", "site")}] = g;
+                slot_h[${site.read("slot", "site")}] = g * v - i;
             }
 % endfor
 % if split:
@@ -390,14 +354,14 @@ void advance(const int first_step, const int num_steps, const int num_units,
         w${j} = D(place${j});
         a${j} = C(place${j}) * V(place${j})${f" + K(place{j})" if spec.inflow else ""};
 % if kinds:
-        w${j} += slot_g[s${j} & 0xffff];
-        a${j} += slot_h[s${j} & 0xffff];
+        w${j} += slot_g[${slot_run.read("first", f"s{j}")}];
+        a${j} += slot_h[${slot_run.read("first", f"s{j}")}];
 % endif
 % endfor
 % if kinds:
         if (has_more) {
 % for j in range(M):
-            for (int q = (s${j} & 0xffff) + 1, end = q - 1 + (s${j} >> 16); q < end; ++q) {
+            for (int q = (${slot_run.read("first", f"s{j}")}) + 1, end = q - 1 + (${slot_run.read("number", f"s{j}")}); q < end; ++q) {
                 w${j} += slot_g[q];
                 a${j} += slot_h[q];
             }
@@ -455,7 +419,7 @@ void advance(const int first_step, const int num_steps, const int num_units,
 
         // the tree of last nodes, towards the root
         if (is_inner) {
-            for (int k = family & 0xffff; k < (family & 0xffff) + (family >> 16); ++k) {
+            for (int k = ${family.read("first_mailbox", "family")}; k < (${family.read("first_mailbox", "family")}) + (${family.read("number", "family")}); ++k) {
 % if eliminates:
                 my_d -= lost_d[k];
 % endif
@@ -642,13 +606,13 @@ void advance(const int first_step, const int num_steps, const int num_units,
         if (length > ${j}) V(place${j}) = ${f"2 * x - V(place{j})" if half else "x"};
 % endif
 % endfor
-        for (int q = first_record; q < end_record; ++q) {   // lane | node << 16, column
+        for (int q = first_record; q < end_record; ++q) {   // ${recorded}, column
             const int2 it = vload2(q, record_list);
-            if ((it.x & 0xffff) != lane) continue;
-            real seen = ${"a0" if constant else "V(column + row[it.x >> 16])"};
+            if ((${recorded.read("lane", "it.x")}) != lane) continue;
+            real seen = ${"a0" if constant else f"V(column + row[{recorded.read('node', 'it.x')}])"};
 % if constant:
 % for j in range(1, M):
-            if (it.x >> 16 == ${j}) seen = a${j};
+            if (${recorded.read("node", "it.x")} == ${j}) seen = a${j};
 % endfor
 % endif
             record_v[(long)(record_row + step - first_step) * num_records + it.y] = seen;

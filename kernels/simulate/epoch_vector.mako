@@ -56,49 +56,21 @@ ${spec.noise}
 % for k, kind in enumerate(spec.kinds):
 // ---- kind ${k}: ${kind.name}
 
-${kind.functions}
+${kind.source}
 ${kind.wrappers(k)}
 % endfor
-__kernel void epoch(
-    const int first_step, const int steps, const real dt,
-    // by block: first slot, slots, constant slots, first entry of `parent`, first variable slot,
-    // first and end of what is recorded of it, and for each kind first and end of its groups
-    __global const int *restrict blocks,
-    // by shape and slot: the parent's slot in the block
-    __global const int *restrict parents,
-    // by slot and lane; f and inverse are those of the constant slots
-    __global const lanes *restrict over_dts, __global const lanes *restrict constant_bs,
-    __global lanes *restrict fs, __global lanes *restrict inverses, __global lanes *restrict vs,
-    __global lanes *restrict bs,
-% if spec.secondorder:
-    __global lanes *restrict xs,
-% endif
-    // by variable slot and lane
-    __global const lanes *restrict base_ds, __global const lanes *restrict us,
-    __global lanes *restrict ds,
-    // by block and lane; -1 for no cell
-    __global const int *restrict cells,
-    // by cell
-    __global const real *restrict threshold, __global int *restrict failed,
-    const int capacity, __global int *restrict spike_source, __global int *restrict spike_step,
-    __global int *restrict spike_count,
-    const int num_targets, const int slots, const real scale_of_events, const ulong seed,
-    __global long *restrict incoming,
-    // what is recorded: slot and lane in the block, column
-    const int row, const int width, __global const int *restrict record_slot,
-    __global const int *restrict record_column, __global real *restrict record_v
-% for k, kind in enumerate(spec.kinds):
-    // kind ${k}, by group and lane: the instance, or ~instance of one whose numbers fill a lane that
-    // has none of its own; its place in the block; by group: the first place of consecutive ones,
-    // else -1
-    , const int count_${k}, const int target_${k}, const int number_${k},
-    __global const int *restrict member_${k}, __global const int *restrict place_${k},
-    __global const int *restrict run_${k}, __global const real *restrict parameters_${k},
-    __global const real${kind.width} *restrict given_${k},
-    __global const real${kind.width} *restrict factor_${k},
-    __global real *restrict states_${k}, __global real${kind.width} *restrict held_${k}
-% endfor
-)
+// blocks, by block: first slot, slots, constant slots, first entry of `parents`, first variable slot,
+//     first and end of what is recorded of it, and for each kind first and end of its groups
+// parents, by shape and slot: the parent's slot in the block
+// over_dts to xs, by slot and lane; fs and inverses are those of the constant slots
+// base_ds, us, ds, by variable slot and lane
+// cells, by block and lane; -1 for no cell
+// threshold, failed: by cell
+// record_slot: slot and lane in the block, of each column of record_column
+// Of each kind, by group and lane: `member`, the instance, or ~instance of one whose numbers fill a
+//     lane that has none of its own, and its place in the block; by group: `run`, the first place of
+//     consecutive ones, else -1
+__kernel void epoch(${signature(spec, "epoch")})
 {
     const int block = get_global_id(0);
     __global const int *restrict table = blocks + ${columns} * block;

@@ -2,9 +2,7 @@
 // Events from outside: to the ring of incoming events, before the steps in which they are due.
 // No two entries of one launch have both target and step in common.
 
-__kernel void add_events(const int first, const int count, const int num_targets, const int slots,
-                         __global const int *restrict step, __global const int *restrict target,
-                         __global const long *restrict weight, __global long *restrict incoming)
+__kernel void add_events(${signature(spec, "add_events")})
 {
     const int k = first + (int)get_global_id(0);
     if (k >= first + count) return;

@@ -45,15 +45,9 @@ ${kind.call(block, values, 12)}\
 % endif
 % endfor
 </%def>\
-// Currents at the middle of the step: d and b of the system to solve. One work-item per place.
-__kernel void begin_step(
-    const int num_places, const ulong step, const ulong seed, const real dt,
-    const double t_begin, const double t_mid, const double t_end,
-    // by place; `active` is the number of an active node, else -1
-    __global const int *restrict active, __global const real *restrict over_dt,
-    __global const real *restrict constant_b, __global const real *restrict v,
-    __global real *restrict d, __global real *restrict b,
-    __global real *mem, __global int *ints, __global const int *at)
+// Currents at the middle of the step: d and b of the system to solve. One work-item per place of
+// the solver's order; `active` is the number of an active node there, else -1.
+__kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
     if (i >= num_places) return;
@@ -91,17 +85,7 @@ ${kind.call("current", values, 12)}\
 }
 
 // From the solution x to the end of the step: voltages, states, spikes. One work-item per place.
-__kernel void finish_step(
-    const int num_places, const int num_emitters, const int done, const int capacity,
-    const real dt,
-    const double t_begin, const double t_mid, const double t_end,
-    __global const int *restrict active, __global const real *restrict x,
-    __global const real *restrict v_old, __global real *restrict v_new,
-    __global int *restrict failed,
-    // spikes found
-    __global int *restrict spike_count, __global int *restrict spike_source,
-    __global double *restrict spike_time,
-    __global real *mem, __global double *clock, __global int *ints, __global const int *at)
+__kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0);
     if (i >= num_places) {  // events that instances sent in this step become visible
@@ -145,8 +129,7 @@ ${all(block, "v_now", "t_end", new)}\
 % if spec.played:
 
 // Values that parameters take in time. One work-item per parameter of an instance.
-__kernel void play(const int num_played, const double t, __global real *mem,
-                   __global const double *clock, __global const int *ints, __global const int *at)
+__kernel void play(${signature(spec, "play")})
 {
     const int p = get_global_id(0);
     if (p >= num_played) return;
@@ -354,12 +337,7 @@ static void deliver_${k}(
 % endfor
 
 // Events due until the middle of the step. One work-item per target of a layer.
-__kernel void events(
-    const int first_item, const int num_items, const int capacity, const real dt,
-    const double t_begin, const double t_mid, __global const real *restrict v,
-    __global int *restrict spike_count, __global int *restrict spike_source,
-    __global double *restrict spike_time, __global real *mem, __global double *clock,
-    __global int *ints, __global const int *at)
+__kernel void events(${signature(spec, "events")})
 {
     const int item = get_global_id(0);
     if (item >= num_items) return;

@@ -8,16 +8,6 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF   // the same bits on every device
 
-<%def name="head(name)">\
-__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
-void ${name}(__global const int *restrict spike_source, __global const int *restrict spike_step,
-         __global const int *restrict spike_count, const int capacity,
-         __global const int *restrict marks, const int turn, const int step,
-         const double amount, const double least, const double most, const double inverse_scale,
-         const int decay_length, __global const double *restrict decay,
-         __global const double *restrict own_decay, const int own_length,
-         __global const int *restrict first,\
-</%def>\
 static double left(const double value, const int steps, const int length,
                    __global const double *restrict decay)
 {
@@ -25,11 +15,9 @@ static double left(const double value, const int steps, const int length,
 }
 
 // Presynaptic spikes: forward rows; a connection loses by the trace of its postsynaptic cell.
-${head("pre")}
-         __global const int *restrict cell,   // postsynaptic, -1 where the weight is fixed
-         __global const double *restrict other, __global const int *restrict other_step,
-         __global double *restrict own, __global int *restrict own_step,
-         __global double *restrict weight, __global long *restrict integer)
+// cell: postsynaptic, -1 where the weight is fixed
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void pre(${signature(spec, "pre")})
 {
     const int end = min(spike_count[0], capacity);
     for (int k = marks[turn] + get_global_id(1); k < end; k += get_global_size(1)) {
@@ -51,11 +39,8 @@ ${head("pre")}
 }
 
 // Postsynaptic spikes: backward rows; a connection gains by the trace of its source.
-${head("post")}
-         __global const int *restrict source, __global const int *restrict place,
-         __global const double *restrict other, __global const int *restrict other_step,
-         __global double *restrict own, __global int *restrict own_step,
-         __global double *restrict weight, __global long *restrict integer)
+__kernel __attribute__((reqd_work_group_size(${spec.work_group}, 1, 1)))
+void post(${signature(spec, "post")})
 {
     const int end = min(spike_count[0], capacity);
     for (int k = marks[turn] + get_global_id(1); k < end; k += get_global_size(1)) {

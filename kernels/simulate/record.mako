@@ -7,8 +7,7 @@
 
 typedef ${spec.real} real;
 
-__kernel void record(const int row, const int width, __global const int *restrict index,
-                     __global const real *restrict source, __global real *restrict values)
+__kernel void record(${signature(spec, "record")})
 {
     const int j = get_global_id(0);
     if (j < width) values[(long)row * width + j] = source[index[j]];

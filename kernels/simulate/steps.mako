@@ -14,34 +14,16 @@ ${spec.noise}
 % for k, kind in enumerate(spec.kinds):
 // ---- kind ${k}: ${kind.name}
 
-${kind.functions}
+${kind.source}
 ${kind.wrappers(k)}
 % endfor
 // finish: take the solution x of the step that begins at t_done, advance the states, find spikes.
 // begin: run event actions, then make d and b of the step whose currents are those of time t_mid.
-__kernel void between_solves(
-    const int num_places, const int finish, const int begin, const int done, const int next,
-    const real dt, const real t_done, const real t_mid,
-    // by place; `active` is the number of a node that has instances or is a soma, else -1
-    __global const int *restrict active, __global const real *restrict over_dt,
-    __global const real *restrict constant_b, __global const real *restrict x,
-    __global real *restrict v, __global real *restrict d, __global real *restrict b,
-    // by number of the active node; `cell` is -1 where it is no soma
-    __global const real *restrict base_d, __global const int *restrict cell,
-    // by cell
-    __global const real *restrict threshold, __global int *restrict failed,
-    // spikes found
-    const int capacity, __global int *restrict spike_source, __global int *restrict spike_step,
-    __global int *restrict spike_count,
-    // events; `row` is where those of this step are
-    const int row, const real scale_of_events, const ulong seed, __global long *restrict incoming
-% for k, kind in enumerate(spec.kinds):
-    // kind ${k}: instances of active node a are first[a] to first[a + 1]
-    , const int count_${k}, const int target_${k}, const int number_${k},
-    __global const int *restrict first_${k}, __global const real *restrict parameters_${k},
-    __global real *restrict states_${k}, __global const real *restrict factor_${k}
-% endfor
-)
+// Parameters by place: `active`, the number of a node that has instances or is a soma, else -1, to b;
+// by number of the active node: base_d and `cell`, -1 where it is no soma; by cell: threshold and
+// failed; spikes found; events, of which those of this step are at `row`; of each kind, where
+// instances of active node a are first[a] to first[a + 1].
+__kernel void between_solves(${signature(spec, "between_solves")})
 {
     const int i = get_global_id(0);
     if (i >= num_places) return;

@@ -244,14 +244,17 @@ def test_programs_of_contexts_that_callers_drop_are_dropped(fast_queue):
     from clhines.device import program
 
     forest = Forest(chain(3))
-    for _ in range(MOST_CONTEXTS + 2):
-        queue = cl.CommandQueue(cl.Context([fast_queue.device]))
-        Solver(forest, dtype=np.float32, queue=queue)
-    foreign = [c for c in program._BUILT if not devices.keeps(c)]
-    assert len(foreign) == MOST_CONTEXTS
-    assert foreign[-1] == queue.context
-    first = program.build(queue.context, next(iter(program._BUILT[queue.context])))
-    assert first in program._BUILT[queue.context].values()
+    queues = [cl.CommandQueue(cl.Context([fast_queue.device])) for _ in range(MOST_CONTEXTS + 2)]
+    solvers = [Solver(forest, dtype=np.float32, queue=queue) for queue in queues]
+    kept = [len(program.kept(queue.context)) for queue in queues]
+    assert kept[:2] == [0, 0]
+    assert min(kept[2:]) > 0
+    builds = len(program.build_seconds)
+    Solver(forest, dtype=np.float32, queue=queues[-1])
+    assert len(program.build_seconds) == builds  # of a context that is kept
+    b = cla.to_device(queues[0], np.ones(3, np.float32))
+    u, d = 0 * b, 1 + b  # dropped programs live on with their solvers
+    assert (solvers[0].solve(d, u, b).get() == 0.5).all()
 
 
 # --------------------------------------------------------------------------------- work-groups

@@ -72,8 +72,7 @@ def method_specs(method, dtype, limits):
     row = METHODS[method]
     for options in [{}, *OPTIONS.get(method, [])]:
         for part in make_plan(forest(row.chains_only), method, dtype, limits, **options).parts:
-            if not part.on_host:
-                yield from forms(part)
+            yield from forms(part)
 
 
 def model(noise, secondorder):

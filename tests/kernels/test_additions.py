@@ -17,13 +17,7 @@ TEMPLATE = """<%page args="spec"/>\\
 % endif
 typedef ${spec.real} real;
 // One work-item a cell, whose nodes stand parents first.
-__kernel void solve(const int num_cells, const int num_values, const int first_row,
-    __global const int *cell_start, __global const int *cell_size, __global const int *cell_number,
-    __global const int *node_parent, __global const real *d, __global const real *u,
-% if spec.unsymmetric:
-    __global const real *l,
-% endif
-    __global const real *b, __global real *factor, __global real *x, __global int *status)
+__kernel void solve(${signature(spec)})
 {
     const int cell = get_global_id(0), start = cell_start[cell], end = start + cell_size[cell];
     const long row = (long)first_row * num_values;
@@ -51,18 +45,15 @@ from typing import ClassVar
 import numpy as np
 
 from clhines.arrays import ranges
-from clhines.plan.plan import KernelSpec, Part, Plan, as_int32
+from clhines.plan.contract import KernelSpec
+from clhines.plan.plan import Part, Plan, as_int32
 
 
 @dataclass(frozen=True)
 class ToySpec(KernelSpec):
     template: ClassVar = "by_cell/toy"
     tables: ClassVar = ("cell_start:place", "cell_size", "cell_number:cell", "node_parent:in_order")
-    takes: ClassVar = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
-    real: str
-    symmetric: bool = True
-    rhs: int = 1
-    work_group: int = 1
+    first_argument: ClassVar = "num_cells"
 
 
 def plan_toy(forest, method, real, limits, options):
@@ -77,7 +68,7 @@ def plan_toy(forest, method, real, limits, options):
         "cell_number": np.arange(forest.num_cells), "node_parent": parent[nodes],
     }
     count = forest.num_cells
-    part = Part(ToySpec(real), as_int32(tables, len(gather)), count, count, max_rhs=1)
+    part = Part(ToySpec(real, True, 1, 1), as_int32(tables, len(gather)), count, count, max_rhs=1)
     return Plan(forest, method, gather.astype(np.int32), (part,))
 """
 ROW = """

@@ -60,7 +60,6 @@ CONFIGS = {
         {
             "work_group": 5,
             "max_cells": 4,
-            "reroot": True,
             "split": "mean",
             "packing": "sorted",
             "level_shift": True,
@@ -77,7 +76,7 @@ CONFIGS = {
     "pcr": ("pcr", {"work_group": 16}),
     "cr_pcr": ("cr_pcr", {"work_group": 4, "switch": 5}),
 }
-KNOWN = {method for method, _ in CONFIGS.values()} | {"serial"}  # which has no kernel
+KNOWN = {method for method, _ in CONFIGS.values()}
 CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
 REPORTS = {
     "race": "data race at",
@@ -138,7 +137,7 @@ def factor_case(queue, forest, dtype, symmetric):
 def in_place_case(queue, config, forest):
     """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
     solver, system = solve_case(queue, config, forest, np.float32, True, 6)
-    packed = {k: solver.pack(a, of=k) for k, a in system.arrays.items() if a is not None}
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
     solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
     system.assert_solved(solver.unpack(packed["b"]).get(), updates_for(CONFIGS[config][0]))
     system.d[[2, 3, -1]] = -1
@@ -481,7 +480,7 @@ def fault_case(config, old, new):
         solver.solve(**system.arrays, check=False)
         if solver.takes_device_order and solver.engine.loaded.takes_natural:  # the other kernel
             given = system.d, system.u, system.b
-            packed = [solver.pack(v, of=name) for v, name in zip(given, "dub", strict=True)]
+            packed = [solver.pack(v) for v in given]
             solver.enqueue(*packed, out=cla.empty_like(packed[2]))
         assert any(there), f"{old!r} is not in the source"  # of one of the kernels
         queue.finish()

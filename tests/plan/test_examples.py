@@ -51,9 +51,9 @@ contraction, segment=5: node j of all segments side by side, tips from their end
 
 @pytest.fixture(scope="module")
 def page():
-    command = [sys.executable, "-W", "error", "-m", "clhines.plan.examples"]
+    command = [sys.executable, "-W", "error", "-m", "clhines.cli", "plan", "--layouts"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")  # no warning of a module imported twice
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 

@@ -54,13 +54,11 @@ CONFIGS = {
     "cr": ("cr", {}),
     "pcr_5": ("pcr", {"work_group": 5}),  # several unknowns a lane
     "cr_pcr": ("cr_pcr", {"switch": 7, "work_group": 8}),
-    "fine_reroot": ("fine", {"reroot": True}),
     "fine_shaped": (
         "fine",
         {
             "work_group": 6,
             "max_cells": 5,
-            "reroot": True,
             "split": "mean",
             "packing": "sorted",
             "level_shift": True,
@@ -644,8 +642,7 @@ def test_slices_give_what_the_whole_batch_gives(fast_queue, config):
     for rows, symmetric in ((None, True), (6, False)):
         system = make_system(forest, np.float32, symmetric, rows)
         whole = make_solver(fast_queue, forest, config, np.float32)
-        most = 15_000 if config == "serial" else 40_000  # which has neither tables nor padding
-        sliced = make_solver(fast_queue, forest, config, np.float32, max_memory=most)
+        sliced = make_solver(fast_queue, forest, config, np.float32, max_memory=40_000)
         assert whole.num_slices == 1
         assert sliced.num_slices > 2
         kept = system.copy()

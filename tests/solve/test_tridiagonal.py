@@ -48,7 +48,7 @@ def less(a):
 
 
 @pytest.mark.parametrize("lapack", [True, False], ids=["gtsv", "padded"])
-@pytest.mark.parametrize("method", ["auto", "levels", "interleaved", "contraction", "serial"])
+@pytest.mark.parametrize("method", ["auto", "levels", "interleaved", "contraction"])
 def test_ragged(queue, needs, method, lapack):
     needs(queue, np.float64)
     dl, d, du, b = make(SIZES)

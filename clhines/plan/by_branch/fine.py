@@ -13,11 +13,11 @@ from clhines.plan import layout, packing, transforms
 from clhines.plan.by_branch import layout as branch_layout
 from clhines.plan.by_branch import schedule
 from clhines.plan.combine import plan_by_kind
+from clhines.plan.contract import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
     MAX_RHS,
     SMALL,
-    KernelSpec,
     Limits,
     Part,
     Plan,
@@ -33,10 +33,10 @@ CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to st
 class FineSpec(KernelSpec):
     """Numbers and switches of ``fine.mako``: one work-group per block, one work-item per branch.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real, symmetric, rhs, work_group
-        As in `CellSpec`.
     capacity : int
         Values of the largest block, for which local memory holds the factors and the
         intermediate solution; 0 leaves them in global memory.
@@ -58,13 +58,6 @@ class FineSpec(KernelSpec):
         "branch_slot",
         "branch_rank",
     )
-    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
-    needs_factor: ClassVar[bool] = True
-    factor_may_be_d: ClassVar[bool] = True
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
     capacity: int
 
 

@@ -12,12 +12,12 @@ from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import CACHE_BYTES, plan_lanes, rank_in_tree
 from clhines.plan.combine import plan_by_kind
+from clhines.plan.contract import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
     MAX_RHS,
     SMALL,
     STREAM_BYTES,
-    KernelSpec,
     Limits,
     Part,
     Plan,
@@ -30,10 +30,10 @@ from clhines.plan.plan import (
 class FineVectorSpec(KernelSpec):
     """Numbers and switches of ``fine_vector.mako``: one work-item per block, a branch per lane.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real, symmetric, rhs
-        As in `CellSpec`.
     work_group : int
         1: work-items share nothing.
     vector_width : int
@@ -73,14 +73,8 @@ class FineVectorSpec(KernelSpec):
         "lane_rank",
         "gather if natural",
     )
-    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
     takes_natural: ClassVar[bool] = True
-    needs_factor: ClassVar[bool] = True
     factor_may_be_d: ClassVar[bool] = False
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
     vector_width: int
     capacity: int
     slots: int

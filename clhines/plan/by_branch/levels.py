@@ -13,7 +13,8 @@ from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import rank_in_tree
 from clhines.plan.by_cell import layout as cell_layout
-from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32, work_group_size
+from clhines.plan.contract import KernelSpec
+from clhines.plan.plan import Limits, Part, Plan, as_int32, work_group_size
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
@@ -23,10 +24,10 @@ LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch w
 class LevelSpec(KernelSpec):
     """Numbers and switches of ``levels.mako``: a launch per level, one work-item per branch.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real, symmetric, rhs, work_group
-        As in `CellSpec`.
     computes_padding : bool
         All work-items of a level take as many steps as its longest branch.
     phase : str
@@ -35,6 +36,7 @@ class LevelSpec(KernelSpec):
     """
 
     template: ClassVar[str] = "by_branch/levels"
+    first_argument: ClassVar[str] = "level"
     tables: ClassVar[tuple[str, ...]] = (
         "level_branches",
         "level_offset",
@@ -46,24 +48,19 @@ class LevelSpec(KernelSpec):
         "child_first if backward",
         "branch_rank if backward",
         "cell_number:cell if backward",
-        "branch_bad if backward",
+        "int *branch_bad if backward",
         "branch_parent if forward",
     )
     takes: ClassVar[tuple[str, ...]] = (
-        "d if backward",
-        "u if backward",
-        "l if backward and unsymmetric",
-        "b if backward",
-        "factor",
-        "x",
-        "status if backward",
+        "const real *d if backward",
+        "const real *restrict u if backward",
+        "const real *restrict l if backward and unsymmetric",
+        "const real *b if backward",
+        "real *factor if backward",
+        "const real *restrict factor if forward",
+        "real *x",
+        "int *restrict status if backward",
     )
-    needs_factor: ClassVar[bool] = True
-    factor_may_be_d: ClassVar[bool] = True
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
     computes_padding: bool
     phase: str
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from clhines.errors import InputError, shown
 from clhines.forest import Forest
-from clhines.plan import transforms
 from clhines.plan.by_branch.fine import plan_lanes
 from clhines.plan.by_branch.fine_vector import plan_vectors
 from clhines.plan.plan import Limits, Plan
@@ -18,7 +15,6 @@ FINE_OPTIONS: dict[str, Any] = {
     "work_group": None,
     "max_cells": None,
     "vector_width": None,
-    "reroot": False,
     "split": None,
     "packing": "next_fit",
     "level_shift": False,
@@ -34,9 +30,6 @@ def plan_fine(
     On CPUs it is one work-item per block and one branch per lane of a vector, unless a work-group
     or an option that shapes levels (split, level_shift) is requested. Options:
 
-    reroot : bool
-        Solve each tree from the root that makes it least high (`transforms.reroot`); pivots are
-        then checked in the order of that elimination.
     split : ``mean``, ``block`` or None
         Cut branches longer than the mean of their level: of all cells, or of their block in a
         first packing (`transforms.split_branches`).
@@ -60,23 +53,8 @@ def plan_fine(
         )
     if options["level_shift"] and options["packing"] == "best_fit":
         raise InputError("level_shift=True needs packing 'next_fit' or 'sorted'; got 'best_fit'")
-    rerooted = transforms.reroot(forest) if options["reroot"] else None
     vectors = width or (limits.is_cpu and (group or 1) == 1 and not shaping)
     plan_rows = plan_vectors if vectors else plan_lanes
-    solved = rerooted.forest if rerooted else forest
-    plan = plan_rows(solved, method, real, limits, options)
+    plan = plan_rows(forest, method, real, limits, options)
     asked = [f"{k}={v}" for k, v in options.items() if v not in (None, FINE_OPTIONS[k])]
-    plan = replace(plan, changes={"options": " ".join(asked)} if asked else {})
-    return _with_edges(plan, forest, rerooted) if rerooted else plan
-
-
-def _with_edges(plan: Plan, forest: Forest, rerooted: transforms.Rerooted) -> Plan:
-    """Add to a plan of rerooted trees where the entries between nodes are found."""
-    moved, before, after = rerooted.moved, forest.heights.max(), plan.forest.heights.max()
-    shapes = f"{moved.sum()} of {len(moved)} shapes"
-    text = f"{shapes}; height was {before}, is {after} nodes at most"
-    changes = {**plan.changes, "reroot": text}
-    edges = None
-    if moved.any():
-        edges = np.where(plan.gather < 0, -1, rerooted.edge[plan.gather]).astype(np.int32)
-    return replace(plan, edges=edges, changes=changes)
+    return replace(plan, changes={"options": " ".join(asked)} if asked else {})

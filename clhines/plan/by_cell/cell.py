@@ -12,9 +12,9 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
+from clhines.plan.contract import KernelSpec, Word
 from clhines.plan.plan import (
     MAX_RHS,
-    KernelSpec,
     Limits,
     Part,
     Plan,
@@ -28,14 +28,10 @@ from clhines.plan.plan import (
 class CellSpec(KernelSpec):
     """Numbers and switches of ``cell.mako``: one work-item per cell, or a vector of cells.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real : str
-        ``double`` or ``float``.
-    symmetric : bool
-        ``l`` equals ``u`` and is not passed.
-    rhs : int
-        Right-hand sides solved together.
     stride : int
         Distance between a cell's values; 0 reads it from the table.
     vector_width : int
@@ -44,14 +40,14 @@ class CellSpec(KernelSpec):
         The cells of a work-item have one shape: vector types, one step code for all.
     codes_in_order : bool
         Step codes lie in device order (all shapes different), not shape after shape.
-    work_group : int
-        Work-items of a work-group.
     rhs_local : int
         Values of a right-hand side that a work-group, which is a block, has in local memory;
         0 leaves them in global memory.
     """
 
     template: ClassVar[str] = "by_cell/cell"
+    step: ClassVar[Word] = schedule.STEP
+    first_argument: ClassVar[str] = "num_lanes"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
         "cell_stride",
@@ -61,17 +57,11 @@ class CellSpec(KernelSpec):
         "codes:in_order if codes_in_order",
         "codes if codes_by_shape",
     )
-    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
-    needs_factor: ClassVar[bool] = True
-    factor_may_be_d: ClassVar[bool] = True
-    real: str
-    symmetric: bool
-    rhs: int
+    takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
     stride: int
     vector_width: int
     same_shape: bool
     codes_in_order: bool
-    work_group: int
     rhs_local: int
 
     @property

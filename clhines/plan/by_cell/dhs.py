@@ -13,7 +13,8 @@ from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import MAX_RHS, KernelSpec, Limits, Part, Plan, as_int32, local_size
+from clhines.plan.contract import KernelSpec
+from clhines.plan.plan import MAX_RHS, Limits, Part, Plan, as_int32, local_size
 
 LANES = 16  # a cell, unless asked for
 
@@ -22,10 +23,10 @@ LANES = 16  # a cell, unless asked for
 class DhsSpec(KernelSpec):
     """Numbers and switches of ``dhs.mako``: some lanes per cell, a barrier per step.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real, symmetric, rhs, work_group
-        As in `CellSpec`.
     lanes : int
         Work-items a cell.
     capacity : int
@@ -34,6 +35,7 @@ class DhsSpec(KernelSpec):
     """
 
     template: ClassVar[str] = "by_cell/dhs"
+    first_argument: ClassVar[str] = "num_cells"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
         "cell_number:cell",
@@ -47,13 +49,7 @@ class DhsSpec(KernelSpec):
         "node_children",
         "node_child",
     )
-    takes: ClassVar[tuple[str, ...]] = ("d", "u", "l if unsymmetric", "b", "factor", "x", "status")
-    needs_factor: ClassVar[bool] = True
-    factor_may_be_d: ClassVar[bool] = True
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
+    takes: ClassVar[tuple[str, ...]] = (*KernelSpec.takes[:-1], "int *restrict status")
     lanes: int
     capacity: int
 

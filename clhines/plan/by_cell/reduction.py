@@ -11,22 +11,27 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32, coarse, work_group_size
+from clhines.plan.contract import KernelSpec
+from clhines.plan.plan import Limits, Part, Plan, as_int32, coarse, work_group_size
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
 WIDEST = 256  # work-items of a group by default
 SPARE_BYTES = 64  # of local memory, for what is not a row
 
+BANK_SHIFT = 5  # a place is left out after 2**5 unknowns, so that even steps meet all banks
+
 
 @dataclass(frozen=True)
 class ReductionSpec(KernelSpec):
     """Numbers and switches of ``reduction.mako``: one work-group per chain.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real, symmetric, rhs, work_group
-        As in `CellSpec`; `rhs` is 1.
+    rhs : int
+        1.
     capacity : int
         Unknowns that local memory holds, four values each.
     switch : int
@@ -38,6 +43,8 @@ class ReductionSpec(KernelSpec):
     """
 
     template: ClassVar[str] = "by_cell/reduction"
+    bank_shift: ClassVar[int] = BANK_SHIFT
+    first_argument: ClassVar[str] = "num_chains"
     tables: ClassVar[tuple[str, ...]] = (
         "cell_start:place",
         "cell_size",
@@ -45,26 +52,31 @@ class ReductionSpec(KernelSpec):
         "scratch_start if far",
     )
     takes: ClassVar[tuple[str, ...]] = (
-        "d",
-        "u",
-        "l if unsymmetric",
-        "b",
-        "far_low if far",
-        "far_mid if far",
-        "far_up if far",
-        "far_right if far",
-        "x",
-        "status",
+        "const real *d",
+        "const real *u",
+        "const real *l if unsymmetric",
+        "const real *b",
+        "real *far_low if far",
+        "real *far_mid if far",
+        "real *far_up if far",
+        "real *far_right if far",
+        "real *x",
+        "int *status",
     )
     needs_factor: ClassVar[bool] = False
-    factor_may_be_d: ClassVar[bool] = True
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
     capacity: int
     switch: int
     storage: str
+
+    @property
+    def places(self) -> int:
+        """Places in local memory that `capacity` unknowns take."""
+        return _skewed(self.capacity)
+
+    @property
+    def more_places(self) -> int:
+        """Places that `switch` unknowns take a second time, where there is a step of PCR."""
+        return _skewed(self.switch) if self.switch > 1 else 0
 
     @property
     def far(self) -> bool:
@@ -127,13 +139,13 @@ def _refuse_branches(forest: Forest, method: str) -> None:
 
 
 def _skewed(size: int) -> int:
-    """Places that `size` unknowns take: ``AT`` of the template leaves out every 33rd."""
-    return size + (size >> 5)
+    """Places that `size` unknowns take, as ``AT`` of the template leaves some out."""
+    return size + (size >> BANK_SHIFT)
 
 
 def _unskewed(places: int) -> int:
     """Unknowns that fit into so many places."""
-    size = max(0, places * 32 // 33 + 1)
+    size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
     return size

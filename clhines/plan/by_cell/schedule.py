@@ -9,13 +9,18 @@ import numpy as np
 
 from clhines.arrays import offsets
 from clhines.forest import Trees
+from clhines.plan.contract import Word
+
+# Code of a step of `serial_steps`; the parent of a root is -1.
+STEP = Word(first=1, waiting=1, parent=29)
+MAX_CELL_NODES = STEP.most("parent") + 1
 
 
 def serial_steps(trees: Trees) -> np.ndarray:
     """Codes of the serial schedule: one node a step, in the reverse of ``trees.order``.
 
     A node hands its contribution to its parent in registers when the parent is the next step,
-    and through memory otherwise. Code of step i: ``parent * 4 + waiting * 2 + first``, where
+    and through memory otherwise. Code of step i, a `STEP`, where
     `parent` counts from the start of the tree (-1 at the root), `waiting` says that
     contributions for node i lie in memory, and `first` that node i is the first to leave one
     for its parent. Every sum is therefore taken in one fixed order, without atomics.
@@ -35,7 +40,7 @@ def serial_steps(trees: Trees) -> np.ndarray:
     np.maximum.at(last, parent[leaves_sum], leaves_sum)
     first = np.zeros(len(parent), np.int64)
     first[last[last >= 0]] = 1
-    return ((parent - start) * 4 + waiting * 2 + first).astype(np.int32)
+    return STEP.pack(first=first, waiting=waiting, parent=parent - start)
 
 
 @dataclass(frozen=True, eq=False)

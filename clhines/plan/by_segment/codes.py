@@ -7,9 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.arrays import offsets, ranges, starts
-from clhines.plan.by_segment.schedule import NO_LANE, Contraction, Segments
-
-MAX_CELL_NODES = 1 << 29  # a step code holds a node number and two flags in 32 bits
+from clhines.plan.by_segment.schedule import (
+    AT_ELIMINATION,
+    FAMILY,
+    LINK,
+    NO_LANE,
+    Contraction,
+    Segments,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +29,12 @@ class SegmentLanes:
         Template; slot counted over all templates; index in `Segments`; place of the first node
         in `Trees.order`; nodes.
     links : (num_lanes, 2) int32
-        ``length | longest << 5 | parent << 10 | mailbox << 20`` and, of inner lanes,
-        ``round | parent << 10 | child << 20`` at elimination; of kept ones, instead of the parent,
-        their number among the kept of the template. `longest` is the longest segment
-        of those 32 lanes; the children of a lane have successive mailboxes. `NO_LANE` for none.
+        A `schedule.LINK` and, of inner lanes, an `schedule.AT_ELIMINATION`; of kept ones,
+        instead of the parent, their number among the kept of the template. `longest` is the
+        longest segment of those 32 lanes; the children of a lane have successive mailboxes.
+        `NO_LANE` for none.
     children : (num_lanes,) int32
-        ``first mailbox | number << 16`` of the children of inner lanes.
+        Of inner lanes the mailboxes of their children, a `schedule.FAMILY`.
     inner : (num_templates,) int64
         Lanes that hold no leaf of the contracted tree; they come first.
     rounds : (num_templates,) int64
@@ -80,11 +85,14 @@ def segment_lanes(
 
     parent, above, below = (neighbour(a) for a in (cut.parent, plan.parent, plan.child))
     mailbox, first_box, number = _mailboxes(begin + parent, begin, parent == NO_LANE)
-    own = length | _longest(length, leaf, begin) << 5 | parent << 10 | mailbox << 20
+    own = LINK.pack(
+        length=length, longest=_longest(length, leaf, begin), parent=parent, mailbox=mailbox
+    )
     kept = when == Contraction.KEPT
     before = starts(kept)
     above = np.where(kept, before - before[begin], above)
-    links = np.stack((own, np.where(leaf, 0, when | above << 10 | below << 20)), axis=1)
+    inner = {"round": when, "parent": above, "child": below}
+    then = AT_ELIMINATION.pack(**{name: np.where(leaf, 0, a) for name, a in inner.items()})
     last = np.where(leaf | kept, -1, when)
     return SegmentLanes(
         template_start=start,
@@ -93,8 +101,8 @@ def segment_lanes(
         segment=source,
         first=cut.first[source],
         length=length,
-        links=links.astype(np.int32),
-        children=(first_box | number << 16).astype(np.int32),
+        links=np.stack((own, then), axis=1),
+        children=FAMILY.pack(first_mailbox=first_box, number=number),
         inner=np.bincount(template[~leaf], minlength=len(start) - 1),
         rounds=np.maximum.reduceat(last, start[:-1]) + 1,
     )

@@ -19,7 +19,8 @@ from clhines.plan.by_segment.joined import USUAL_PLACES, joined
 from clhines.plan.by_segment.pieces import Pieces, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.plan import KernelSpec, Limits, Part, Plan, as_int32, local_size
+from clhines.plan.contract import STATUS, KernelSpec, Word
+from clhines.plan.plan import Limits, Part, Plan, as_int32, local_size
 
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
@@ -30,10 +31,10 @@ OWN_LAUNCH = 32 * USUAL_PLACES  # nodes a compute unit: fewer go into the launch
 class ContractionSpec(KernelSpec):
     """Numbers and switches of ``contraction.mako``: one work-item per segment of a branch.
 
+    These besides the fields of `KernelSpec`.
+
     Attributes
     ----------
-    real, symmetric, rhs, work_group
-        As in `CellSpec`.
     capacity : int
         Values of the largest block: what a work-group holds of each array in local memory.
     segment : int
@@ -57,6 +58,12 @@ class ContractionSpec(KernelSpec):
     """
 
     template: ClassVar[str] = "by_segment/contraction"
+    link: ClassVar[Word] = schedule.LINK
+    at_elimination: ClassVar[Word] = schedule.AT_ELIMINATION
+    family: ClassVar[Word] = schedule.FAMILY
+    lane_counts: ClassVar[Word] = schedule.LANE_COUNTS
+    order: ClassVar[Word] = layout.ORDER
+    status: ClassVar[Word] = STATUS
     tables: ClassVar[tuple[str, ...]] = (
         "blocks:place/8",
         "cell_number:cell",
@@ -74,26 +81,21 @@ class ContractionSpec(KernelSpec):
         "cell_base if natural",
     )
     takes: ClassVar[tuple[str, ...]] = (
-        "d",
-        "u",
-        "l if unsymmetric",
-        "b if solves",
-        "inverses if makes",
-        "rest_d if reduces",
-        "rest_u if reduces",
-        "rest_l if reduces and unsymmetric",
-        "rest_b if reduces",
-        "rest_x if expands",
-        "x if gives_x",
-        "status",
+        "const real *d",
+        "const real *restrict u",
+        "const real *restrict l if unsymmetric",
+        "const real *b if solves",
+        "real *inverses if makes",
+        "real *rest_d if reduces",
+        "real *rest_u if reduces",
+        "real *rest_l if reduces and unsymmetric",
+        "real *rest_b if reduces",
+        "const real *rest_x if expands",
+        "real *x if gives_x",
+        "int *status",
     )
     keeps_factors: ClassVar[bool] = True
     needs_factor: ClassVar[bool] = False
-    factor_may_be_d: ClassVar[bool] = True
-    real: str
-    symmetric: bool
-    rhs: int
-    work_group: int
     capacity: int
     segment: int
     ptx: bool

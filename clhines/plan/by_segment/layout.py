@@ -6,6 +6,7 @@ import numpy as np
 
 from clhines.forest import Forest, Trees
 from clhines.plan.by_segment.codes import SegmentLanes
+from clhines.plan.by_segment.schedule import LANE_COUNTS
 from clhines.plan.layout import aligned_blocks, block_gather, expand
 from clhines.plan.packing import Blocks
 
@@ -68,7 +69,7 @@ def tables(
         places.block_start,
         places.template_size[kind],
         lanes.template_start[kind],
-        (counts | lanes.inner << 16)[kind],
+        LANE_COUNTS.pack(lanes=counts, inner_lanes=lanes.inner)[kind],
         kind * int(places.rows.shape[-1]) * 2,
         lanes.rounds[kind],
         blocks.cell_start[:-1],

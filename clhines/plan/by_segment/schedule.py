@@ -9,9 +9,16 @@ import numpy as np
 
 from clhines.arrays import climb, offsets, starts
 from clhines.forest import Trees
+from clhines.plan.contract import Word
 
-NO_LANE = 0x3FF  # in `SegmentLanes`: no such lane
-MAX_SEGMENT = 31  # nodes; what fits beside lanes in 32 bits
+_NODES, _LANES = 5, 10  # bits of a number of nodes, and of a lane
+# Bit fields of `SegmentLanes`; `longest` is that of the lanes which surely run together.
+LINK = Word(length=_NODES, longest=_NODES, parent=_LANES, mailbox=_LANES)
+AT_ELIMINATION = Word(round=_LANES, parent=_LANES, child=_LANES)
+FAMILY = Word(first_mailbox=16, number=15)
+LANE_COUNTS = Word(lanes=16, inner_lanes=15)  # of a block
+MAX_SEGMENT = LINK.most("length")  # nodes
+NO_LANE = LINK.most("parent")  # in a word: no such lane; as a round: kept
 
 
 @dataclass(frozen=True, eq=False)

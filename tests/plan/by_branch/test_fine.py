@@ -245,7 +245,7 @@ def test_levels_are_shaped_by_work_groups_only():
         ({"split": "mean"}, "by_branch/fine"),
         ({"level_shift": True}, "by_branch/fine"),
         ({"packing": "sorted"}, "by_branch/fine_vector"),
-        ({"packing": "best_fit", "reroot": True}, "by_branch/fine_vector"),
+        ({"packing": "best_fit"}, "by_branch/fine_vector"),
     ]:
         plan = make_plan(forest, "fine", limits=CPU, **options)
         assert plan.parts[0].spec.template == template
@@ -308,7 +308,7 @@ def test_bars_of_cells():
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_plan_is_drawn(tmp_path, ending):
     pytest.importorskip("matplotlib")
-    options = {"reroot": True, "split": "mean", "level_shift": True, "work_group": 16}
+    options = {"split": "mean", "level_shift": True, "work_group": 16}
     plan = make_plan(mixture(), "fine", **options)
     figure = plan.plot(tmp_path / f"plan.{ending}")
     assert (tmp_path / f"plan.{ending}").stat().st_size > 10_000
@@ -318,7 +318,7 @@ def test_a_plan_is_drawn(tmp_path, ending):
     for words in ("levels", "barriers", "idle lanes", "padding", "memory", "moved branches"):
         assert words in texts
     lowest = min(text.get_window_extent().y0 for text in strip.texts)
-    assert lowest >= 0 and "reroot: " in texts  # the last note is on the picture too
+    assert lowest >= 0 and "options: " in texts  # the last note is on the picture too
     assert "split=mean" in plan.describe()
 
 
