@@ -99,6 +99,11 @@ class Queued:
     target: int
     weight: int
 
+    @property
+    def has_statement(self) -> bool:
+        """Whether an event of another kind runs hoc or Python code."""
+        return self.what == "other" and bool(_words(self.address, 2)[1])
+
 
 def _words(address: int, count: int = _SEARCHED) -> list[int]:
     return [_WORD.from_address(address + 8 * k).value for k in range(count)]
@@ -187,6 +192,29 @@ class Memory:
     def row(place: Place) -> int:
         """Row of a variable in its column."""
         return _WORD.from_address(place.row).value
+
+    @staticmethod
+    def point_of(address: int) -> int:
+        """Address of the point process behind a hoc object at an address."""
+        return _words(address, 2)[1]
+
+    def pointers_of(self, thing: Hoc) -> list[int]:
+        """Return what a point process may hold pointers to: words behind its POINTERs."""
+        point = _words(self.inside(thing), 4)
+        found = []
+        for prop in point:
+            for word in _words(prop, 12) if _is_address(prop) else ():
+                found += _words(word, 24) if _is_address(word) else []
+        return found
+
+    def weight_address(self, netcon: Hoc) -> int:
+        """Address of the first weight of a NetCon."""
+        return self.place(netcon._ref_weight[0]).column
+
+    @property
+    def time_address(self) -> int:
+        """Address of NEURON's t."""
+        return self.place(self._h._ref_t).column
 
     def _calibrate(self) -> None:
         """Find where a wrapped reference and a recorder keep the place of a variable."""
@@ -340,6 +368,10 @@ class Memory:
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = _WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
+
+
+def _is_address(word: int) -> bool:
+    return word % 8 == 0 and 1 << 16 < word < 1 << 47
 
 
 def _only(found: list[int]) -> int:

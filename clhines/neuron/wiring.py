@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from clhines.neuron.contents import Contents
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
@@ -133,7 +131,3 @@ class WireReader:
         found.weights.append([netcon.weight[k] for k in range(int(netcon.wcnt()))])
         found.delay.append(netcon.delay)
 
-
-def by_target(wires: Wires, name: str) -> np.ndarray:
-    """(m,) int64: NetCons to instances of one mechanism, in their order."""
-    return np.array([k for k, (n, _) in enumerate(wires.target) if n == name], np.int64)

@@ -1,0 +1,258 @@
+"""From a model as read from NEURON's memory to a `Network`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.mechanisms.equations import Quantity
+from clhines.network.additions import Sources
+from clhines.network.groups import Group
+from clhines.network.network import Network
+from clhines.neuron.contents import Instances
+from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.model import Model
+from clhines.neuron.session import Hoc
+
+@dataclass(eq=False)
+class Imported:
+    """A model of NEURON's memory as a network.
+
+    Attributes
+    ----------
+    model : Model
+    network : Network
+    groups : dict of str -> Group
+    sources : list of (Sources or Group, int)
+        Of each origin of the model's wires.
+    connections : (m,) int64
+        Of each connection of the network, in order, the NetCon; -1 - k of the k-th pending event.
+    """
+
+    model: Model
+    network: Network
+    groups: dict[str, Group]
+    sources: list[tuple[Sources | Group, int]]
+    connections: np.ndarray
+
+
+def network_of(model: Model) -> Imported:
+    """Make the network of a model.
+
+    Raises
+    ------
+    RejectedError
+        Something is not simulated.
+    """
+    if model.rejected:
+        raise RejectedError(model.rejected)
+    tree = model.tree
+    network = Network.from_arrays(
+        tree.parent, tree.cell_offsets, tree.area, tree.g_axial, tree.capacitance
+    )
+    network.celsius = float(model.h.celsius)
+    network.trains([[]])  # an extended network, whatever is in it
+    groups = {}
+    for name, instances in model.every.items():
+        groups[name] = _group(model, network, name, instances)
+    _add_ions(model, network)
+    _point(model, network, groups)
+    _play(model, network, groups)
+    sources = _sources(model, network, groups)
+    connections = _connect(model, network, groups, sources)
+    return Imported(model, network, groups, sources, connections)
+
+
+def split_name(quantity: Quantity) -> tuple[str, int | None]:
+    """Return a variable's name for hoc, and the place in it of an array's element."""
+    name = quantity.public or quantity.name
+    if not name.endswith("]"):
+        return name, None
+    base, place = name[:-1].split("[")
+    return base, int(place)
+
+
+def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:
+    mechanism = model.mechanisms[name]
+    nodes = np.array(instances.nodes, np.int64)
+    given: dict[str, float | np.ndarray] = {}
+    for quantity in mechanism.program.parameters:
+        value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
+        if value is not None:
+            given[quantity.name] = value
+    if mechanism.kind == "density":
+        return network.insert(mechanism, nodes, **given)
+    if mechanism.kind == "point":
+        return network.add(mechanism, nodes, **given)
+    return network.add_artificial(mechanism, len(nodes), **given)
+
+
+def _parameter(
+    model: Model,
+    instances: Instances,
+    quantity: Quantity,
+    built_in: Sequence[str],
+    nodes: np.ndarray,
+) -> float | np.ndarray | None:
+    """Value of a parameter in NEURON's memory; None where it is the network's, or hidden."""
+    base, place = split_name(quantity)
+    entry = instances.entry
+    if quantity.name in built_in:
+        return _single(model.tree.diam[nodes]) if base == "diam" else None
+    if base in entry.ranges:
+        return _single(instances.values(base, place))
+    if base in entry.globals_:
+        value = getattr(model.h, f"{base}_{entry.name}")
+        return float(value if place is None else value[place])
+    return None
+
+
+def _single(values: np.ndarray) -> float | np.ndarray:
+    return float(values[0]) if len(values) and (values == values[0]).all() else values
+
+
+def _add_ions(model: Model, network: Network) -> None:
+    for ion in model.contents.ions.values():
+        values = {
+            key: ion.instances.values(name)
+            for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
+        }
+        network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
+
+
+def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
+    """Set all POINTERs: by the transfer of ParallelContext, and by setpointer."""
+    set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
+    for gap in model.gaps:
+        set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = gap.node
+    rejected = []
+    for name, group in groups.items():
+        for pointer in group.mechanism.program.pointers:
+            known = set_by_gap.get((name, pointer), {})
+            nodes = []
+            for k, thing in enumerate(model.every[name].things):
+                node = known[k] if k in known else _pointed(model, thing, pointer)
+                if node < 0:
+                    what = "nothing, or something else than a voltage"
+                    rejected.append(Rejected(name, f"POINTER {pointer} points to {what}"))
+                    break
+                nodes.append(node)
+            else:
+                network.point(group, pointer, nodes)
+    if rejected:
+        raise RejectedError(rejected)
+
+
+def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
+    try:
+        return model.places.node(model.memory.place(getattr(thing, f"_ref_{pointer}")))
+    except (AttributeError, RuntimeError, TypeError):
+        return -1
+
+
+def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
+    rejected = []
+    for player in model.plays.players:
+        variable = player.variable
+        group = groups.get(variable.owner)
+        quantities = group.mechanism.program.parameters if group is not None else ()
+        wanted = variable.name, variable.place
+        names = [q.name for q in quantities if split_name(q) == wanted]
+        if group is None or not names or variable.number < 0:
+            what = f"Vector.play into {variable.name}, which is no parameter of a mechanism"
+            rejected.append(Rejected(variable.owner, what))
+            continue
+        network.play(group, variable.number, names[0], player.t, player.y, player.continuous)
+    if rejected:
+        raise RejectedError(rejected)
+
+
+def _sources(
+    model: Model, network: Network, groups: dict[str, Group]
+) -> list[tuple[Sources | Group, int]]:
+    """Make the sources of events, one for each origin."""
+    origins, trains = model.wires.origins, model.trains
+    at = [k for k, o in enumerate(origins) if o.sender is None]
+    detectors = network.detector(
+        np.array([origins[k].node for k in at], np.int64),
+        np.array([origins[k].threshold for k in at], np.float64),
+    )
+    stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
+    made = network.trains([trains.times[s] for s in stims])
+    found: list[tuple[Sources | Group, int]] = []
+    places = {k: place for place, k in enumerate(at)}
+    numbers = {sender: place for place, sender in enumerate(stims)}
+    for k, origin in enumerate(origins):
+        if origin.sender is None:
+            found.append((detectors, places[k]))
+        elif origin.sender in numbers:
+            found.append((made, numbers[origin.sender]))
+        else:
+            name, instance = origin.sender
+            found.append((groups[name], instance))
+    return found
+
+
+def _connect(
+    model: Model,
+    network: Network,
+    groups: dict[str, Group],
+    sources: list[tuple[Sources | Group, int]],
+) -> np.ndarray:
+    """Make all connections, and those of events that are on their way."""
+    wires, made = model.wires, list[int]()
+    batches: dict[tuple[int, str], list[int]] = {}
+    for k, (name, _) in enumerate(wires.target):
+        origin = wires.origin[k]
+        if origin >= 0 and name in groups:
+            batches.setdefault((id(sources[origin][0]), name), []).append(k)
+    for (_, name), chosen in batches.items():
+        origins = [wires.origin[k] for k in chosen]
+        source = sources[origins[0]][0]
+        _check_events(groups[name])
+        network.connect(
+            source,
+            groups[name],
+            index=[wires.target[k][1] for k in chosen],
+            weight=_rows(model, chosen),
+            delay=[wires.delay[k] for k in chosen],
+            source_index=[sources[o][1] for o in origins],
+        )
+        made += chosen
+    return np.array(made + _connect_pending(model, network, groups), np.int64)
+
+
+def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -> list[int]:
+    """Let each event on its way come from a source of its own."""
+    wires, made = model.wires, list[int]()
+    for name, group in groups.items():
+        chosen = [(k, t) for k, t in model.pending.netcons if wires.target[k][0] == name]
+        if not chosen:
+            continue
+        if any(a.role == "weight" and a.direction != "in" for a in group.mechanism.calls("receive")):
+            construct = "an event on its way whose NetCon has weights that events change"
+            raise RejectedError(
+                [Rejected(name, construct, "", 0, "start from h.finitialize()")]
+            )  # fmt: skip
+        network.connect(
+            network.trains([[t] for _, t in chosen]),
+            group,
+            index=[wires.target[k][1] for k, _ in chosen],
+            weight=_rows(model, [k for k, _ in chosen]),
+            delay=0.0,
+        )
+        made += [-1 - k for k, _ in chosen]
+    return made
+
+
+def _rows(model: Model, chosen: Sequence[int]) -> np.ndarray:
+    weights = [model.wires.weights[k] for k in chosen]
+    width = max(len(row) for row in weights)
+    return np.array([row + [0.0] * (width - len(row)) for row in weights]).reshape(len(weights), -1)
+
+
+def _check_events(group: Group) -> None:
+    if group.mechanism.program.net is None:
+        raise RejectedError([Rejected(group.mechanism.name, "a NetCon to what takes no events")])
