@@ -120,7 +120,7 @@ class Mechanism:
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
 
-    def __reduce__(self) -> tuple[type[Mechanism], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Nmodl | None]]:
         return Mechanism, (self.text, self.nmodl)
 
     @property
@@ -183,6 +183,17 @@ class Mechanism:
         if self.nmodl is not None:
             return calls_of(self.text, self.nmodl, block, tuple(outputs))
         return self.program.calls(block)
+
+    def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
+        """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
+        if self.nmodl is not None:
+            return twins_of(self.text, self.nmodl, tuple(outputs))[block]
+        return generated.twins(self.text)["event" if block == "receive" else block]
+
+    def function_name(self, block: str) -> str:
+        """Return the name of the OpenCL function of a block of `program`."""
+        event = block == "receive" and self.nmodl is None
+        return f"{self.name}_{'event' if event else block}"
 
     @cached_property
     def _current_uses(self) -> frozenset[str]:
@@ -297,32 +308,6 @@ class Mechanism:
         """Its functions in double precision, to read."""
         return self.functions("double")
 
-    def function_name(self, block: str) -> str:
-        """Return the name of the OpenCL function of a block of `program`."""
-        event = block == "receive" and self.nmodl is None
-        return f"{self.name}_{'event' if event else block}"
-
-    def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
-        """Return the NumPy function of a block of `program`.
-
-        It takes the arguments of direction ``in`` and ``inout`` of `calls`, in order, and returns
-        all of direction ``out`` and ``inout``.
-        """
-        if self.nmodl is not None:
-            return twins_of(self.text, self.nmodl, tuple(outputs))[block]
-        if block != "receive":
-            return generated.twins(self.text)[block]
-        changed = {a.state for a in self._equations.actions}
-        known, event = self.states, generated.twins(self.text)["event"]
-
-        def receive(*given: np.ndarray) -> Sequence[np.ndarray]:
-            new = iter(event(*given))
-            old = given[len(given) - len(known) :]
-            pairs = zip(known, old, strict=True)
-            return tuple(next(new) if s in changed else x for s, x in pairs)
-
-        return receive
-
     # ----------------------------------------------------------------------------- NumPy twins
 
     def initial(
@@ -395,10 +380,7 @@ class Mechanism:
             raise InputError(f"mechanism {self.name} takes no events")
         given = generated.inputs(self.text, params, states)
         values = generated.call(self.text, "event", weight, *given)
-        acted = {a.state for a in self._equations.actions}
-        changed = [s for s in self.states if s in acted]
-        kept = {s: np.asarray(x) for s, x in states.items()}
-        return kept | dict(zip(changed, values, strict=True))
+        return dict(zip(self.states, map(np.asarray, values), strict=True))
 
 
 def mechanism(which: str | Mechanism) -> Mechanism:

@@ -17,6 +17,10 @@ Who owns what
     spikes to targets. `plasticity`: weights. `result`: `Result`. `saved`: files. `reference`: the
     same in NumPy, the oracle. `mpi`, `partition`, `ranks`, `received`: several processes.
     `passive`: `PassiveCells`.
+    Extended networks: `wires` has the tables by which events come to instances, `variables` all
+    that changes, `start` INITIAL blocks, `host_events` events on the host, `extended_reference` the
+    oracle; `extended` the kernels' launches, `extended_spec` and `extended_tables` what they take,
+    `arena` named regions of one array.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -32,7 +32,8 @@ class KindBlocks:
     states, outputs, weights : tuple of str
     sends : tuple of str
         Kind of each place that sends.
-    watches, for_netcons, queue : int
+    watch_flags : tuple of float
+    for_netcons, queue : int
     has_net, emits : bool
     ions : tuple of str
         Of the network.
@@ -48,12 +49,17 @@ class KindBlocks:
     outputs: tuple[str, ...]
     weights: tuple[str, ...]
     sends: tuple[str, ...]
-    watches: int
+    watch_flags: tuple[float, ...]
     for_netcons: int
     queue: int
     has_net: bool
     emits: bool
     ions: tuple[str, ...]
+
+    @property
+    def watches(self) -> int:
+        """Number of WATCH conditions."""
+        return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
         """Whether there is a block."""
@@ -99,7 +105,8 @@ class KindBlocks:
             if a.direction == "in":
                 given.append(self._value(a, values))
                 continue
-            new = "new_" if a.role in ("state", "output", "ion", "ion_current", "weight") else ""
+            new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
+            new = "new_" if a.role.endswith("weight") else new
             local = f"{new}{a.role}_{a.name.replace('.', '_')}"
             start = f" = {self._value(a, values)}" if a.direction == "inout" else ""
             before.append(f"{space}real {local}{start};\n")
@@ -130,6 +137,8 @@ class KindBlocks:
             return f"mem + table_{self.number}_{a.name}"
         if a.role == "weight":
             return f"weight_at < 0 ? 0 : mem[weight_at + {self.weights.index(a.name)}]"
+        if a.role == "other_weight":
+            return f"mem[other_at + {self.weights.index(a.name)}]"
         return values[a.role]
 
     def _stores(self, a: Argument, block: str, local: str) -> list[str]:
@@ -146,6 +155,8 @@ class KindBlocks:
         if a.role == "weight":
             place = f"mem[weight_at + {self.weights.index(a.name)}]"
             return [f"if (weight_at >= 0) {place} = {local};"]
+        if a.role == "other_weight":
+            return [f"mem[other_at + {self.weights.index(a.name)}] = {local};"]
         return []
 
 

@@ -9,7 +9,7 @@ from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
-from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables
+from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
 
 def active_nodes(model: Model) -> np.ndarray:
@@ -141,7 +141,6 @@ def _add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None
         clock.add(f"queue_time_{k}", queue.time)
         clock.add(f"queue_sent_{k}", queue.sent)
         mem.add(f"queue_flag_{k}", queue.flag)
-        mem.add(f"armed_flag_{k}", queue.armed_flag)
         ints.add(f"queue_connection_{k}", number[queue.connection])
         ints.add(f"queue_size_{k}", queue.size)
         ints.add(f"queue_last_{k}", queue.last)
@@ -191,13 +190,18 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
     for k, queue in variables.queues.items():
         found |= {f"queue{k}_{n}": clock.get(f"queue_{n}_{k}") for n in ("time", "sent")}
         found[f"queue{k}_flag"] = mem.get(f"queue_flag_{k}")
-        found[f"queue{k}_armed_flag"] = mem.get(f"armed_flag_{k}")
         found |= {f"queue{k}_{n}": ints.get(f"queue_{n}_{k}") for n in ("size", "last")}
         found[f"queue{k}_connection"] = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
         bits = 1 << np.arange(len(queue.armed))[:, None]
         found[f"queue{k}_armed"] = (ints.get(f"armed_{k}") & bits) != 0
         found[f"queue{k}_above"] = (ints.get(f"above_flags_{k}") & bits) != 0
-    return found
+    named = variables.named()
+    for name, values in found.items():  # in the types of the host, reals in those of the device
+        known = named[name].dtype
+        keeps = known == np.float64 and values.dtype == mem.dtype
+        found[name] = values if keeps else values.astype(known)
+    reals = [n for n, a in named.items() if a.dtype == np.float64 and not is_time(n)]
+    return found | {n: found[n].astype(mem.dtype) for n in reals}
 
 
 def spec_of(
@@ -252,10 +256,10 @@ def _blocks_of(
         outputs=tuple(wanted),
         weights=net.weights if net is not None else (),
         sends=tuple(s.kind for s in net.sends) if net is not None else (),
-        watches=net.watches if net is not None else 0,
+        watch_flags=net.watch_flags if net is not None else (),
         for_netcons=net.for_netcons if net is not None else 0,
         queue=len(variables.queues[k].time) if k in variables.queues else 0,
-        has_net=net is not None and kind.count > 0,
+        has_net=net is not None and "receive" in program.blocks,
         emits=k in extended_emitters(variables),
         ions=ions,
     )

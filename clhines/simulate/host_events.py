@@ -143,7 +143,7 @@ class HostEvents:
         at = np.where(connection < 0, -1, first[np.maximum(connection, 0)])
         call = self._call(k, some, t, flag, at)
         for n in range(net.for_netcons):
-            self._each_connection(k, f"for_netcons{n}", some, t, flag)
+            self._each_connection(k, f"for_netcons{n}", some, call)
         variables.call(k, "receive", some, call)
         self.obey(k, some, t, connection, call)
 
@@ -155,18 +155,19 @@ class HostEvents:
         v = np.zeros(len(some)) if artificial else self.variables.v[kind.node[some]]
         return Call(v, {"now": t}, flag, at)
 
-    def _each_connection(
-        self, k: int, block: str, some: np.ndarray, t: np.ndarray, flag: np.ndarray
-    ) -> None:
+    def _each_connection(self, k: int, block: str, some: np.ndarray, given: Call) -> None:
         """Call a block of FOR_NETCONS for each connection of the instances, one after another."""
         variables, wires = self.variables, self.variables.wires
+        assert given.flag is not None and given.weight_at is not None
         target = wires.first_target[k] + some
         counts = np.diff(wires.first)[target]
         for turn in range(int(counts.max(initial=0))):
             there = np.flatnonzero(counts > turn)
             connection = wires.order[wires.first[target[there]] + turn]
-            at = variables.extended.netcons.first_weight[connection]
-            call = self._call(k, some[there], t[there], flag[there], at)
+            other = variables.extended.netcons.first_weight[connection]
+            t = np.asarray(given.t["now"])[there]
+            call = self._call(k, some[there], t, given.flag[there], given.weight_at[there])
+            call.other_at = other
             variables.call(k, block, some[there], call)
 
     def obey(
@@ -226,10 +227,6 @@ class HostEvents:
         queue.armed[:, there] = armed[:, any_]
         values = self._conditions(k, there)
         queue.above[:, there] = values > 0
-        for w in range(watches):
-            flag = call.results.get(("arm", f"{w}.flag"))
-            if flag is not None:
-                queue.armed_flag[w, there] = flag[any_]
 
     def _conditions(self, k: int, some: np.ndarray) -> np.ndarray:
         """(watches, r) float64: values of the conditions."""
@@ -256,7 +253,7 @@ class HostEvents:
             for w in range(net.watches):
                 at = np.flatnonzero(fire[w])
                 if len(at):
-                    flag = queue.armed_flag[w, some[at]]
+                    flag = np.full(len(at), net.watch_flags[w])
                     self.receive(k, some[at], np.full(len(at), now), flag, none[at])
 
 

@@ -35,8 +35,6 @@ class Queue:
     size, last : (count,) int64
         Self events under way, and the one that was sent last, -1 if it has come.
     armed, above : (watches, count) bool
-    armed_flag : (watches, count) float64
-        Flags of the events of conditions; these events have no weights.
     """
 
     time: np.ndarray
@@ -47,7 +45,6 @@ class Queue:
     last: np.ndarray
     armed: np.ndarray
     above: np.ndarray
-    armed_flag: np.ndarray
 
     @classmethod
     def empty(cls, capacity: int, watches: int, count: int) -> Queue:
@@ -57,7 +54,6 @@ class Queue:
             time=np.zeros(a), flag=np.zeros(a), sent=np.zeros(a),
             connection=np.full(a, -1), size=np.zeros(count, np.int64),
             last=np.full(count, -1), armed=np.zeros(b, bool), above=np.zeros(b, bool),
-            armed_flag=np.zeros(b),
         )  # fmt: skip
 
 
@@ -69,8 +65,14 @@ class Call:
     t: dict[str, float | np.ndarray]
     flag: np.ndarray | None = None
     weight_at: np.ndarray | None = None  # place of each instance's first weight; -1: none
+    other_at: np.ndarray | None = None  # of the connection at which FOR_NETCONS is
     step: int = 0
     results: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
+
+
+def is_time(name: str) -> bool:
+    """Whether an array of `Variables.named` has times, which are float64 in any case."""
+    return name == "ring" or (name.startswith("queue") and name.endswith(("_time", "_sent")))
 
 
 def nernst(ci: np.ndarray, co: np.ndarray, z: float, celsius: float) -> np.ndarray:
@@ -230,8 +232,8 @@ class Variables:
             return self.tables[k][name]
         if role == "pointer":
             return self.v[self.extended.pointers[k, name][some]]
-        if role == "weight":
-            return self._weights(k, name, given)
+        if role in ("weight", "other_weight"):
+            return self._weights(k, name, given.weight_at if role == "weight" else given.other_at)
         if role == "noise":
             number = self.model.kinds[k].first_instance + some
             return normal(self.model.seed, number, given.step)
@@ -242,10 +244,9 @@ class Variables:
             return given.results[role, name]
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
 
-    def _weights(self, k: int, name: str, given: Call) -> np.ndarray:
+    def _weights(self, k: int, name: str, at: np.ndarray | None) -> np.ndarray:
         net = self.model.kinds[k].mechanism.program.net
-        assert net is not None and given.weight_at is not None
-        at = given.weight_at
+        assert net is not None and at is not None
         place = np.where(at < 0, 0, at + net.weights.index(name))
         padded = self.weight if len(self.weight) else np.zeros(1)
         return np.where(at < 0, 0.0, padded[place])
@@ -266,14 +267,16 @@ class Variables:
                 per_area = 1.0 / (DENSITY * self.model.area[node])
             total = self.ions[name if role == "ion" else f"d{name}"]
             total[node] += value * per_area
-        elif role == "weight":
+        elif role in ("weight", "other_weight"):
             net = kind.mechanism.program.net
-            assert net is not None and given.weight_at is not None
-            known = given.weight_at >= 0
-            place = given.weight_at[known] + net.weights.index(name)
+            at = given.weight_at if role == "weight" else given.other_at
+            assert net is not None and at is not None
+            known = at >= 0
+            place = at[known] + net.weights.index(name)
             self.weight[place] = np.broadcast_to(value, known.shape)[known]
         else:
-            given.results[role, name] = np.broadcast_to(value, some.shape).copy()
+            shape = np.broadcast_shapes(np.shape(value), some.shape)  # tables have more values
+            given.results[role, name] = np.broadcast_to(value, shape).copy()
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
         """Return ions of which a block writes concentrations."""

@@ -63,7 +63,7 @@ def wires_of(model: Model, extended: Extended) -> Wires:
     InputError
         Instances that send events to each other in a circle without delay.
     """
-    kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net)
+    kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
     counts = np.array([model.kinds[k].count for k in kinds], np.int64)
     first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))
     total, netcons = int(counts.sum()), extended.netcons

@@ -236,7 +236,7 @@ static void receive_${k}(
     {
         const int target = target_${k} + j;
         for (int c = ints[first_connection + target]; c < ints[first_connection + target + 1]; c++) {
-            const int weight_at = weight + ints[first_weight + c];
+            const int other_at = weight + ints[first_weight + c];
 ${kind.call(f"for_netcons{n}", values, 12)}\
         }
     }
@@ -287,9 +287,6 @@ ${kind.call("receive", values, 4)}\
     if (asked) {
         ints[armed_${k} + j] = (int)asked;
         ints[above_flags_${k} + j] = (int)above_${k}(j, a, t, dt, v_now, v, mem, ints, at);
-% for name in [n for n in kind.asks("receive", "arm") if "." in n]:
-        mem[armed_flag_${k} + ${name.split(".")[0]} * count_${k} + j] = arm_${name.replace(".", "_")};
-% endfor
     }
 % endif
 }
@@ -356,11 +353,11 @@ __kernel void events(${signature(spec, "events")})
             const uint above = above_${k}(j, a, t_begin, dt, v_now, v, mem, ints, at);
             const uint fire = armed & above & ~(uint)ints[above_flags_${k} + j];
             ints[above_flags_${k} + j] = (int)above;
-            for (int w = 0; w < ${kind.watches}; w++)
-                if (fire >> w & 1u)
-                    receive_${k}(j, a, t_begin, mem[armed_flag_${k} + w * count_${k} + j], -1, dt,
-                                 capacity, v, spike_count, spike_source, spike_time, mem, clock,
-                                 ints, at);
+% for w, flag in enumerate(kind.watch_flags):
+            if (fire & ${1 << w}u)
+                receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, dt, capacity, v,
+                             spike_count, spike_source, spike_time, mem, clock, ints, at);
+% endfor
         }
 % endif
         deliver_${k}(j, a, t_mid, dt, capacity, v, spike_count, spike_source, spike_time, mem,
