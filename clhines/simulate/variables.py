@@ -159,12 +159,12 @@ class Variables:
         return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]
 
     def _filled(self, k: int, name: str, n: int) -> np.ndarray:
-        """(columns, n + 1) float64: a table, as NEURON fills it."""
+        """(n + 1, columns) float64: a table, as NEURON fills it."""
         mechanism = self.model.kinds[k].mechanism
         table = next(t for t in mechanism.program.tables if t.name == name)
         some = np.zeros(1, np.int64)
         if not len(self.model.kinds[k].node):
-            return np.zeros((len(table.columns), n + 1))
+            return np.zeros((n + 1, len(table.columns)))
         for depends in table.depends:
             values = self.parameters[k][depends]
             if (values != values[0]).any():
@@ -180,7 +180,7 @@ class Variables:
         x = np.cumsum(x)
         filled = Call(x, {"x": x})
         rows = self.call(k, f"table_{name}", some, filled)
-        return np.stack([np.broadcast_to(row, n + 1) for row in rows])
+        return np.stack([np.broadcast_to(column, n + 1) for column in rows], axis=1)
 
     def singles(self, k: int) -> list[tuple[str, bool]]:
         """Names of a kind's parameters, and whether each is one number for all instances."""
