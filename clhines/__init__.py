@@ -5,6 +5,7 @@ The map, two wings and a roof::
     forest > plan > device > solve        numbers in, numbers out
     cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
     simulate                              stands on both
+    neuron                                models of NEURON, on network and simulate
     cli                                   on all
     ground: errors arrays hostmemory checks files forest reference
 
@@ -18,6 +19,7 @@ The map, two wings and a roof::
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
 `clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
+`clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
 `clhines.cli`           the command line
 ======================  ==========================================================================
 
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from clhines.mechanisms.mechanism import Mechanism
     from clhines.network.network import Network
     from clhines.network.plasticity import STDP
+    from clhines.neuron.run import from_neuron
     from clhines.plan.methods import METHODS, make_plan
     from clhines.plan.plan import Plan
     from clhines.plan.transforms import Rerooted, reroot
@@ -124,6 +127,7 @@ __all__ = [
     "SpikeOverflowError",
     "StoreWarning",
     "discretise",
+    "from_neuron",
     "make_plan",
     "read_swc",
     "reroot",
@@ -143,6 +147,7 @@ _LATER = {
     "Rerooted": "plan.transforms",
     "Simulation": "simulate.simulation",
     "Solver": "solve.solver",
+    "from_neuron": "neuron.run",
     "make_plan": "plan.methods",
     "reroot": "plan.transforms",
     "solve_tridiagonal": "solve.tridiagonal",
@@ -156,6 +161,7 @@ _MODULES = {  # that help names
     "draw": "draw",
     "mechanisms": "mechanisms",
     "network": "network",
+    "neuron": "neuron",
     "plan": "plan",
     "reference": "reference",
     "ring": "network.ring",

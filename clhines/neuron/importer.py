@@ -16,6 +16,7 @@ from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.model import Model
 from clhines.neuron.session import Hoc
 
+
 @dataclass(eq=False)
 class Imported:
     """A model of NEURON's memory as a network.
@@ -231,7 +232,9 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
         chosen = [(k, t) for k, t in model.pending.netcons if wires.target[k][0] == name]
         if not chosen:
             continue
-        if any(a.role == "weight" and a.direction != "in" for a in group.mechanism.calls("receive")):
+        if any(
+            a.role == "weight" and a.direction != "in" for a in group.mechanism.calls("receive")
+        ):
             construct = "an event on its way whose NetCon has weights that events change"
             raise RejectedError(
                 [Rejected(name, construct, "", 0, "start from h.finitialize()")]

@@ -26,6 +26,7 @@ class Place(NamedTuple):
     column: int
     row: int
     index: int
+    size: int = 1
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Queued:
         Of a self event.
     target, weight : int
         Of a self event: address of the point process, and of its first weight or 0.
+    movable : int
+        Of a self event: where its instance keeps it for net_move.
     """
 
     what: str
@@ -98,6 +101,7 @@ class Queued:
     flag: float
     target: int
     weight: int
+    movable: int
 
     @property
     def has_statement(self) -> bool:
@@ -148,10 +152,9 @@ class Memory:
         self._classes = {
             self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES
         }
-        self._events = {
-            self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS
-        }
+        self._events = {self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS}
         self._reference = 0
+        self._kept: list[ctypes.Array[ctypes.c_uint64]] = []
         self._source_fields: dict[str, int] = {}
         self._calibrate()
         self._calibrate_sources()
@@ -186,7 +189,15 @@ class Memory:
     @staticmethod
     def _place(words: list[int]) -> Place:
         row, _, column, index = words[:4]
-        return Place(column, row, index >> 32)
+        return Place(column, row, index >> 32, index & 0xFFFFFFFF)
+
+    def value(self, place: Place) -> float:
+        """Present value of a variable."""
+        at = place.column
+        if place.row:
+            entry = self.row(place) * place.size + place.index
+            at = _WORD.from_address(place.column).value + 8 * entry
+        return float(ctypes.c_double.from_address(at).value)
 
     @staticmethod
     def row(place: Place) -> int:
@@ -322,12 +333,14 @@ class Memory:
 
     # -- events on their way -----------------------------------------------------------------------
 
-    def events(self) -> list[Queued]:
-        """Return the events on their way, by time."""
+    def _queue(self) -> int:
         queue = self._symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
         queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        return queue(_WORD.in_dll(self._library, "nrn_threads").value) or 0
+
+    def events(self) -> list[Queued]:
+        """Return the events on their way, by time."""
         each = self._symbol("_ZN6TQueue15forall_callbackEPFvPK6TQItemiE")
-        threads = _WORD.in_dll(self._library, "nrn_threads").value
         found: list[Queued] = []
 
         def take(item: int, _: int) -> None:
@@ -336,14 +349,58 @@ class Memory:
             words = _words(data, 5)
             what = self._events.get(words[0], "other")
             flag = ctypes.c_double.from_address(data + 8).value
-            found.append(Queued(what, time, data, item, flag, words[2], words[3]))
+            found.append(Queued(what, time, data, item, flag, *words[2:5]))
 
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         each.argtypes, each.restype = [ctypes.c_void_p, kind], None
-        at = queue(threads)
+        at = self._queue()
         if at:
             each(at, kind(take))
         return sorted(found, key=lambda event: event.time)
+
+    def remove_event(self, item: int) -> None:
+        """Take an event out of the queue; `item` as in `Queued`."""
+        remove = self._symbol("_ZN6TQueue6removeEP6TQItem")
+        remove.argtypes, remove.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+        remove(self._queue(), item)
+
+    def move_event(self, item: int, time: float) -> None:
+        """Let an event in the queue come at another time."""
+        move = self._symbol("_ZN6TQueue4moveEP6TQItemd")
+        move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double]
+        move.restype = None
+        move(self._queue(), item, time)
+
+    def send_self(
+        self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
+    ) -> None:
+        """Put a self event into the queue.
+
+        Parameters
+        ----------
+        point : int
+            Address of the point process.
+        time : float, ms
+        flag : float
+        weight : int
+            Address of the weights that it comes with.
+        movable : int
+            Where the instance keeps its event for net_move; 0 where it is not known.
+        """
+        name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
+        send = self._symbol(name)
+        pointers = [ctypes.c_void_p] * 3
+        send.argtypes, send.restype = [*pointers, ctypes.c_double, ctypes.c_double], None
+        if not movable:
+            room = (ctypes.c_uint64 * 8)()
+            self._kept.append(room)
+            movable = ctypes.addressof(room)
+        send(movable, weight, point, time, flag)
+
+    def set_above(self, source: int, above: bool) -> None:
+        """Tell a source whether its voltage is above the threshold."""
+        at = source + 8 * (self._source_fields["threshold"] - 4)  # before the vector of NetCons
+        ctypes.c_bool.from_address(at).value = above
 
     # -- gap junctions ---------------------------------------------------------------------------
 

@@ -124,5 +124,3 @@ def _convert(model: Model) -> None:
             model.mechanisms[name] = found
         else:
             model.rejected += found
-
-

@@ -58,7 +58,7 @@ class Places:
             at = [(segment._ref_v, n) for segment, n in zip(section, numbers, strict=True)]
             at += [(section(x)._ref_v, tree.node(section, x)) for x in (0.0, 1.0)]
             for reference, node in at:
-                column, row, _ = memory.place(reference)
+                column, row, *_ = memory.place(reference)
                 found[row] = node
         self._voltage = column
         return found

@@ -26,12 +26,18 @@ class Recorder:
         0 for each step.
     times : (k,) float64, ms, or None
         Where it records at given times.
+    event : int
+        Address of the event by which it records; 0 of one that records in each step.
+    now : float
+        Present value of what it records.
     """
 
     vector: Hoc
     variable: Variable | None
     interval: float = 0.0
     times: np.ndarray | None = None
+    event: int = 0
+    now: float = 0.0
 
 
 @dataclass(eq=False)
@@ -65,7 +71,7 @@ class PlayReader:
     """
 
     def __init__(self, h: Hoc, memory: Memory, places: Places) -> None:
-        self._places = places
+        self._memory, self._places = memory, places
         self._vectors = {memory.inside(v): v for v in h.List("Vector")}
         self._time = memory.time_address
         self.recorders: list[Recorder] = []
@@ -95,11 +101,12 @@ class PlayReader:
             assert variable is not None
             self._play(played, vector, variable)
             return
-        recorder = Recorder(vector, variable)
+        recorder = Recorder(vector, variable, now=self._memory.value(played.place))
         if played.what == "VecRecordDt":
-            recorder.interval = _number(played.words[1])
+            recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":
             recorder.times = np.array(self._vectors[played.words[1]], np.float64)
+            recorder.event = played.words[2]
         self.recorders.append(recorder)
 
     def _play(self, played: Played, vector: Hoc, variable: Variable) -> None:

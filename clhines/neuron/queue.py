@@ -79,7 +79,10 @@ def read_pending(memory: Memory, wires: Wires, senders: dict[int, Sender]) -> Pe
         elif event.what == "other" and event.has_statement:
             found.rejected.append(
                 Rejected(
-                    "", f"CVode.event with a statement, at t = {event.time:g} ms", "", 0,
+                    "",
+                    f"CVode.event with a statement, at t = {event.time:g} ms",
+                    "",
+                    0,
                     "run up to that time, call it, and go on",
                 )  # fmt: skip
             )

@@ -54,7 +54,10 @@ def read_trains(
             if not np.isclose(times, next_time, rtol=0, atol=1e-9).any():
                 found.rejected.append(
                     Rejected(
-                        name, f"the Vector of {thing} is not found in NEURON's memory", "", 0,
+                        name,
+                        f"the Vector of {thing} is not found in NEURON's memory",
+                        "",
+                        0,
                         f"vectors={{{thing}: its Vector}}",
                     )  # fmt: skip
                 )

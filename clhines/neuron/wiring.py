@@ -27,6 +27,8 @@ class Origin:
         Vectors that record it.
     record_as : int
     gid : int
+    address : int
+        Of NEURON's object.
     """
 
     node: int
@@ -36,6 +38,7 @@ class Origin:
     numbers: Hoc | None = None
     record_as: int = -1
     gid: int = -1
+    address: int = 0
 
 
 @dataclass(eq=False)
@@ -109,8 +112,14 @@ class WireReader:
             threshold = memory.threshold(source.address)
             found.origins.append(
                 Origin(
-                    node, threshold, sender if node < 0 else None, vectors.get(source.times),
-                    vectors.get(source.numbers), source.record_as, source.gid,
+                    node,
+                    threshold,
+                    sender if node < 0 else None,
+                    vectors.get(source.times),
+                    vectors.get(source.numbers),
+                    source.record_as,
+                    source.gid,
+                    source.address,
                 )  # fmt: skip
             )
         for netcon, address in zip(netcons, source_of, strict=True):
@@ -130,4 +139,3 @@ class WireReader:
         found.target.append(known)
         found.weights.append([netcon.weight[k] for k in range(int(netcon.wcnt()))])
         found.delay.append(netcon.delay)
-

@@ -51,6 +51,7 @@ from clhines.simulate.runs import (
 )
 from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
+from clhines.simulate.wires import wires_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -438,6 +439,13 @@ class Simulation:
         self._broken = "arrays were not set"
         self._run.load({name: np.asarray(arrays[name]) for name in known})
         self._step, self._broken = step, ""
+
+    def rings(self) -> tuple[np.ndarray, np.ndarray]:
+        """(sources,) int64: first entry and size of the ring of each source, in `arrays`."""
+        if self.model.extended is None:
+            raise InputError("the network has no rings; expected an extended one")
+        wires = wires_of(self.model, self.model.extended)
+        return wires.ring_first, wires.ring_size
 
     @property
     def _first(self) -> bool:

@@ -1,0 +1,176 @@
+"""Values of a model: from NEURON's memory into a `Simulation`, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.network.extended import Extended
+from clhines.network.groups import Group
+from clhines.neuron.contents import Instances
+from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.session import Hoc
+from clhines.simulate.simulation import Simulation
+
+Arrays = dict[str, np.ndarray]
+
+
+def extended_of(sim: Simulation) -> Extended:
+    """Return what is extended in the network of a simulation."""
+    extended = sim.model.extended
+    assert extended is not None
+    return extended
+
+
+def step_of(h: Hoc, dt: float) -> int:
+    """Step at whose begin NEURON's time is.
+
+    Raises
+    ------
+    InputError
+        It is at none, as dt was another before.
+    """
+    step = round(h.t / dt)
+    if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, step * 1e-3):
+        raise InputError(
+            f"h.t is {h.t:g} ms, no whole number of steps of h.dt = {dt:g} ms; expected "
+            "h.finitialize() after a change of h.dt"
+        )
+    return step
+
+
+def _variables(
+    sim: Simulation, imported: Imported, name: str, group: Group
+) -> Iterator[tuple[str, str, int | None, np.ndarray]]:
+    """Array's name, hoc's name, place and instances of the states that hoc sees."""
+    k, place = sim.model.instances[group.number]
+    ranges = imported.model.every[name].entry.ranges
+    for quantity in group.mechanism.program.states:
+        base, element = split_name(quantity)
+        if base in ranges:
+            yield f"state{k}_{quantity.name}", base, element, place
+
+
+def take_values(sim: Simulation, imported: Imported) -> None:
+    """Let a simulation start from NEURON's present values."""
+    model, arrays = imported.model, sim.arrays()
+    arrays["v"] = voltages(imported).astype(arrays["v"].dtype)
+    for name, group in imported.groups.items():
+        instances = model.every[name]
+        for key, base, element, place in _variables(sim, imported, name, group):
+            if key in arrays:
+                arrays[key][place] = instances.values(base, element)
+        _take_streams(sim, arrays, group, instances)
+    for ion in model.contents.ions.values():
+        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+            key = f"ion_{variable}"
+            if key in arrays:
+                arrays[key][ion.instances.nodes] = ion.instances.values(variable)
+    extended = extended_of(sim)
+    arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
+    arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
+    _take_self_events(sim, imported, arrays)
+    sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
+
+
+def voltages(imported: Imported) -> np.ndarray:
+    """(n,) float64, mV: NEURON's."""
+    tree = imported.model.tree
+    v = np.zeros(tree.num_nodes)
+    for section in tree.sections:
+        v[tree.nodes(section)] = [segment.v for segment in section]
+        for x in (0.0, 1.0):
+            v[tree.node(section, x)] = section(x).v
+    return v
+
+
+def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
+    """(w,) float64: weights of all connections, as NEURON has them now."""
+    netcons, wires = extended_of(sim).netcons, imported.model.wires
+    values = netcons.weight.copy()
+    for c, number in enumerate(imported.connections.tolist()):
+        begin, end = netcons.first_weight[c : c + 2].tolist()
+        known = wires.weights[number if number >= 0 else -1 - number]
+        count = min(end - begin, len(known))
+        values[begin : begin + count] = known[:count]
+    return values
+
+
+def _take_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
+    """Take how many numbers each RANDOM variable has given."""
+    k, place = sim.model.instances[group.number]
+    for name in group.mechanism.program.random:
+        key = f"drawn{k}_{name}"
+        if key in arrays:
+            drawn = [getattr(thing, name).get_seq() for thing in instances.things]
+            arrays[key][place] = np.array(drawn)
+
+
+def _take_self_events(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Put NEURON's self events into the queues of instances."""
+    for key in arrays:
+        if key.startswith("queue") and key.endswith("_size"):
+            arrays[key][:] = 0
+            arrays[key.replace("_size", "_last")][:] = -1
+    connection = {number: c for c, number in enumerate(imported.connections.tolist())}
+    for event in imported.model.pending.selves:
+        name, instance = event.target
+        if name not in imported.groups:
+            continue
+        k, place = sim.model.instances[imported.groups[name].number]
+        at = int(place[instance])
+        queue = {part: arrays[f"queue{k}_{part}"] for part in
+                 ("time", "flag", "sent", "connection", "size", "last")}  # fmt: skip
+        slot = int(queue["size"][at])
+        if slot >= len(queue["time"]):
+            raise InputError(f"{name}[{instance}] has more than {slot} self events on their way")
+        queue["time"][slot, at], queue["flag"][slot, at] = event.time, event.flag
+        queue["sent"][slot, at] = imported.model.h.t
+        queue["connection"][slot, at] = connection.get(event.netcon, -1)
+        queue["size"][at] = slot + 1
+        if event.flag == 1.0:  # NEURON's net_move moves these alone
+            queue["last"][at] = slot
+
+
+def put_values(sim: Simulation, imported: Imported) -> None:
+    """Write a simulation's values into NEURON's memory; events and records are written apart."""
+    model, arrays = imported.model, sim.arrays()
+    _put_voltages(imported, arrays["v"].astype(np.float64))
+    for name, group in imported.groups.items():
+        instances = model.every[name]
+        for key, base, element, place in _variables(sim, imported, name, group):
+            if key in arrays:
+                instances.put(base, arrays[key][place].astype(np.float64), element)
+        _put_streams(sim, arrays, group, instances)
+    for ion in model.contents.ions.values():
+        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+            if f"ion_{variable}" in arrays:
+                values = arrays[f"ion_{variable}"][ion.instances.nodes]
+                ion.instances.put(variable, values.astype(np.float64))
+    netcons = extended_of(sim).netcons
+    for c, number in enumerate(imported.connections.tolist()):
+        if number < 0:
+            continue
+        begin, known = int(netcons.first_weight[c]), model.wires.weights[number]
+        for k in range(min(len(known), int(netcons.first_weight[c + 1]) - begin)):
+            model.wires.netcons[number].weight[k] = float(arrays["weight"][begin + k])
+
+
+def _put_voltages(imported: Imported, v: np.ndarray) -> None:
+    tree = imported.model.tree
+    for section in tree.sections:
+        for segment, value in zip(section, v[tree.nodes(section)].tolist(), strict=True):
+            segment.v = value
+        for x in (0.0, 1.0):
+            section(x).v = float(v[tree.node(section, x)])
+
+
+def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
+    k, place = sim.model.instances[group.number]
+    for name in group.mechanism.program.random:
+        key = f"drawn{k}_{name}"
+        if key in arrays:
+            for thing, count in zip(instances.things, arrays[key][place].tolist(), strict=True):
+                getattr(thing, name).set_seq(count)
