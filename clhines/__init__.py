@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from clhines.mechanisms.mechanism import Mechanism
     from clhines.network.network import Network
     from clhines.network.plasticity import STDP
-    from clhines.neuron.run import from_neuron
+    from clhines.neuron.entry import from_neuron
     from clhines.plan.methods import METHODS, make_plan
     from clhines.plan.plan import Plan
     from clhines.plan.transforms import Rerooted, reroot
@@ -147,7 +147,7 @@ _LATER = {
     "Rerooted": "plan.transforms",
     "Simulation": "simulate.simulation",
     "Solver": "solve.solver",
-    "from_neuron": "neuron.run",
+    "from_neuron": "neuron.entry",
     "make_plan": "plan.methods",
     "reroot": "plan.transforms",
     "solve_tridiagonal": "solve.tridiagonal",

@@ -12,7 +12,7 @@ Who owns what
     NetCons), `queue` (events on their way), `played` (vectors that record or play), `gaps`
     (ParallelContext's transfers), `trains` (VecStim). `model`: all of it, and what is rejected.
     Converting: `convert` (texts to mechanisms), `importer` (a model to a network).
-    Running: `states` (values in and out), `records`, `writeback` (events), `run`: `run`,
+    Running: `states` (values in and out), `records`, `writeback` (events), `entry`: `run`,
     `from_neuron`, `check`.
 
 >>> from neuron import h  # doctest: +SKIP
@@ -32,6 +32,6 @@ be simulated, and give it to the network in `importer`.
 """
 
 from clhines.neuron.convert import Rejected, RejectedError
-from clhines.neuron.run import At, check, from_neuron, run
+from clhines.neuron.entry import At, check, from_neuron, run
 
 __all__ = ["At", "Rejected", "RejectedError", "check", "from_neuron", "run"]

@@ -1,4 +1,4 @@
-"""`run`: NEURON's model, advanced by a `Simulation` in place of NEURON."""
+"""What users call: `run`, `from_neuron`, `check`."""
 
 from __future__ import annotations
 
