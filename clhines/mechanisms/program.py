@@ -16,7 +16,8 @@ Roles of arguments, with what `name` says:
   users to record and never read.
 - ``ion``: the ion's variable, as ``cai``, ``eca``, ``ica``; ``ion_current``: d.i of ``ica``, an
   ``out`` that the caller adds to the ion's d.i/d.v.
-- ``table``: a pointer to real, rows of ``n + 1`` numbers, one a column of the `Table` of the name.
+- ``table``: a pointer to real, ``n + 1`` rows of a number for each column of the `Table` of the
+  name; in NumPy an array (rows, columns).
 - ``weight``: the NET_RECEIVE argument; of today's language the summed weight.
 - ``flag``: flag of the event, a real.
 - ``i``, ``g``: current (outward) and its slope.

@@ -41,17 +41,19 @@ class Clock:
 
 
 def played_at(played: Played, t: float) -> float:
-    """Value of what is played at a time, as NEURON's Vector.play gives it."""
+    """Value of what is played at a time, as NEURON gives it: after its end extrapolated."""
     times, y = played.t, played.y
     if not played.continuous:
         k = int(np.searchsorted(times, t, side="right")) - 1
         return float(y[k]) if k >= 0 else float("nan")
     if t <= times[0]:
         return float(y[0])
-    if t >= times[-1]:
-        return float(y[-1])
-    k = int(np.searchsorted(times, t, side="left"))
+    if len(times) == 1:
+        return float(y[0])
+    k = min(int(np.searchsorted(times, t, side="left")), len(times) - 1)
     t0, t1 = times[k - 1], times[k]
+    if t0 == t1:
+        return float((y[k - 1] + y[k]) / 2)
     share = (t - t0) / (t1 - t0)
     return float((1 - share) * y[k - 1] + share * y[k])
 

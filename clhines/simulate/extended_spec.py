@@ -62,8 +62,9 @@ class KindBlocks:
         return len(self.watch_flags)
 
     def has(self, block: str) -> bool:
-        """Whether there is a block."""
-        return any(name == block for name, *_ in self.blocks)
+        """Whether there is a block that sets anything."""
+        found = [arguments for name, _, arguments in self.blocks if name == block]
+        return any(a.direction != "in" for arguments in found for a in arguments)
 
     def arguments(self, block: str) -> tuple[Argument, ...]:
         """Return the arguments of a block."""

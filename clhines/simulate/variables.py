@@ -179,8 +179,8 @@ class Variables:
         x[0] = lo
         x = np.cumsum(x)
         filled = Call(x, {"x": x})
-        rows = self.call(k, f"table_{name}", some, filled)
-        return np.stack([np.broadcast_to(column, n + 1) for column in rows], axis=1)
+        rows = self.call(k, f"table_{name}", np.zeros(n + 1, np.int64), filled)
+        return np.stack([np.broadcast_to(row, n + 1) for row in rows], axis=1)
 
     def singles(self, k: int) -> list[tuple[str, bool]]:
         """Names of a kind's parameters, and whether each is one number for all instances."""
@@ -212,10 +212,12 @@ class Variables:
         mechanism = self.model.kinds[k].mechanism
         wanted = (self.wanted[k],) if self.wanted[k] else ()
         arguments = mechanism.calls(block, *wanted)
+        changed = [a for a in arguments if a.direction != "in"]
+        if not changed:  # it sets nothing that anyone asks for
+            return ()
         values = [self._value(k, a, some, given) for a in arguments if a.direction != "out"]
         with np.errstate(all="ignore"):  # np.where computes what it does not take
             results = mechanism.twin(block, *wanted)(*values)
-        changed = [a for a in arguments if a.direction != "in"]
         for argument, value in zip(changed, results, strict=True):
             self._put(k, block, argument, value, some, given)
         return results
@@ -275,8 +277,7 @@ class Variables:
             place = at[known] + net.weights.index(name)
             self.weight[place] = np.broadcast_to(value, known.shape)[known]
         else:
-            shape = np.broadcast_shapes(np.shape(value), some.shape)  # tables have more values
-            given.results[role, name] = np.broadcast_to(value, shape).copy()
+            given.results[role, name] = np.broadcast_to(value, some.shape).copy()
 
     def writes(self, k: int, block: str) -> list[IonNodes]:
         """Return ions of which a block writes concentrations."""

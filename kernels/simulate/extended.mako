@@ -144,11 +144,11 @@ __kernel void play(${signature(spec, "play")})
     }
     double y = clock[value + low];
     if (continuous) {
-        if (t >= clock[time + last]) y = clock[value + last];
-        else if (t > clock[time + start]) {
+        if (t > clock[time + start] && last > start) {  // after the end it is extrapolated
+            low = min(low, last - 1);
             const double t0 = clock[time + low], t1 = clock[time + low + 1];
-            const double share = (t - t0) / (t1 - t0);
-            y = (1 - share) * y + share * clock[value + low + 1];
+            const double share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
+            y = (1 - share) * clock[value + low] + share * clock[value + low + 1];
         }
     } else if (clock[time + low] > t) return;
     mem[ints[played_place + p]] = (real)y;
@@ -241,7 +241,9 @@ ${kind.call(f"for_netcons{n}", values, 12)}\
         }
     }
 % endfor
+% if kind.has("receive"):
 ${kind.call("receive", values, 4)}\
+% endif
 % for number in [name.split(".")[0] for name in kind.asks("receive", "send") if name.endswith(".time")]:
     if (isfinite(send_${number}_time)) {
 % if kind.sends[int(number)] == "event":

@@ -205,7 +205,8 @@ class _Builder:
     def _is_used(self, name: str) -> bool:
         if name in ("initial", "current", "receive") or name.startswith(("table_", "grid_")):
             return True
-        return any(a.direction != "in" for a in self._arguments(name))
+        sets_output = any(k in self.blocks[name].writes for k in self.outputs)
+        return sets_output or any(a.direction != "in" for a in self._arguments(name))
 
     def wanted(self, name: str) -> list[str]:
         """Variables of a block that stay: its states."""
