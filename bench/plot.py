@@ -1,14 +1,9 @@
-"""Draw the results of `peers.py` and `bench_ring.py`: time over number of cells.
-
-    python bench/plot.py bench/results/peers-<device>.json bench/results/ring-<device>.json
-
-Needs matplotlib. The picture goes beside the JSON, as SVG.
-"""
+"""How pictures look: fonts, colours and lines, axes of times, legends, and how they are saved."""
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +37,13 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 OTHER = {"color": "#666666", "marker": "."}
 LOOK = {"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}
+GRID = {"lw": 0.5, "color": "0.85"}
 UNITS = {1e-9: "ns", 1e-6: "µs", 1e-3: "ms", 1.0: "s"}
 
 
-def pyplot() -> tuple[Any, Any]:
-    """Return matplotlib and its pyplot, for pictures without a screen.
+@contextmanager
+def picture(path: Path, font_size: float = 10) -> Iterator[Any]:
+    """Give an empty figure, which is saved at the end: the same bytes each time.
 
     Raises
     ------
@@ -58,67 +55,64 @@ def pyplot() -> tuple[Any, Any]:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    return mpl, plt
+    with mpl.rc_context({**LOOK, "font.size": font_size}):
+        figure = plt.figure(layout="constrained")
+        yield figure
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
+        plt.close(figure)
 
 
-def style(name: str) -> dict[str, Any]:
-    """Return how a line is drawn."""
-    found = next((v for k, v in STYLES.items() if name.startswith(k)), OTHER)
-    return {"lw": 1.2, "ms": 5, "mew": 0.8, **found}
+def grid(
+    figure: Any, count: int, width: tuple[float, float], height: tuple[float, float], **shared: Any
+) -> list[Any]:
+    """Return the axes of so many panels, two in a row.
 
-
-def kinds(rows: list[dict[str, Any]]) -> list[str]:
-    """Return the panels: one shape, several, all different, chains.
-
-    Left out is a kind of which another panel has every point, as of one cell that has one shape.
+    Parameters
+    ----------
+    width, height : (float, float), inches
+        Of a panel, and of everything around the panels.
     """
-    order = {"1 shape": 0, "all different": 2, "chains": 3}
-    names = sorted({r["kind"] for r in rows}, key=lambda k: (order.get(k, 1), k))
-    points = {k: {i for i, r in enumerate(rows) if belongs(r, k)} for k in names}
-    return [k for k in names if not any(points[k] < points[other] for other in names)]
+    columns = min(2, count)
+    rows = -(-count // columns)
+    figure.set_size_inches(width[0] * columns + width[1], height[0] * rows + height[1])
+    axes = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+    for empty in axes[count:]:
+        empty.set_axis_off()
+    return axes[:count]
 
 
-def belongs(row: dict[str, Any], kind: str) -> bool:
-    """Whether a row is a point of a panel: a few cells can be both 64 shapes and all different."""
-    if row["kind"] == kind or "chains" in (row["kind"], kind):
-        return bool(row["kind"] == kind)
-    asked = {"1 shape": 1, "all different": row["cells"]}.get(kind) or int(kind.split()[0])
-    return bool(row["shapes"] == min(asked, row["cells"]))
+def style(name: str, styles: Mapping[str, dict[str, Any]] = STYLES) -> dict[str, Any]:
+    """Return how a line is drawn: of the names that it starts with, the longest counts."""
+    known = [k for k in styles if name.startswith(k)]
+    return {"lw": 1.2, "ms": 5, "mew": 0.8, **styles.get(max(known, key=len, default=""), OTHER)}
 
 
-def lines(rows: list[dict[str, Any]], kind: str) -> dict[str, list[tuple[int, float]]]:
-    """Return the points (cells, seconds) of each line of a panel, by name."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for r in rows:
-        if belongs(r, kind):
-            found.setdefault(line_name(r["name"]), []).append((r["cells"], r["seconds"]))
-    return {name: sorted(points) for name, points in found.items()}
+def lines(axes: Any, points: Mapping[str, Any], look: Any = style) -> dict[str, Any]:
+    """Draw times over numbers of cells, both logarithmic; the lines by name.
 
-
-def line_name(name: str) -> str:
-    """Return the line that a row belongs to: what `auto` took may change along the line."""
-    return "clhines auto" if name.startswith("clhines auto") else name
-
-
-def title(kind: str) -> str:
-    """Return the title of a panel."""
-    return {"chains": "Chains", "all different": "Trees, all different"}.get(
-        kind, f"Trees of {kind}"
-    )
-
-
-def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> dict[str, Any]:
-    """Draw one panel; the lines by name."""
-    drawn = {}
-    for name, points in lines(rows, kind).items():
-        drawn[name] = axes.plot(*zip(*points), label=name, **style(name))[0]
-    axes.set(xscale="log", yscale="log", title=title(kind))
-    axes.grid(True, which="major", lw=0.5, color="0.85")
-    axes.xaxis.set_major_formatter(lambda v, _: f"{v:,.0f}")
+    Parameters
+    ----------
+    points : mapping
+        Name of a line -> its (cells, seconds).
+    look : callable
+        ``look(name)`` is how a line is drawn.
+    """
+    drawn = {n: axes.plot(*zip(*sorted(p)), label=n, **look(n))[0] for n, p in points.items()}
+    axes.set(xscale="log", yscale="log")
+    axes.grid(True, which="major", **GRID)
     axes.yaxis.set_major_formatter(lambda v, _: duration(v))
     axes.minorticks_off()
-    axes.xaxis.set_tick_params(labelbottom=True)
     return drawn
+
+
+def few_ticks(axis: Any) -> None:
+    """Tick a short logarithmic axis at 1, 2 and 5; of a long one powers of ten are enough."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    low, high = axis.get_view_interval()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_minor_locator(NullLocator())
 
 
 def duration(seconds: float) -> str:
@@ -127,140 +121,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / unit:.0f} {UNITS[unit]}" if unit else f"{seconds:g} s"
 
 
-def draw(result: dict[str, Any], path: Path) -> None:
-    """Write the picture of one result.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    """
-    mpl, plt = pyplot()
-    dtype = result["rows"][0]["dtype"]
-    rows = [r for r in result["rows"] if r["dtype"] == dtype]
-    names = kinds(rows)
-    columns = min(2, len(names))
-    height = -(-len(names) // columns)
-    with mpl.rc_context(LOOK):
-        figure, grid = plt.subplots(
-            height,
-            columns,
-            figsize=(1.2 + 4.4 * columns + 2.6, 0.9 + 3.9 * height),
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-            layout="constrained",
-        )
-        drawn: dict[str, Any] = {}
-        for axes, kind in zip(grid.flat, names):
-            drawn |= panel(axes, rows, kind)
-        for axes in grid.flat[len(names) :]:
-            axes.set_axis_off()
-        legend(figure, drawn)
-        nodes = rows[0]["nodes"]
-        figure.supxlabel(f"number of cells, of {nodes} nodes each")
-        figure.supylabel(f"time of a solve, {dtype}")
-        figure.suptitle(heading(result["record"], rows))
-        save(figure, path)
-
-
-def save(figure: Any, path: Path) -> None:
-    """Write a picture, the same bytes each time, and close it."""
-    import matplotlib.pyplot as plt
-
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
-    plt.close(figure)
-
-
 def device_name(record: dict[str, Any]) -> str:
     """Return the device, platform and driver of a result."""
     return f"{record['device']} ({record['platform']}, {record['driver']})"
-
-
-RING_OWN: dict[str, dict[str, Any]] = {  # by dtype, and by path
-    "float64": {"color": "#D55E00", "lw": 2.5},
-    "float32": {"color": "#E69F00", "lw": 2.5},
-    "epochs": {"marker": "o"},
-    "steps": {"marker": "x", "ls": "--"},
-}
-
-
-def ring_style(name: str) -> dict[str, Any]:
-    """Return how a line of the ring network is drawn."""
-    if not name.startswith("clhines"):
-        return style(name)
-    found: dict[str, Any] = {"ms": 5, "zorder": 5}
-    for word, how in RING_OWN.items():
-        found |= how if word in name else {}
-    return found
-
-
-def draw_ring(result: dict[str, Any], path: Path) -> None:
-    """Write the picture of a result of `bench_ring.py`.
-
-    Raises
-    ------
-    ImportError
-        There is no matplotlib.
-    """
-    mpl, plt = pyplot()
-    rows = result["ring"]
-    cases = list(dict.fromkeys(r["case"] for r in rows))
-    width = min(2, len(cases))
-    height = -(-len(cases) // width)
-    with mpl.rc_context(LOOK):
-        figure, grid = plt.subplots(
-            height,
-            width,
-            figsize=(4.0 + 4.6 * width, 0.9 + 3.9 * height),
-            sharex=True,
-            sharey=True,
-            squeeze=False,
-            layout="constrained",
-        )
-        drawn: dict[str, Any] = {}
-        for axes, case in zip(grid.flat, cases):
-            drawn |= ring_panel(axes, [r for r in rows if r["case"] == case])
-            axes.set_title(case, fontsize=10)
-        for axes in grid.flat[len(cases) :]:
-            axes.set_axis_off()
-        low, high = grid[0, 0].get_ylim()
-        if high < 100 * low:  # else powers of ten are enough
-            grid[0, 0].yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
-            grid[0, 0].yaxis.set_minor_locator(mpl.ticker.NullLocator())
-        legend(figure, drawn)
-        each = {r["compartments"] / r["cells"] for r in rows}
-        figure.supxlabel(f"number of cells, {min(each):.0f} to {max(each):.0f} compartments each")
-        figure.supylabel("time of a step of 0.025 ms")
-        record = result["record"]
-        others = sorted({r["where"] for r in rows if not r["name"].startswith("clhines")})
-        text = f"clhines: {record['device']} ({record['platform']})"
-        figure.suptitle(text + (f"; others: {', '.join(others)}" if others else ""))
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
-        plt.close(figure)
-
-
-def ring_panel(axes: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Draw one panel of the ring network; the lines by name."""
-    drawn = {}
-    for name in dict.fromkeys(r["name"] for r in rows):
-        points = sorted((r["cells"], r["seconds"]) for r in rows if r["name"] == name)
-        drawn[name] = axes.plot(*zip(*points), label=name, **ring_style(name))[0]
-    cells = sorted({r["cells"] for r in rows})
-    axes.set(xscale="log", yscale="log")
-    axes.grid(True, which="major", lw=0.5, color="0.85")
-    axes.set_xticks(cells, [f"{c:,}" for c in cells], rotation=45 if len(cells) > 4 else 0)
-    axes.yaxis.set_major_formatter(lambda v, _: duration(v))
-    axes.minorticks_off()
-    return drawn
-
-
-def heading(record: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """Say on what device it ran, and on what the other solvers did."""
-    text = device_name(record)
-    if any(r["clock"] == "device" for r in rows):
-        text += f"; C, Numba and SciPy on the {record['host_cores']} cores of its host"
-    return text
 
 
 def legend(figure: Any, drawn: dict[str, Any]) -> None:
@@ -273,15 +136,3 @@ def legend(figure: Any, drawn: dict[str, Any]) -> None:
     order = sorted(drawn, key=lambda name: -end(drawn[name]))
     handles = [drawn[name] for name in order]
     figure.legend(handles, order, loc="outside right center", frameon=False, handlelength=3)
-
-
-def main() -> None:
-    """Draw the pictures of the JSON files given."""
-    for name in sys.argv[1:]:
-        path = Path(name)
-        result = json.loads(path.read_text("utf-8"))
-        (draw_ring if "ring" in result else draw)(result, path.with_suffix(".svg"))
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@ The map, two wings and a roof::
     forest > plan > device > solve        numbers in, numbers out
     cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
     simulate                              stands on both
-    neuron                                models of NEURON, on network and simulate
+    neuron                                NEURON's memory -> network, and back
     cli                                   on all
     ground: errors arrays hostmemory checks files forest reference
 
@@ -48,131 +48,46 @@ negative or not finite is reported with its cell and node.
 Names are imported when first used: forests, cells, networks and plans work without pyopencl.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from clhines.cells.cable import Cable, discretise
-from clhines.cells.morphology import Morphology
-from clhines.cells.swc import read_swc
-from clhines.cells.synthetic import sample_cells
-from clhines.errors import (
-    AccuracyWarning,
-    BuildError,
-    CableError,
-    ClhinesError,
-    DeviceError,
-    DeviceMemoryError,
-    ForestError,
-    HostMemoryError,
-    InputError,
-    MorphologyError,
-    PivotError,
-    RankError,
-    RefinementWarning,
-    RepairWarning,
-    ShareError,
-    SimulationError,
-    SpikeOverflowError,
-    StoreWarning,
-)
-from clhines.forest import Forest
-
-if TYPE_CHECKING:
-    from clhines.mechanisms.mechanism import Mechanism
-    from clhines.network.network import Network
-    from clhines.network.plasticity import STDP
-    from clhines.neuron.entry import from_neuron
-    from clhines.plan.methods import METHODS, make_plan
-    from clhines.plan.plan import Plan
-    from clhines.plan.transforms import Rerooted, reroot
-    from clhines.simulate.passive import PassiveCells
-    from clhines.simulate.simulation import Simulation
-    from clhines.solve.factors import Factors
-    from clhines.solve.solver import Solver
-    from clhines.solve.tridiagonal import solve_tridiagonal
 
 __version__ = "0.1.0"
-__all__ = [
-    "METHODS",
-    "STDP",
-    "AccuracyWarning",
-    "BuildError",
-    "Cable",
-    "CableError",
-    "ClhinesError",
-    "DeviceError",
-    "DeviceMemoryError",
-    "Factors",
-    "Forest",
-    "ForestError",
-    "HostMemoryError",
-    "InputError",
-    "Mechanism",
-    "Morphology",
-    "MorphologyError",
-    "Network",
-    "PassiveCells",
-    "PivotError",
-    "Plan",
-    "RankError",
-    "RefinementWarning",
-    "RepairWarning",
-    "Rerooted",
-    "ShareError",
-    "Simulation",
-    "SimulationError",
-    "Solver",
-    "SpikeOverflowError",
-    "StoreWarning",
-    "discretise",
-    "from_neuron",
-    "make_plan",
-    "read_swc",
-    "reroot",
-    "sample_cells",
-    "solve_tridiagonal",
-]
-
-
-_LATER = {
-    "METHODS": "plan.methods",
-    "STDP": "network.plasticity",
-    "Factors": "solve.factors",
-    "Mechanism": "mechanisms.mechanism",
-    "Network": "network.network",
-    "PassiveCells": "simulate.passive",
-    "Plan": "plan.plan",
-    "Rerooted": "plan.transforms",
-    "Simulation": "simulate.simulation",
-    "Solver": "solve.solver",
-    "from_neuron": "neuron.entry",
-    "make_plan": "plan.methods",
-    "reroot": "plan.transforms",
-    "solve_tridiagonal": "solve.tridiagonal",
+# Where each public name is defined; `__init__.pyi` tells type checkers the same.
+_HOMES = {
+    "cells.cable": "Cable discretise",
+    "cells.morphology": "Morphology",
+    "cells.swc": "read_swc",
+    "cells.synthetic": "sample_cells",
+    "errors": "AccuracyWarning BuildError CableError ClhinesError DeviceError DeviceMemoryError"
+    " ForestError HostMemoryError InputError MorphologyError PivotError RankError RefinementWarning"
+    " RepairWarning ShareError SimulationError SpikeOverflowError StoreWarning",
+    "forest": "Forest",
+    "mechanisms.mechanism": "Mechanism",
+    "network.network": "Network",
+    "network.plasticity": "STDP",
+    "neuron.entry": "from_neuron",
+    "plan.methods": "METHODS make_plan",
+    "plan.plan": "Plan",
+    "plan.transforms": "Rerooted reroot",
+    "simulate.passive": "PassiveCells",
+    "simulate.simulation": "Simulation",
+    "solve.factors": "Factors",
+    "solve.solver": "Solver",
+    "solve.tridiagonal": "solve_tridiagonal",
 }
-
-
-_MODULES = {  # that help names
-    "cells": "cells",
-    "cli": "cli",
-    "device": "device",
-    "draw": "draw",
-    "mechanisms": "mechanisms",
-    "network": "network",
-    "neuron": "neuron",
-    "plan": "plan",
-    "reference": "reference",
-    "ring": "network.ring",
-    "simulate": "simulate",
-    "solve": "solve",
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = {
+    name.rpartition(".")[2]: name
+    for name in (
+        "cells cli device draw mechanisms network network.ring neuron plan reference simulate"
+        " solve"
+    ).split()
 }
+__all__ = sorted(_HOME_OF)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        return getattr(import_module(f"clhines.{_LATER[name]}"), name)
+def __getattr__(name: str) -> object:
+    if name in _HOME_OF:
+        return getattr(import_module(f"clhines.{_HOME_OF[name]}"), name)
     if name in _MODULES:
         return import_module(f"clhines.{_MODULES[name]}")
     raise AttributeError(f"module 'clhines' has no attribute {name!r}")

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent / "kernels"))
 sys.path.insert(0, str(Path(__file__).parent / "simulate"))
 sys.path.insert(0, str(Path(__file__).parent / "solve"))
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # others import from these
+pytest.register_assert_rewrite("solvers", "commands", "made_cells", "swc_files", "systems")
 
 
 @functools.cache

@@ -60,7 +60,7 @@ def test_what_is_no_number(value):
         if given != {"v_init": [1.0]} or value != [1.0]:
             with refused():
                 net.compile(**given)
-    sim = Simulation(net, path="reference")
+    sim = Simulation(net, engine="reference")
     assert whole_steps(value, 0.025) is None
     with refused("duration is"):
         sim.run(value)
@@ -90,8 +90,8 @@ def test_what_is_no_count(value):
         lambda: PassiveCells([CABLE], value),
         lambda: ring_cables(value),
         lambda: ring_network(CABLE, value),
-        lambda: Simulation(Network(CABLE), path="reference", chunk=value),
-        lambda: Simulation(Network(CABLE), path="reference", max_spikes=value),
+        lambda: Simulation(Network(CABLE), engine="reference", chunk=value),
+        lambda: Simulation(Network(CABLE), engine="reference", max_spikes=value),
     ):
         if value is None:
             break  # the default of several
@@ -123,7 +123,7 @@ def test_what_names_no_nodes(value):
     for give in (
         lambda: net.insert("pas", value),
         lambda: net.add("expsyn", value),
-        lambda: Simulation(Network(CABLE), path="reference").record("v", value),
+        lambda: Simulation(Network(CABLE), engine="reference").record("v", value),
     ):
         with refused():
             give()
@@ -201,7 +201,7 @@ def test_too_much_memory(monkeypatch):
     ):
         with pytest.raises(HostMemoryError, match=r"of the host's memory; there are 1 MiB"):
             make()
-    sim = Simulation(net, path="reference")
+    sim = Simulation(net, engine="reference")
     sim.record("v", net.soma)
     with pytest.raises(HostMemoryError, match="3 values recorded in 400000 steps"):
         sim.run(10_000.0)

@@ -33,7 +33,7 @@ RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simu
 def add_ring(networks: Commands) -> None:
     """Add the command `ring`."""
     ring = networks.add_parser("ring", help="cells in a ring, round which one event goes")
-    add, positive, paths = (
+    add, positive, engines = (
         ring.add_argument,
         positive_number,
         ("auto", "epochs", "steps", "reference"),
@@ -74,10 +74,10 @@ def add_ring(networks: Commands) -> None:
     add("--plot", metavar="FILE", help="draw spikes and voltages: .png, .svg or .pdf")
     add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
     add("--method", choices=["auto", *methods], default="auto", metavar="M",
-        help="of the solver, where the path uses one: auto, " + ", ".join(methods))  # fmt: skip
+        help="of the solver, where the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
-    add("--path", choices=paths, default="auto",
+    add("--engine", choices=engines, default="auto",
         help="epochs (whole cells, many steps a kernel), steps (cells of any size), reference "
         "(NumPy on the host) or auto, which takes epochs where it can (default)")  # fmt: skip
     add("--seed", type=seed, default=0, metavar="K", help="of the random cells (default: 0)")
@@ -114,7 +114,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
         arguments.dtype,
         queue=queue,
         method=arguments.method,
-        path=arguments.path,
+        engine=arguments.engine,
         seed=arguments.seed,
         device=arguments.device,
         comm=comm,
@@ -128,7 +128,7 @@ def run_ring(arguments: argparse.Namespace) -> int:
     if not first:
         return 0
     report = _ring_report(network, runs, steps, arguments)
-    report |= {"device": where, "path": simulation.path, "plan_s": ready - begin - early}
+    report |= {"device": where, "engine": simulation.engine, "plan_s": ready - begin - early}
     report["build_s"] = sum(program.build_seconds[built:], 0.0)
     if simulation.ranks is not None:
         report["ranks"] = simulation.ranks.size
@@ -166,7 +166,7 @@ def _queue_of(arguments: argparse.Namespace) -> tuple[object, str]:
     """Return a queue on the device asked for, and its name; none where all is done on the host."""
     from clhines.device.devices import choose, label, make_queue
 
-    if arguments.path == "reference":
+    if arguments.engine == "reference":
         return None, "the host, NumPy"
     found = choose(arguments.device, arguments.dtype)
     return make_queue(found), label(found)
@@ -186,7 +186,7 @@ def _ring_report(
         "compartments": compartments,
         "nodes": network.forest.num_nodes,
         "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in network.groups),
-        "dtype": "float64" if arguments.path == "reference" else arguments.dtype,
+        "dtype": "float64" if arguments.engine == "reference" else arguments.dtype,
         "steps": steps,
         "dt_ms": arguments.dt,
         "simulated_ms": steps * arguments.dt,
@@ -276,7 +276,7 @@ def _ring_table(report: Mapping[str, object]) -> str:
         "nodes": "{nodes}, {compartments} of them with membrane",
         "mechanisms": "{mechanisms}",
         "device": "{device}",
-        "path": "{path}, {dtype}",
+        "engine": "{engine}, {dtype}",
         "ranks": "{ranks}, {exchange:.1%} of the time in exchanges" if "ranks" in report else "",
         "plan": "{plan_s:.3f} s",
         "build": "{build_s:.3f} s",

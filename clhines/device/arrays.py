@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import numpy as np
 import pyopencl as cl
@@ -11,10 +11,11 @@ import pyopencl.array as cla
 from clhines.errors import InputError
 from clhines.forest import Forest
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
-def is_list(a: object) -> bool:
-    """Whether this is a list of device arrays."""
-    return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)
+Array: TypeAlias = np.ndarray | cla.Array  # of numbers, on the host or on a device
+Given: TypeAlias = "ArrayLike | cla.Array"  # what a caller may give as such
 
 
 def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event]:
@@ -31,14 +32,16 @@ def events_of(name: str, given: object, queue: cl.CommandQueue) -> list[cl.Event
     return list(found)
 
 
-def writable(a: object) -> bool:
+def writable(a: object) -> TypeGuard[Array]:
     """Whether a solution can be written there."""
     if isinstance(a, cla.Array):
         return a.offset == 0 and a.flags.c_contiguous
     return isinstance(a, np.ndarray) and a.flags.writeable
 
 
-def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) -> Any:
+def target_of(
+    given: object, b: Array, out: Array | None, overwrite: bool, dtype: np.dtype
+) -> Array:
     """Return the array that a solution goes to.
 
     Parameters
@@ -47,8 +50,8 @@ def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) ->
         Right-hand sides as the caller gave them, and as an array of the dtype.
     """
     if out is None:
-        usable = writable(given) and not isinstance(given, np.ma.MaskedArray)
-        if overwrite and usable and given.dtype == dtype:
+        masked = isinstance(given, np.ma.MaskedArray)
+        if overwrite and not masked and writable(given) and given.dtype == dtype:
             return given
         return cla.empty_like(b) if isinstance(b, cla.Array) else np.empty_like(b)
     if type(out) is not type(b) or out.dtype != dtype or out.shape != b.shape:
@@ -57,7 +60,7 @@ def target_of(given: Any, b: Any, out: Any, overwrite: bool, dtype: np.dtype) ->
             f"{getattr(out, 'shape', '?')}; expected {type(b).__name__} of {dtype} with "
             f"shape {b.shape}"
         )
-    if isinstance(out, cla.Array) and out.context != b.context:
+    if isinstance(b, cla.Array) and isinstance(out, cla.Array) and out.context != b.context:
         raise InputError("out lives in another OpenCL context than the solver")
     if not writable(out):
         raise InputError("out is read-only or a strided view; expected a whole array")

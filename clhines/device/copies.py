@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -256,6 +255,6 @@ def _chunks(arrays: Sequence[Target], size: int) -> Iterator[Chunk]:
             place += row.nbytes
 
 
-def make_staging(queue: cl.CommandQueue, pinned: bool) -> Any:
+def make_staging(queue: cl.CommandQueue, pinned: bool) -> Pinned | Direct:
     """Return `Pinned` or `Direct` on the queue."""
     return Pinned(queue) if pinned else Direct(queue)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -13,6 +14,9 @@ from clhines.device.guard import check_process
 from clhines.device.pocl import cache_problem
 from clhines.errors import DeviceError, InputError, shown
 from clhines.plan.plan import Limits
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 INSTALL_HINT = (
     "install a driver for your GPU, or run 'pip install clhines[pocl]' for the CPU (PoCL)"

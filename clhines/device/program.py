@@ -10,7 +10,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pyopencl as cl
@@ -19,18 +19,19 @@ import pyopencl.array as cla
 from clhines.device import devices
 from clhines.device.guard import check_process
 from clhines.device.pocl import name_processor
-from clhines.device.templates import render
+from clhines.device.templates import Spec, render
 from clhines.errors import BuildError, InputError
 
+Argument: TypeAlias = cla.Array | cl.Buffer | np.generic | int | float  # of a kernel
 MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its context
 MOST_PROGRAMS = 256  # of a context
-_BUILT: OrderedDict[cl.Context, OrderedDict[Any, cl.Program]] = OrderedDict()  # last used: last
+_BUILT: OrderedDict[cl.Context, OrderedDict[Spec, cl.Program]] = OrderedDict()  # last used: last
 _LOCK = threading.Lock()
 _SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
 
-def build(context: cl.Context, spec: Any, source: str | None = None) -> cl.Program:
+def build(context: cl.Context, spec: Spec, source: str | None = None) -> cl.Program:
     """Build the kernels of a spec, once per context.
 
     Programs are kept for the contexts of `devices.context_of`, and for the `MOST_CONTEXTS` contexts
@@ -112,13 +113,13 @@ class BoundKernel:
         Of the types that the kernel has; they are kept, which a kernel does not do.
     """
 
-    def __init__(self, built: cl.Program, name: str, arguments: Sequence[object]) -> None:
+    def __init__(self, built: cl.Program, name: str, arguments: Sequence[Argument]) -> None:
         letters = {scalar: letter for letter, scalar in _SCALARS.items()}
         types = "".join(letters.get(type(a), "b") for a in arguments)
         self._kernel = typed_kernel(built, name, types)
         self._arguments = list(arguments)
 
-    def __setitem__(self, index: int, argument: object) -> None:
+    def __setitem__(self, index: int, argument: Argument) -> None:
         self._arguments[index] = argument
 
     def launch(
@@ -136,7 +137,7 @@ class BoundKernel:
         )
 
 
-def _dump(source: str, spec: Any) -> None:
+def _dump(source: str, spec: Spec) -> None:
     """Write generated source to the folder ``CLHINES_DUMP``, where that is set."""
     folder = os.environ.get("CLHINES_DUMP")
     if not folder:
@@ -149,7 +150,7 @@ def _dump(source: str, spec: Any) -> None:
         raise InputError(f"CLHINES_DUMP={folder}: cannot be written: {error.strerror}") from error
 
 
-def _compile(context: cl.Context, source: str, spec: Any) -> cl.Program:
+def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
     _dump(source, spec)
     for device in context.devices:
         name_processor(device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mako.template import Template
 
@@ -13,6 +13,15 @@ from clhines.plan.contract import signature
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
+
+
+class Spec(Protocol):
+    """Everything that a template needs: a frozen dataclass, the key of what is built from it."""
+
+    template: ClassVar[str]
+
+    def __hash__(self) -> int:
+        """Of all its values."""
 
 
 @cache
@@ -30,7 +39,7 @@ def _folder() -> Traversable:
 
 
 @cache
-def render(spec: Any) -> str:
+def render(spec: Spec) -> str:
     """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
 
     A template includes another one, for the same spec, by ``${part("its name")}``, and prints the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -18,6 +18,10 @@ from clhines.errors import DeviceMemoryError
 from clhines.plan.contract import TemplateSpec
 from clhines.plan.plan import STREAM_BYTES, real_name
 
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+Launch = Callable[[int], cl.Event | list[cl.Event]]  # of one run, by its number
 FLOOR_ARRAYS = 4  # a solver reads d, u and b and writes x, at the least
 _LEAST_TURNS = 8  # solves of a candidate, one in each turn
 _MOST_TURNS = {True: 400, False: 60}  # by wall time, which is noisy; by device events
@@ -45,7 +49,7 @@ class FloorSpec(TemplateSpec):
 
 
 def median_seconds(
-    queue: cl.CommandQueue, launch: Callable[[int], cl.Event], repeats: int = 9, warmup: int = 2
+    queue: cl.CommandQueue, launch: Launch, repeats: int = 9, warmup: int = 2
 ) -> float:
     """Median time of ``launch(k)`` for k = 0, 1, ...; warm-up runs are not counted.
 
@@ -123,7 +127,7 @@ def floor_seconds(queue: cl.CommandQueue, n: int, dtype: DTypeLike, repeats: int
 
 def seconds_in_turns(
     queue: cl.CommandQueue,
-    ready: Sequence[Callable[[], Callable[[int], object]]],
+    ready: Sequence[Callable[[], Launch]],
     budget: float = _CANDIDATE_SECONDS,
     progress: bool = True,
 ) -> list[float]:

@@ -1,8 +1,8 @@
 """Texts of the built-in mechanisms.
 
 `hh` is NEURON's without its TABLE, that is with ``usetable_hh = 0``. NEURON's default interpolates
-its rates between whole mV, and its spikes are at other times: `bench/checks.py` measures by how
-much (up to 0.37 ms in 200 ms of a single compartment; see `bench/results/checks.txt`).
+its rates between whole mV, and its spikes are at other times: `python -m bench checks` measures by
+how much (up to 0.37 ms in 200 ms of a single compartment; see `bench/results/checks.txt`).
 """
 
 BUILT_IN = {

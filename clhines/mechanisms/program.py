@@ -18,14 +18,18 @@ Roles of arguments, with what `name` says:
   ``out`` that the caller adds to the ion's d.i/d.v.
 - ``table``: a pointer to real, ``n + 1`` rows of a number for each column of the `Table` of the
   name; in NumPy an array (rows, columns).
-- ``weight``: the NET_RECEIVE argument; of today's language the summed weight.
+- ``weight``: the NET_RECEIVE argument; of today's language the summed weight. ``other_weight``:
+  that of another connection, in ``for_netcons0``.
 - ``flag``: flag of the event, a real.
 - ``i``, ``g``: current (outward) and its slope.
 - ``noise``: a normal number of variance 1.
 - ``send``: of the `Send` with number k there are ``k.time``, absolute [ms], infinite where it is
   not sent, and, where the event has one, ``k.flag``.
-- ``arm``: 1 where the WATCH of the number is (armed) by this call, else 0.
+- ``arm``: not 0 where this call arms the WATCH of the number; a call that arms any disarms all
+  others.
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
+- ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
+  ``grid_NAME``.
 - ``random``: a draw of the `Draw` of the number.
 - ``constant``: what does not change from step to step (grouped functions of today's language).
 """
@@ -140,8 +144,10 @@ class Net:
     watch_flags : tuple of float
         Flag of the event of each WATCH.
     for_netcons : int
-        Blocks ``for_netcons0`` ...: called once a connection of the instance with its weights,
-        before ``receive`` and with the same other arguments.
+        Blocks ``for_netcons0`` ...: called once a connection of the instance, with its weights as
+        ``other_weight``, before ``receive`` and with the same other arguments. The event's own
+        weights are those of before all these calls in both; of them only those that are ``out`` or
+        ``inout`` of ``receive`` are written back after it.
     queue : int
         Self events that may be under way at once.
     """

@@ -134,6 +134,11 @@ class Extended:
         The global index of Random123.
     second_order_currents : bool
         Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
+    ring_size : (num_sources,) int64, or None
+        Room for events of each source, where this is a rank's share of a network.
+    remote_v : (r,) float64, mV
+        At the start, of nodes of other ranks at which pointers of this one point; they have the
+        numbers after those of its own nodes.
     """
 
     celsius: float
@@ -151,6 +156,8 @@ class Extended:
     streams: dict[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0
     second_order_currents: bool = False
+    ring_size: np.ndarray | None = None
+    remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
 def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:

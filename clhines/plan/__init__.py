@@ -41,5 +41,5 @@ To add a method: a row in `methods.METHODS`, a planning module ``by_X/NAME.py`` 
 returns a `Plan`, and ``kernels/by_X/NAME.mako``. Its spec states the template's name, all numbers
 and switches, and the kernel's parameters, which the template prints: ``${signature(spec)}``.
 To let ``auto`` choose it: a row in `auto.CANDIDATES`, and a new fit
-(``bench/README.md``).
+(``bench/notes/auto.md``).
 """

@@ -1,7 +1,7 @@
 """What `auto` chooses from, and the cost model that ranks it without a device.
 
 A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;
-to add one, add a line there and fit the model again (``python bench/bench_tune.py --fit``).
+to add one, add a line there and fit the model again (``python -m bench tune --fit``).
 
 The model is a sum of terms: numbers that a forest's statistics and a device's limits give, such as
 the nodes that the busiest compute unit handles, times seconds for one of each. The seconds are
@@ -26,7 +26,9 @@ from clhines.files import parse_json
 from clhines.forest import Forest, Trees
 
 if TYPE_CHECKING:
-    from clhines.plan.plan import Limits
+    from numpy.typing import DTypeLike
+
+    from clhines.plan.plan import Limits, Option
 
 
 MODES = ("heuristic", "measure", "cached")  # of `Solver(tune=...)`
@@ -42,12 +44,12 @@ class Candidate:
     ----------
     method : str
         A name in `clhines.METHODS`.
-    options : dict of name -> int
+    options : dict of name -> value
         Of that method; what is not named is chosen by the method itself.
     """
 
     method: str
-    options: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return " ".join([self.method, *(f"{k}={v}" for k, v in self.options.items())])
@@ -146,7 +148,7 @@ def kind_of(limits: Limits) -> str:
 
 
 def terms(
-    known: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, int]
+    known: Statistics, limits: Limits, dtype: DTypeLike, options: Mapping[str, Option]
 ) -> dict[str, float]:
     """Terms of the cost model, in their own units; the costs are seconds for one of each.
 
@@ -159,7 +161,7 @@ def terms(
         Of the candidate; only `vector_width` matters here.
     """
     itemsize = np.dtype(dtype).itemsize
-    width = options.get("vector_width") or _native_width(known, limits, itemsize)
+    width = int(options.get("vector_width") or 0) or _native_width(known, limits, itemsize)
     return _terms(known, limits.compute_units, itemsize, width)
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from clhines.forest import Forest
 from clhines.plan.methods import make_plan
-from clhines.plan.plan import Plan
+from clhines.plan.plan import Options, Plan
 
-_ROWS: tuple[tuple[str, dict[str, Any], str], ...] = (
+_ROWS: tuple[tuple[str, Options, str], ...] = (
     ("flat", {}, "element after element, system after system"),
     ("interleaved", {}, "element j of all systems side by side"),
     ("block_interleaved", {"block_size": 2}, "the same in blocks"),
@@ -65,7 +65,7 @@ def _fork() -> np.ndarray:
 
 
 def _example(
-    forest: Forest, names: list[str], method: str, options: dict[str, Any], what: str
+    forest: Forest, names: list[str], method: str, options: Options, what: str
 ) -> Iterator[str]:
     """One layout: what it is, its lines, and an empty one."""
     one_block: dict[str, Any] = {"work_group": 32, "max_cells": 4}

@@ -104,6 +104,20 @@ def natural_order(
     }
 
 
+def natural_sizes(
+    forest: Forest, cells: np.ndarray, template: np.ndarray, bounds: np.ndarray
+) -> dict[str, int]:
+    """Lengths of the tables of `natural_order`, known without them."""
+    before = offsets(forest.sizes[cells])
+    _, model = np.unique(template, return_index=True)
+    values = before[bounds[model, 1]] - before[bounds[model, 0]]
+    return {
+        "order_start": 2 * len(bounds),
+        "order": int(values.sum()),
+        "cell_base": len(cells),
+    }
+
+
 def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Owner and number within its owner of each node, for owners of the given lengths."""
     owner = np.repeat(np.arange(len(lengths)), lengths)

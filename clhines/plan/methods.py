@@ -6,9 +6,9 @@ a `Plan`. Nothing here needs a device or OpenCL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from clhines.plan.by_cell.dhs import plan_dhs
 from clhines.plan.by_cell.reduction import plan_reduction
 from clhines.plan.by_segment.contraction import plan_contraction
 from clhines.plan.packing import PACKINGS
-from clhines.plan.plan import Limits, Plan, real_name
+from clhines.plan.plan import Limits, Option, Options, Plan, real_name
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 @dataclass(frozen=True)
@@ -47,17 +50,17 @@ class Method:
 
     summary: str
     source: str
-    build: Callable[[Forest, str, str, Limits, dict[str, Any]], Plan]
-    options: dict[str, Any]
+    build: Callable[[Forest, str, str, Limits, Options], Plan]
+    options: Mapping[str, object]
     chains_only: bool = False
 
 
 def make_plan(
     forest: Forest,
     method: str = "auto",
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
     limits: Limits | None = None,
-    **options: Any,
+    **options: Option,
 ) -> Plan:
     """Plan the solution of a forest.
 
@@ -102,14 +105,16 @@ def make_plan(
             f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
             f"expected at most {schedule.MAX_CELL_NODES}"
         )
-    if options.get("max_cells"):
-        options["max_cells"] = min(int(options["max_cells"]), forest.num_cells)
-    plan = row.build(forest, method, real, limits, {**row.options, **options})
+    most = options.get("max_cells")
+    if most:
+        options["max_cells"] = min(int(most), forest.num_cells)
+    given = cast(Options, {**row.options, **options})
+    plan = row.build(forest, method, real, limits, given)
     return replace(plan, summary=row.summary)
 
 
 def candidate_plans(
-    forest: Forest, dtype: Any, limits: Limits, **options: Any
+    forest: Forest, dtype: DTypeLike, limits: Limits, **options: Option
 ) -> Iterator[tuple[Candidate, Plan]]:
     """Yield the candidates of `auto` with their plans, fastest first by the cost model.
 
@@ -131,9 +136,9 @@ def candidate_plans(
             f"expected {', '.join(known)}"
         )
     refused: InputError | None = None
-    yielded: list[tuple[str, dict[str, Any]]] = []
+    yielded: list[tuple[str, dict[str, Option]]] = []
     for candidate, _ in ranked:
-        asked = {**candidate.options, **options}
+        asked: dict[str, Option] = {**candidate.options, **options}
         if (candidate.method, asked) in yielded:  # the options made it one of those before
             continue
         try:
@@ -154,7 +159,7 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
-CHOICES: dict[str, tuple[Any, ...]] = {
+CHOICES: dict[str, tuple[Option, ...]] = {
     "k": (1, 2, 4, 8, 16, 32),
     "local": (True, False),
     "vector_width": (1, 2, 4, 8, 16),
@@ -165,13 +170,13 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }  # options with few values; all others are whole numbers
 
 
-def _check_option(name: str, value: Any, limits: Limits) -> None:
+def _check_option(name: str, value: Option, limits: Limits) -> None:
     if value is None:
         return
     choices = CHOICES.get(name)
     if choices is None:
         whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not whole or value < 1:
+        if not whole or int(value) < 1:
             raise InputError(
                 f"{name}={shown(value)} is not valid; expected a whole number of at least 1"
             )
@@ -182,7 +187,7 @@ def _check_option(name: str, value: Any, limits: Limits) -> None:
         raise InputError(
             f"{name}={shown(value)} is not valid; expected {', '.join(most)} or {last}"
         )
-    if name == "work_group" and value > limits.max_work_group:
+    if name == "work_group" and int(value) > limits.max_work_group:
         raise InputError(
             f"work_group={value} is above the device's limit of {limits.max_work_group} work-items"
         )

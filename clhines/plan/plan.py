@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -47,6 +47,29 @@ class Limits:
     local_bytes: int = 48 << 10
     ptx: bool = False
     clang: bool = False
+
+
+Option = int | str | None  # value of an option
+
+
+class Options(TypedDict, total=False):
+    """Options of the methods besides dtype and device; each has those of its row in `METHODS`.
+
+    None, or what counts as false, leaves the choice to the method and the limits of the device.
+    """
+
+    work_group: int | None
+    block_size: int | None
+    vector_width: int | None
+    padding: str | None
+    k: int | None
+    local: bool | None
+    switch: int | None
+    segment: int | None
+    max_cells: int | None
+    split: str | None
+    packing: str | None
+    level_shift: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +166,13 @@ class Part:
             forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
         )
         return as_int32(tables, len(gather))
+
+    def natural_sizes(self, forest: Forest) -> dict[str, int]:
+        """Lengths of `natural_tables`, known without them."""
+        if "blocks" not in self.tables:
+            return {}
+        blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
 
     def shown_statistics(self) -> dict[str, str]:
         """Return `statistics` as texts, for reading."""
@@ -312,7 +342,7 @@ def real_name(dtype: DTypeLike) -> str:
     )
 
 
-def work_group_size(options: dict[str, Any], limits: Limits, default: int) -> int:
+def work_group_size(options: Options, limits: Limits, default: int) -> int:
     """Return the work-items of a group: as requested, otherwise `default` if the device can."""
     return int(options["work_group"] or min(default, limits.max_work_group))
 

@@ -35,7 +35,7 @@ A cell with a current into its soma, on the device and by the oracle:
 >>> result = sim.run(5.0)  # ms
 >>> result[v].shape, len(result.spike_time)
 ((201, 1), 1)
->>> slow = clhines.Simulation(net, dt=0.025, path="reference")
+>>> slow = clhines.Simulation(net, dt=0.025, engine="reference")
 >>> v = slow.record("v", net.soma)
 >>> same = slow.run(5.0)
 >>> bool(np.abs(same[v] - result[v]).max() < 1e-6)  # mV

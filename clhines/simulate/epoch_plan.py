@@ -38,7 +38,7 @@ _FULL = 4  # cells a compute unit, from which on those in flight count, not the 
 
 
 # lanes of a work-group and registers of a work-item then, by precision and whether factors are
-# constant; measured, see bench/NOTES.md
+# constant; measured, see bench/notes/epochs.md
 _BUSY = {
     ("double", True): (128, 128),
     ("float", True): (128, 96),
@@ -262,7 +262,7 @@ class EpochPlan:
         return InputError(
             f"cells of {int(self._model.forest.sizes[self.cells].max())} nodes, {lanes} lanes: "
             f"too large to stay in {limits.local_bytes} bytes of local memory, with "
-            f"{limits.max_work_group} work-items; use path='steps'"
+            f"{limits.max_work_group} work-items; use engine='steps'"
         )
 
     def _dense(self) -> tuple[int, int]:

@@ -12,12 +12,14 @@ import pyopencl.array as cla
 from clhines.arrays import offsets
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError, InputError, SpikeOverflowError
+from clhines.forest import Forest
 from clhines.network.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
 from clhines.simulate.extended_tables import active_nodes, filled_arenas, read_back, spec_of
 from clhines.simulate.state import Chunk, Record, RecordSpec, TimedChunk
+from clhines.simulate.steps import of_whole
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
 from clhines.solve.solver import Solver
@@ -38,6 +40,8 @@ class ExtendedSteps:
         Spikes that one chunk may have.
     method : str
         Of the solver.
+    whole : Forest, optional
+        Of the whole network, where `model` is a rank's share of it.
     **options
         Of the solver.
     """
@@ -49,6 +53,7 @@ class ExtendedSteps:
         dtype: np.dtype,
         max_spikes: int | None = None,
         method: str = "auto",
+        whole: Forest | None = None,
         **options: Any,
     ) -> None:
         if "cl_khr_fp64" not in queue.device.extensions:
@@ -59,7 +64,11 @@ class ExtendedSteps:
         self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
         assert model.extended is not None
         self.extended, self.max_steps = model.extended, MOST_STEPS
+        self._seen = 0
         self.max_spikes = max_spikes or MAX_SPIKES
+        if whole is not None:
+            limits = devices.limits(devices.whole_device(queue.device))
+            method, options = of_whole(whole, method, self.dtype, limits, options)
         self.solver = Solver(model.forest, method, dtype, None, queue, **options)
         if not self.solver.takes_device_order:
             raise DeviceMemoryError(
@@ -88,15 +97,21 @@ class ExtendedSteps:
         self._constant_b = solver.pack(model.constant_b)
         self._d, self._u = solver.pack(self._base_d), solver.pack(model.u)
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
-        self._v = [solver.pack(model.v_init), cla.zeros_like(self._d)]
+        remote = len(self.extended.remote_v)
+        self._v = [self._wide(solver.pack(model.v_init), remote) for _ in range(2)]
         gather = solver.plan.gather
         self._places = len(gather)
-        self.place = np.zeros(model.forest.num_nodes, np.int64)
+        self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
         self.place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+        self.place[model.forest.num_nodes :] = self._places + np.arange(remote)
         nodes = active_nodes(model)
         number = np.full(model.forest.num_nodes, -1, np.int32)
         number[nodes] = np.arange(len(nodes))
         self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
+
+    def _wide(self, packed: cla.Array, more: int) -> cla.Array:
+        """Return a copy with room for values of other ranks after its own."""
+        return self._put(np.append(packed.get(self.queue), np.zeros(more, self.dtype)))
 
     def _put(self, a: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, a)
@@ -111,7 +126,8 @@ class ExtendedSteps:
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted)
         self._at = self._put(at)
-        self._v[0].set(self.solver.pack(variables.v).get(self.queue), self.queue)
+        packed = self.solver.pack(variables.v).get(self.queue)
+        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
         built = program.build(self.queue.context, spec)
         self._emitters = sum(len(s) for s in self.extended.emitted.values())
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
@@ -128,7 +144,8 @@ class ExtendedSteps:
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
             "clock": self._clocks, "ints": self._ints, "at": self._at,
         }  # fmt: skip
-        names = ["begin_step", "finish_step"]
+        given |= {"num_taken": num(0), "source": self._at, "time": self._clocks}
+        names = ["begin_step", "finish_step", "take_events"]
         names += ["events"] * bool(self.wires.layers) + ["play"] * bool(self.extended.played)
         self._kernels, self._index = {}, {}
         for name in names:
@@ -220,6 +237,7 @@ class ExtendedSteps:
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Make room for rows of records."""
         self._found[0].fill(0)
+        self._seen = 0
         same = rows == self._rows and len(records) == len(self._records)
         if same and all(a is b for a, b in zip(records, self._records, strict=True)):
             return
@@ -271,6 +289,35 @@ class ExtendedSteps:
         told = "net_move without a self event under way" if what else "too many self events"
         raise InputError(f"{name}: {told}")
 
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of the events found since the last call."""
+        begin, end = self._seen, min(int(self._found[0].get(self.queue)[0]), self.max_spikes)
+        self._seen = end
+        early, self._early = self._early, None
+        if isinstance(early, TimedChunk):
+            return early.spike_cell, early.spike_time
+        if begin == end:
+            return np.zeros(0, np.int64), np.zeros(0)
+        source, t = (array[begin:end].get(self.queue) for array in self._found[1:])
+        return source.astype(np.int64), t
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Append events of other ranks, by source and time, to the rings of their sources."""
+        if len(source):
+            given = {"source": self._put(source.astype(np.int32)), "time": self._put(time)}
+            self._launch("take_events", 1, num_taken=np.int32(len(source)), **given)
+
+    def voltages_at(self, node: np.ndarray) -> np.ndarray:
+        """Wait, and return the voltages of nodes."""
+        return self._v[0].get(self.queue)[self.place[node]]
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        """Set the voltages of nodes of other ranks."""
+        if len(v):
+            self._v[0][self._places :].set(v.astype(self.dtype), self.queue)
+
     # -- the whole -----------------------------------------------------------------------------
 
     def deliver(self, first: int, count: int) -> None:
@@ -293,7 +340,7 @@ class ExtendedSteps:
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""
-        return self.solver.unpack(self._v[0]).get(self.queue)
+        return self._v[0].get(self.queue)[self.place[: self.model.forest.num_nodes]]
 
     def weights(self) -> np.ndarray:
         """(w,) float64: of all connections, those of one after another, as they are now."""
@@ -302,6 +349,8 @@ class ExtendedSteps:
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes; those of `ExtendedReference` have the same names."""
         found = read_back(self._variables, self.arenas)
+        if len(self.extended.remote_v):
+            found["remote_v"] = self._v[0][self._places :].get(self.queue)
         return {**found, "v": self.voltages(), "failed": self._failed.get(self.queue)}
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
@@ -316,23 +365,25 @@ def extended_run(
     model: Model,
     queue: cl.CommandQueue | None,
     dtype: np.dtype,
-    path: str,
+    engine: str,
     max_spikes: int | None,
     method: str,
     options: dict[str, Any],
-) -> tuple[str, ExtendedReference | ExtendedSteps]:
-    """Return the path of an extended network, and what advances it.
+    whole: Forest | None = None,
+) -> ExtendedReference | ExtendedSteps:
+    """Return what advances an extended network.
 
     Raises
     ------
     InputError
-        The path is for networks that are not extended.
+        The engine is for networks that are not extended.
     """
-    if path == "epochs":
+    if engine == "epochs":
         raise InputError(
-            "path='epochs' is for networks without ions, pointers, detectors, artificial cells and "
+            "engine='epochs' is for networks without ions, pointers, detectors, artificial cells and "
             "mechanisms that need them; expected 'steps'"
         )
-    if path == "reference":
-        return path, ExtendedReference(model)
-    return "steps", ExtendedSteps(model, queue, dtype, max_spikes, method, **options)
+    if engine == "reference":
+        return ExtendedReference(model)
+    assert queue is not None
+    return ExtendedSteps(model, queue, dtype, max_spikes, method, whole, **options)

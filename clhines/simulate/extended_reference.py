@@ -132,10 +132,7 @@ class ExtendedReference:
 
     def end(self) -> Chunk:
         """Return what was found since `begin`."""
-        found, self.events.emitted = self.events.emitted, []
-        none = [np.zeros(0, np.int64)]
-        source = np.concatenate(none + [s for s, _ in found])
-        t = np.concatenate([np.zeros(0), *(t for _, t in found)])
+        source, t = self.new_events()
         values = [
             np.array(rows).reshape(len(rows), len(record.index))
             for rows, record in zip(self._rows, self.records, strict=True)
@@ -186,6 +183,27 @@ class ExtendedReference:
             value = played_at(played, t)
             if not np.isnan(value):
                 self.variables.parameters[played.kind][played.parameter][played.instance] = value
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return sources and times of the events found since the last call."""
+        found, self.events.emitted = self.events.emitted, []
+        source = np.concatenate([np.zeros(0, np.int64), *(s for s, _ in found)])
+        return source, np.concatenate([np.zeros(0), *(t for _, t in found)])
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Append events of other ranks, by source and time, to the rings of their sources."""
+        for s, t in zip(source, time, strict=True):
+            self.events.append(np.array([s]), np.array([t]))
+
+    def voltages_at(self, node: np.ndarray) -> np.ndarray:
+        """Voltages of nodes."""
+        return self.variables.v[node]
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        """Set the voltages of nodes of other ranks."""
+        self.variables.remote_v = v.astype(np.float64)
 
     # -- the whole -----------------------------------------------------------------------------
 

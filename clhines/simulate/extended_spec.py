@@ -200,6 +200,10 @@ class ExtendedSpec(TemplateSpec):
             "const real *restrict v, int *restrict spike_count, int *restrict spike_source",
             "double *restrict spike_time, real *mem, double *clock, int *ints, const int *at",
         ),
+        "take_events": (
+            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            "const int *at",
+        ),
         "play": (
             "int num_played, double t, real *mem, const double *clock",
             "const int *ints, const int *at",

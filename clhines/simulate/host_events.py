@@ -52,11 +52,12 @@ class HostEvents:
         new = above & ~variables.above
         variables.above = above
         sources = extended.detector_source[new]
-        self._append(sources, np.full(len(sources), t + SPIKE_LATE))
+        self.append(sources, np.full(len(sources), t + SPIKE_LATE))
         if len(sources):
             self.emitted.append((sources, np.full(len(sources), t)))
 
-    def _append(self, sources: np.ndarray, times: np.ndarray) -> None:
+    def append(self, sources: np.ndarray, times: np.ndarray) -> None:
+        """Append an event to each of some different sources."""
         variables, wires = self.variables, self.variables.wires
         at = variables.count[sources] % wires.ring_size[sources]
         variables.ring[wires.ring_first[sources] + at] = times
@@ -208,7 +209,7 @@ class HostEvents:
         sources = self.variables.extended.emitted.get(k)
         if sources is None:
             return
-        self._append(sources[some], time)
+        self.append(sources[some], time)
         self.emitted.append((sources[some], time))
 
     # -- WATCH ---------------------------------------------------------------------------------

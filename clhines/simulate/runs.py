@@ -202,20 +202,20 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
 
 
 def choose_executor(
-    state: State, path: str, method: str, options: Mapping[str, object]
+    state: State, engine: str, method: str, options: Mapping[str, object]
 ) -> tuple[str, Executor]:
-    """Choose the executor; return the path's name and the executor."""
+    """Choose the executor; return the engine's name and the executor."""
     device, plain = state.queue.device, method == "auto" and not options
-    if path == "epochs" and not plain:
-        raise InputError("path='epochs' uses no solver; method and its options are for 'steps'")
-    if path == "steps" or not plain:
+    if engine == "epochs" and not plain:
+        raise InputError("engine='epochs' uses no solver; method and its options are for 'steps'")
+    if engine == "steps" or not plain:
         return "steps", Steps(state, method, **options)
     if is_cpu(device):
         return "epochs", CellEpochs(state)
     try:
         return "epochs", BlockEpochs(state.model, state, devices.limits(device))
     except InputError:  # a cell is too large for a work-group
-        if path == "epochs":
+        if engine == "epochs":
             raise
     return "steps", Steps(state, method)
 

@@ -27,6 +27,7 @@ from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
 from clhines.simulate.decisions import Decisions
 from clhines.simulate.extended import ExtendedSteps, extended_run
+from clhines.simulate.extended_ranks import ExtendedSplit
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
     Share,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
-PATHS = ("auto", "epochs", "steps", "reference")
+ENGINES = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
@@ -81,7 +82,7 @@ class Simulation:
         An in-order queue to work on.
     method : str
         Of the `Solver`, where one is used.
-    path : str
+    engine : str
         ``steps``: a few kernels per step, for cells of any size. ``epochs``: whole cells advanced
         by as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
         ``auto``: ``epochs`` where it can be used, else ``steps``.
@@ -107,7 +108,7 @@ class Simulation:
     model : Model
     step : int
         Steps taken so far.
-    path : str
+    engine : str
         The one chosen.
     ranks : Ranks or None
         How spikes were exchanged, where several ranks do.
@@ -115,7 +116,7 @@ class Simulation:
     Raises
     ------
     InputError
-        The network cannot be simulated so; or no such path.
+        The network cannot be simulated so; or no such engine.
     DeviceMemoryError
         It does not fit into the device's memory.
     RankError
@@ -130,7 +131,7 @@ class Simulation:
         device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
         method: str = "auto",
-        path: str = "auto",
+        engine: str = "auto",
         v_init: ArrayLike = -65.0,
         secondorder: bool = False,
         seed: int = 0,
@@ -139,12 +140,12 @@ class Simulation:
         comm: MPI.Comm | None = None,
         **options: object,
     ) -> None:
-        self._lock, self._on_host = lock_of(self), path == "reference"
+        self._lock, self._on_host = lock_of(self), engine == "reference"
         self.ranks = ranks_of(comm)
         with self._agreed():
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
-            as_choice("path", path, PATHS)
+            as_choice("engine", engine, ENGINES)
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
@@ -152,24 +153,24 @@ class Simulation:
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
             real_name(dtype)
-            on_host = path == "reference"
+            on_host = engine == "reference"
             if not on_host:
                 queue = _queue(self.ranks, queue, device, dtype)
                 on_host = is_cpu(queue.device)
-            self._dtype = np.dtype("float64" if path == "reference" else dtype)
+            self._dtype = np.dtype("float64" if engine == "reference" else dtype)
         overlap = False
         if self.ranks is not None:
-            given = {"dtype": dtype, "path": path, "chunk": chunk, "max_spikes": max_spikes}
+            given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
             check_same(self.ranks, self.model, self._signature, {**given, "method": method})
             overlap = exchanged_during(self.ranks, self.model, on_host, OVERLAP)
-        self._make_run(queue, path, chunk, max_spikes, method, options, overlap)
+        self._make_run(queue, engine, chunk, max_spikes, method, options, overlap)
         network.freeze()
         self._made = True
 
     def _make_run(
         self,
         queue: cl.CommandQueue,
-        path: str,
+        engine: str,
         chunk: int,
         max_spikes: int | None,
         method: str,
@@ -179,6 +180,9 @@ class Simulation:
         """Make the run that advances the cells of this rank and exchanges their spikes."""
         self._run: Run
         ranks, share = self.ranks, None
+        if self.model.extended is not None:
+            self._make_extended(queue, engine, chunk, max_spikes, method, options)
+            return
         with self._agreed():
             own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
             if ranks is not None:
@@ -187,30 +191,49 @@ class Simulation:
                 own = part_of(self.model, first, end)
             epoch = decisions.epoch
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
-            self.path = path
-            if self.model.extended is not None:
-                if ranks is not None:
-                    raise InputError("an extended network runs in one process; expected no comm")
-                given = own, queue, self._dtype, path, max_spikes, method, options
-                with naming_memory(self.network, self.chunk):
-                    self.path, self._run = extended_run(*given)
-                return
-            if path == "reference":
+            self.engine = engine
+            if engine == "reference":
                 part: PartRun = ReferenceRun(own, decisions)
             else:
                 with naming_memory(self.network, self.chunk):
                     state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
-                    self.path, executor = choose_executor(state, path, method, options)
+                    self.engine, executor = choose_executor(state, engine, method, options)
                     part = DeviceRun(state, executor)
             self._run = part
         if share is None or ranks is None:
             return
-        steps = ranks.gather_numbers([self.path == "steps"])[:, 0]
+        steps = ranks.gather_numbers([self.engine == "steps"])[:, 0]
         with self._agreed():
             # on other ranks a cell may be too large for epochs
-            if steps.any() and self.path == "epochs":
-                self.path, part = "steps", DeviceRun(state, Steps(state, method))
+            if steps.any() and self.engine == "epochs":
+                self.engine, part = "steps", DeviceRun(state, Steps(state, method))
             self._run = SplitRun(ranks, share, part, overlap)
+
+    def _make_extended(
+        self,
+        queue: cl.CommandQueue,
+        engine: str,
+        chunk: int,
+        max_spikes: int | None,
+        method: str,
+        options: dict[str, object],
+    ) -> None:
+        """Make the run of an extended network."""
+        self.chunk, self.engine = chunk, "reference" if engine == "reference" else "steps"
+        given = queue, self._dtype, engine, max_spikes, method, options
+        ranks = self.ranks
+        with naming_memory(self.network, self.chunk):
+            if ranks is None:
+                self._run = extended_run(self.model, *given)
+                return
+            with ranks.agreed():
+                bounds = split(cell_costs(self.model), ranks.size)
+            self._run = ExtendedSplit(
+                ranks,
+                self.model,
+                bounds,
+                lambda part: extended_run(part, *given, self.model.forest),
+            )
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -227,12 +250,13 @@ class Simulation:
         return nullcontext() if self.ranks is None else self.ranks.agreed()
 
     def __repr__(self) -> str:
-        return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.path})"
+        return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.engine})"
 
     @property
     def device_label(self) -> str:
-        """Name of this process's device; of the host where the path is ``reference``."""
-        run = self._run.run if isinstance(self._run, SplitRun) else self._run
+        """Name of this process's device; of the host where the engine is ``reference``."""
+        parts = SplitRun, ExtendedSplit
+        run = self._run.run if isinstance(self._run, parts) else self._run
         if isinstance(run, ExtendedSteps):
             return devices.label(run.queue.device)
         if not isinstance(run, DeviceRun):
@@ -392,8 +416,8 @@ class Simulation:
         ----------
         path : str or path-like
             Of a simulation of the same network, with the same events from outside, `dt`,
-            `secondorder`, `seed` and `dtype` (``reference`` computes in float64); another path may
-            have saved it.
+            `secondorder`, `seed` and `dtype` (``reference`` computes in float64); another engine
+            may have saved it.
 
         Raises
         ------

@@ -63,11 +63,11 @@ class StepSpec(TemplateSpec):
         return [*super().parameters(kernel), *of_each_kind(self.of_kind, self.kinds)]
 
 
-def _of_whole(
+def of_whole(
     forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
     """Choose for a part the method and options of the whole network: the bits depend on them."""
-    plan = make_plan(forest, method, dtype, limits, **options)
+    plan = make_plan(forest, method, dtype, limits, **cast("dict[str, Any]", options))
     chosen: dict[str, object] = {}
     for name in ("segment", "vector_width"):
         values = {getattr(part.spec, name, None) for part in plan.parts}
@@ -106,7 +106,7 @@ class Steps:
         if state.decisions.split:
             limits = devices.limits(devices.whole_device(self.queue.device))
             whole = state.decisions.network.forest
-            method, options = _of_whole(whole, method, dtype, limits, options)
+            method, options = of_whole(whole, method, dtype, limits, options)
         chosen = cast("dict[str, Any]", options)  # checked by the solver
         self.solver = Solver(model.forest, method, dtype, None, self.queue, **chosen)
         if not self.solver.takes_device_order:

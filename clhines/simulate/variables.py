@@ -97,6 +97,8 @@ class Variables:
     Attributes
     ----------
     v : (n,) float64, mV
+    remote_v : (r,) float64, mV
+        Of nodes of other ranks; see `Extended`.
     wanted : list of tuple of str
         Outputs of each kind that are worked out, as they are recorded.
     parameters, states, outputs : list of dict of name -> (count,) float64
@@ -116,7 +118,7 @@ class Variables:
     def __init__(self, model: Model, extended: Extended, wires: Wires) -> None:
         self.model, self.extended, self.wires = model, extended, wires
         n = model.forest.num_nodes
-        self.v = model.v_init.copy()
+        self.v, self.remote_v = model.v_init.copy(), extended.remote_v.copy()
         self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
         self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
         self.states, self.outputs = [], []
@@ -233,7 +235,7 @@ class Variables:
         if role == "table":
             return self.tables[k][name]
         if role == "pointer":
-            return self.v[self.extended.pointers[k, name][some]]
+            return np.append(self.v, self.remote_v)[self.extended.pointers[k, name][some]]
         if role in ("weight", "other_weight"):
             return self._weights(k, name, given.weight_at if role == "weight" else given.other_at)
         if role == "noise":
@@ -323,6 +325,7 @@ class Variables:
         """Return all arrays that change, by name."""
         found = {"v": self.v, "weight": self.weight, "cursor": self.cursor, "ring": self.ring}
         found |= {"count": self.count, "above": self.above}
+        found |= {"remote_v": self.remote_v} if len(self.remote_v) else {}
         for k, (states, outputs) in enumerate(zip(self.states, self.outputs, strict=True)):
             found |= {f"state{k}_{name}": a for name, a in states.items()}
             found |= {f"output{k}_{name}": a for name, a in outputs.items()}

@@ -97,6 +97,8 @@ def _rings(extended: Extended, dt: float) -> tuple[np.ndarray, np.ndarray, np.nd
         known = sources[sources >= 0]
         size[known] = EMITTED_PER_STEP * steps[known]
     size[extended.train_source] = [max(len(t), 1) for t in extended.train_time]
+    if extended.ring_size is not None:
+        size = extended.ring_size
     ring, count = np.zeros(int(size.sum())), np.zeros(extended.num_sources, np.int64)
     begin = starts(size)
     for source, times in zip(extended.train_source.tolist(), extended.train_time, strict=True):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines import reference
+from clhines.device.arrays import Array
 from clhines.errors import AccuracyWarning, warn_caller
 from clhines.forest import Forest
 from clhines.plan.methods import METHODS
@@ -26,7 +25,7 @@ def may_lose(plan: Plan) -> bool:
     return METHODS[plan.method].chains_only
 
 
-def on_host(queue: cl.CommandQueue, arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+def on_host(queue: cl.CommandQueue, arrays: dict[str, Array]) -> dict[str, np.ndarray]:
     """Return copies of d, u, (l), b as they are before a solve."""
     return {
         name: a.get(queue) if isinstance(a, cla.Array) else a.copy() for name, a in arrays.items()
@@ -34,7 +33,7 @@ def on_host(queue: cl.CommandQueue, arrays: dict[str, Any]) -> dict[str, np.ndar
 
 
 def warn_where_lost(
-    plan: Plan, forest: Forest, given: dict[str, np.ndarray], x: Any, dtype: np.dtype
+    plan: Plan, forest: Forest, given: dict[str, np.ndarray], x: Array, dtype: np.dtype
 ) -> None:
     """Warn (`AccuracyWarning`) where the componentwise backward error is above `LIMIT`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
@@ -11,10 +11,13 @@ import pyopencl.array as cla
 
 from clhines import reference
 from clhines.checks import to_numpy
-from clhines.device.arrays import check_finite, is_list, target_of, unshared, writable
+from clhines.device.arrays import Array, check_finite, target_of, unshared, writable
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.engine import BadPivots
+
+if TYPE_CHECKING:
+    from clhines.device.arrays import Given
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,9 @@ class Arguments:
     dtype: np.dtype
     queue: cl.CommandQueue | None
 
-    def checked(self, name: str, a: Any, size: int, on_device: bool = False) -> Any:
+    def checked(self, name: str, a: Given, size: int, on_device: bool = False) -> Array:
         """Return `a` as an array of the solver's dtype whose rows have `size` values."""
-        if is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
+        if _is_list(a) or (isinstance(a, cla.Array) and self.queue is None):
             got = "a pyopencl array" if isinstance(a, cla.Array) else "a list of pyopencl arrays"
             expected = "one array" if self.queue is not None else "a NumPy array"
             raise InputError(
@@ -67,7 +70,7 @@ class Arguments:
             raise InputError(f"{name} is an offset view; expected a whole array")
         return a.copy(queue=self.queue) if a.offset else a
 
-    def natural(self, given: dict[str, Any]) -> dict[str, Any]:
+    def natural(self, given: dict[str, Given | None]) -> dict[str, Array]:
         """Arrays in natural order as `checked` returns them, all of one kind; without no `l`."""
         given = {name: a for name, a in given.items() if name != "l" or a is not None}
         arrays = {name: self.checked(name, a, self.forest.num_nodes) for name, a in given.items()}
@@ -77,11 +80,11 @@ class Arguments:
             raise InputError("d, u and l have one row; only b may have several")
         return arrays
 
-    def target(self, given: Any, b: Any, out: Any, overwrite: bool) -> Any:
+    def target(self, given: Given, b: Array, out: Array | None, overwrite: bool) -> Array:
         """Return the array that the solution goes to; `given` is `b` as the caller has it."""
         return target_of(given, b, out, overwrite, self.dtype)
 
-    def check_out(self, out: Any, b: cla.Array, size: int) -> None:
+    def check_out(self, out: cla.Array, b: cla.Array, size: int) -> None:
         """Refuse an `out` in device order that cannot take the solution for `b`."""
         self.checked("out", out, size, on_device=True)
         if out.shape != b.shape:
@@ -89,9 +92,12 @@ class Arguments:
         if out.offset or not out.flags.c_contiguous:
             raise InputError("out is a strided or offset view; expected a whole array")
 
-    def packed(self, given: dict[str, Any], out: Any, size: int) -> list[cla.Array]:
+    def packed(
+        self, given: dict[str, cla.Array | None], out: cla.Array, size: int
+    ) -> list[cla.Array]:
         """Return d, u, (l), b in device order as `checked` does, and check `out`."""
         given = {name: a for name, a in given.items() if name != "l" or a is not None}
+        operands: list[cla.Array]
         operands = [self.checked(name, a, size, on_device=True) for name, a in given.items()]
         self.check_out(out, operands[-1], size)
         if any(a.ndim != 1 for a in operands[:-1]):
@@ -100,7 +106,7 @@ class Arguments:
             raise InputError("out is d, u or l; expected another array")
         return operands
 
-    def check_unpacked(self, out: Any, a: cla.Array, shape: tuple[int, ...]) -> None:
+    def check_unpacked(self, out: cla.Array, a: cla.Array, shape: tuple[int, ...]) -> None:
         """Refuse an `out` that cannot take `a`, which is in device order, in natural order."""
         self.checked("out", out, shape[-1], on_device=True)
         if out.base_data == a.base_data:
@@ -123,3 +129,8 @@ class Arguments:
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
     """Copy what `target` overlaps, but for right-hand sides that it is."""
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
+
+
+def _is_list(a: object) -> bool:
+    """Whether this is a list of device arrays."""
+    return isinstance(a, (list, tuple)) and any(isinstance(one, cla.Array) for one in a)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.device.arrays import events_of, unshared
+from clhines.device.arrays import Array, Given, events_of, unshared
 from clhines.device.guard import exclusive
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments
@@ -49,7 +48,9 @@ class Factors:
 
     @exclusive
     @memory_errors
-    def solve(self, b: Any, *, out: Any = None, overwrite: bool = False, check: bool = True) -> Any:
+    def solve(
+        self, b: Given, *, out: Array | None = None, overwrite: bool = False, check: bool = True
+    ) -> Array:
         """Solve for right-hand sides in *natural* order.
 
         Of a solver in ``mixed``, which waits for the device, ``solver.refinement`` says what came

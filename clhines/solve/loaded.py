@@ -14,6 +14,7 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.plan.contract import STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
+from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 
 _FAR = ("far_low", "far_mid", "far_up", "far_right")  # scratch of a launch that solves
 
@@ -48,17 +49,20 @@ class _Bound(NamedTuple):
 class Launch:
     """One part of a plan on a queue: its index tables and the kernels it was asked for."""
 
-    def __init__(self, part: Part, plan: Plan, queue: cl.CommandQueue, gather: cla.Array) -> None:
-        self.part, self.plan, self.queue, self.gather = part, plan, queue, gather
-        self.tables = {name: cla.to_device(queue, t) for name, t in part.tables.items()}
+    def __init__(self, part: Part, plan: Plan, number: int, taken: Buffers) -> None:
+        self.part, self.plan, self._number, self._taken = part, plan, number, taken
+        self.queue = taken.queue
+        self.tables = self._put(part.tables)
         self._kernels: dict[tuple[bool, int, str, bool], _Bound] = {}
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
         """Further tables of the kernel for natural order, made when first needed."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
-        tables = {name: cla.to_device(self.queue, t) for name, t in more.items()}
-        return {"gather": self.gather, **tables}
+        return {"gather": self._taken["gather"], **self._put(more)}
+
+    def _put(self, tables: dict[str, np.ndarray]) -> dict[str, cla.Array]:
+        return {k: self._taken.put(f"{self._number}/{k}", t) for k, t in tables.items()}
 
     def kernel(
         self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False
@@ -108,12 +112,14 @@ class Resident:
 
     def __init__(self, plan: Plan, queue: cl.CommandQueue, dtype: np.dtype) -> None:
         self.plan, self.queue, self.dtype = plan, queue, dtype
-        self.gather = cla.to_device(queue, plan.gather)
-        self.launches = [Launch(part, plan, queue, self.gather) for part in plan.parts]
+        listed = table_buffers(plan, plan.takes_natural) + scratch_buffers(plan, dtype, 4)
+        self.taken = Buffers(listed, queue)
+        self.gather = self.taken.put("gather", plan.gather)
+        self.launches = [Launch(part, plan, k, self.taken) for k, part in enumerate(plan.parts)]
         self.takes_natural = plan.takes_natural
-        self.status = cla.zeros(queue, plan.forest.num_cells, np.int32)
+        self.status = self.taken.put("status", np.zeros(plan.forest.num_cells, np.int32))
         self._factor: cla.Array | None = None
-        self._sets: list[list[cla.Array]] = [[] for _ in plan.scratch]
+        self._filled: set[str] = set()
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
         self._pack, self._unpack = (
             program.typed_kernel(permute, name, "ii") for name in ("pack", "unpack")
@@ -123,7 +129,7 @@ class Resident:
     def factor(self) -> cla.Array | None:
         """Scratch for the factors, made when first needed; None where no part needs it."""
         if self._factor is None and self.plan.needs_factor:
-            self._factor = cla.empty(self.queue, self.plan.packed_size, self.dtype)
+            self._factor = self.taken["factor"]
         return self._factor
 
     def solve(
@@ -186,8 +192,10 @@ class Resident:
         for launch in self.launches:
             launch.queue = queue
 
-    def make_factors(self, matrix: Sequence[cla.Array]) -> tuple[cla.Array, cla.Array]:
-        """Enqueue the elimination of d, u, (l), in device order.
+    def make_factors(
+        self, matrix: Sequence[cla.Array], taken: Buffers
+    ) -> tuple[cla.Array, cla.Array]:
+        """Enqueue the elimination of d, u, (l), in device order; `taken` of `factor_buffers`.
 
         Returns
         -------
@@ -196,8 +204,14 @@ class Resident:
         status : (num_cells,) int32
         """
         able = [launch for launch in self.launches if launch.part.keeps_factors]
-        factors = matrix[0].copy(queue=self.queue)
-        status = cla.zeros(self.queue, self.plan.forest.num_cells, np.int32)
+        factors = matrix[0]
+        if able:
+            factors = taken["pivots"]
+            given = {"wait_for": matrix[0].events}
+            copied = cl.enqueue_copy(self.queue, factors.base_data, matrix[0].base_data, **given)
+            only_event(factors, copied)
+        status = taken["factored"]
+        status.fill(0, self.queue)
         events = [e for a in (*matrix, factors, status) for e in a.events]
         given = dict(zip(_names(len(matrix) == 2), matrix))
         given |= {"inverses": factors, "status": status}
@@ -205,8 +219,8 @@ class Resident:
             run = launch.run(given, len(matrix) == 2, range(1), events, "make")
             only_event(factors, run[-1])
         if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
-            b = cla.zeros_like(factors)
-            x = cla.empty_like(b)
+            b, x = taken["b"], taken["x"]
+            b.fill(0, self.queue)
             events = [*b.events, *factors.events]
             run = self.solve([factors, *matrix[1:], b], x, events, factored=status)[-1]
             only_event(factors, run)
@@ -215,10 +229,13 @@ class Resident:
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
         """Arrays of the systems that stand for larger ones, made when first needed."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
-        for size, arrays in zip(self.plan.scratch, self._sets, strict=True):
-            while len(arrays) < num_operands + 1:
-                arrays.append(cla.to_device(self.queue, np.zeros(size, self.dtype)))
-            sets.append((arrays[1 : num_operands + 1], arrays[0]))
+        for k, size in enumerate(self.plan.scratch):
+            names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
+            for name in set(names) - self._filled:
+                self.taken.put(name, np.zeros(size, self.dtype))
+                self._filled.add(name)
+            *operands, x = (self.taken[name] for name in names)
+            sets.append((operands, x))
         return sets
 
     def permute(self, source: cla.Array, target: cla.Array, packing: bool) -> cla.Array:

@@ -1,22 +1,29 @@
-"""Slices: what a batch takes of a device's memory, and its cut into parts that fit."""
+"""Device memory: the lists of buffers that are counted and then taken, and slices that fit.
+
+A list of `Buffer` is the only account: budgets, slices and `Solver.memory` add up its bytes, and
+`Buffers` takes device memory from the same list. What is not listed cannot be taken.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.plan import MAX_PLACES, Plan
 
 STAGES = 3  # slices on the device: one comes in, one is solved, one goes out
-_ARRAYS = 8  # d, u, l, b, factor, x in device order; one array in natural order, twice
+_ARRAYS = 6  # of about one value per node: d, u, l, b, x, and one more in the other order
 _TABLE_BYTES = 4  # a node, at the least: its place in natural order
+_INT = np.dtype(np.int32)
+OPERANDS = {3: ("d", "u", "b"), 4: ("d", "u", "l", "b")}  # symmetric, unsymmetric
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 _PERIODS = 64  # places where a pattern of shapes may begin again that are looked at
 
@@ -26,6 +33,142 @@ def size_text(count: int) -> str:
     if count < 1 << 14:
         return f"{count} bytes"
     return f"{count / 2**20:.1f} MiB" if count >= 1 << 20 else f"{count / 2**10:.1f} KiB"
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A device buffer that a solve takes.
+
+    Attributes
+    ----------
+    name : str
+    size : int
+        Values.
+    dtype : numpy dtype
+    """
+
+    name: str
+    size: int
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer."""
+        return self.size * self.dtype.itemsize
+
+
+class Buffers:
+    """Device buffers of a list, each taken when it is first asked for.
+
+    Parameters
+    ----------
+    listed : sequence of Buffer
+    queue : pyopencl.CommandQueue
+    allocator : callable, optional
+        Of pyopencl arrays.
+    """
+
+    def __init__(
+        self,
+        listed: Sequence[Buffer],
+        queue: cl.CommandQueue,
+        allocator: cl.tools.MemoryPool | None = None,
+    ) -> None:
+        self.listed = {one.name: one for one in listed}
+        self.queue, self._allocator = queue, allocator
+        self._taken: dict[str, cla.Array] = {}
+
+    def __getitem__(self, name: str) -> cla.Array:
+        """Return the whole buffer, (size,); `KeyError` for one that is not listed."""
+        if name not in self._taken:
+            one, more = self.listed[name], {"allocator": self._allocator}
+            self._taken[name] = cla.Array(self.queue, one.size, one.dtype, **more)
+        return self._taken[name]
+
+    def put(self, name: str, values: np.ndarray) -> cla.Array:
+        """Fill a buffer, and return it."""
+        whole = self[name]
+        if values.size:
+            cl.enqueue_copy(self.queue, whole.base_data, np.ascontiguousarray(values))
+        return whole
+
+    def view(self, name: str, shape: tuple[int, ...]) -> cla.Array:
+        """Return an array in the buffer, which may be larger."""
+        whole = self[name]
+        return cla.Array(self.queue, shape, whole.dtype, data=whole.base_data)
+
+
+def total(listed: Iterable[Buffer]) -> int:
+    """Bytes of all buffers of a list."""
+    return sum(one.nbytes for one in listed)
+
+
+def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
+    """Tables and status of a plan that is on a device.
+
+    Parameters
+    ----------
+    natural : bool
+        With the tables for solves in natural order.
+    """
+    listed = [
+        Buffer("gather", plan.packed_size, _INT),
+        Buffer("status", plan.forest.num_cells, _INT),
+    ]
+    for k, part in enumerate(plan.parts):
+        listed += [Buffer(f"{k}/{name}", t.size, t.dtype) for name, t in part.tables.items()]
+        sizes = part.natural_sizes(plan.forest) if natural else {}
+        listed += [Buffer(f"{k}/{name}", size, _INT) for name, size in sizes.items()]
+    return listed
+
+
+def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
+    """Return the scratch of a solve: the factors, and systems that stand for larger ones."""
+    names = ["x", *OPERANDS[operands]]
+    factor = [Buffer("factor", plan.packed_size, dtype)] if plan.needs_factor else []
+    return factor + [
+        Buffer(f"scratch {k} {name}", size, dtype)
+        for k, size in enumerate(plan.scratch)
+        for name in names
+    ]
+
+
+def value_buffers(
+    plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
+) -> list[Buffer]:
+    """Values of a solve of so many right-hand sides from NumPy to NumPy.
+
+    In device order one more, `natural`, through which each array comes and the solution goes.
+    """
+    n = plan.forest.num_nodes
+    size = n if natural else plan.packed_size
+    listed = [
+        Buffer(name, size * (rows if name in "bx" else 1), dtype)
+        for name in (*OPERANDS[operands], "x")
+    ]
+    return listed + ([] if natural else [Buffer("natural", n * rows, dtype)])
+
+
+def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
+    """Values of a matrix that is eliminated once, and of solves with it."""
+    listed = value_buffers(plan, dtype, operands, rows, False)
+    listed.append(Buffer("factored", plan.forest.num_cells, _INT))
+    able = any(part.keeps_factors for part in plan.parts)
+    return listed + ([Buffer("pivots", plan.packed_size, dtype)] if able else [])
+
+
+def solve_buffers(plan: Plan, dtype: np.dtype, operands: int = 4, rows: int = 1) -> list[Buffer]:
+    """Return everything that a solve from NumPy to NumPy takes on a device."""
+    natural = plan.takes_natural
+    listed = table_buffers(plan, natural) + scratch_buffers(plan, dtype, operands)
+    return listed + value_buffers(plan, dtype, operands, rows, natural)
+
+
+def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
+    """Return the larger list of what a solve and a factored matrix take."""
+    listed = table_buffers(plan, False) + scratch_buffers(plan, dtype, 4)
+    listed += factor_buffers(plan, dtype, 4, rows)
+    return max(listed, solve_buffers(plan, dtype, 4, rows), key=total)
 
 
 @dataclass(frozen=True)
@@ -40,18 +183,22 @@ class Room:
         Bytes in all.
     largest : int
         Bytes of one array.
-    itemsize : int
-        Bytes of a value.
+    dtype : float64 or float32
     """
 
     device: str
     memory: int
     largest: int
-    itemsize: int
+    dtype: np.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a value."""
+        return self.dtype.itemsize
 
     def needed(self, plan: Plan) -> int:
         """Bytes that a batch of this plan takes at most, with one right-hand side."""
-        return plan.bytes_needed(self.itemsize, _ARRAYS)
+        return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan, times: int = 1) -> bool:
         """Whether so many batches of the plan fit."""
@@ -59,10 +206,10 @@ class Room:
         return one <= self.largest and self.needed(plan) * times <= self.memory
 
     def rows_at_once(self, plan: Plan, times: int = 1) -> int:
-        """Right-hand sides that fit beside so many batches: b and x, in both orders, for each."""
+        """Right-hand sides that one solve takes at once, where so many batches fit with them."""
         most = max(part.max_rhs for part in plan.parts)
         one = plan.packed_size * self.itemsize
-        needed = (self.needed(plan) + 4 * one * (most - 1)) * times
+        needed = total(most_buffers(plan, self.dtype, most)) * times
         return most if needed <= self.memory and one * most <= self.largest else 1
 
     def plan(self, forest: Forest, make: Callable[[Forest], Plan]) -> tuple[list[Plan], np.ndarray]:
@@ -163,26 +310,39 @@ def memory_errors(method: _Method) -> _Method:
     return wrapped  # type: ignore[return-value]
 
 
-def bytes_needed(plans: Sequence[Plan], itemsize: int, rows: int) -> int:
-    """Device memory that a `Pipeline` takes at most: unsymmetric, so many rows at once."""
+def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
+    """Return the values of one of the slices that are on the device at once."""
     most = max(plan.forest.num_nodes for plan in plans)
-    cells = max(plan.forest.num_cells for plan in plans)
+    sizes = {name: most * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
+    status = Buffer("status", max(plan.forest.num_cells for plan in plans), _INT)
+    return [*(Buffer(name, size, dtype) for name, size in sizes.items()), status]
+
+
+def shared_buffers(
+    plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int
+) -> list[Buffer]:
+    """Return the values in device order, which all slices use in turn."""
     packed = max(plan.packed_size for plan in plans)
-    natural = all(plan.takes_natural for plan in plans)
+    listed = []
+    if not all(plan.takes_natural for plan in plans):
+        names = *OPERANDS[operands], "x"
+        listed = [Buffer(name, packed * (rows if name in "bx" else 1), dtype) for name in names]
+    needs = any(plan.needs_factor for plan in plans)
+    return listed + ([Buffer("factor", packed, dtype)] if needs else [])
+
+
+def pipeline_bytes(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> int:
+    """Device memory that a `Pipeline` takes: its slots, what they share, and tables of slices."""
     slots = min(STAGES, len(plans))
-    arrays = 3 + 2 * rows  # d, u, l; b, x
-    values = slots * arrays * most + (0 if natural else arrays * packed)
-    values += packed if any(plan.needs_factor for plan in plans) else 0
-    tables = 0
-    for plan in plans:
-        scratch = sum(plan.scratch) * itemsize * 5
-        here = plan.bytes_needed(itemsize, 0) + scratch + 4 * plan.forest.num_cells
-        if natural:
-            shapes = plan.forest.trees
-            here += 4 * (len(shapes.parent) * 2 + 4 * plan.forest.num_cells)
-        tables = max(tables, here)
-    different = min(2, len({id(plan) for plan in plans}))  # that in use, and the next
-    return values * itemsize + slots * 4 * cells + different * tables
+    values = slots * total(slot_buffers(plans, dtype, operands, rows))
+    values += total(shared_buffers(plans, dtype, operands, rows))
+    tables = {
+        id(plan): total(table_buffers(plan, plan.takes_natural))
+        + total(b for b in scratch_buffers(plan, dtype, operands) if b.name != "factor")
+        for plan in plans
+    }
+    at_once = ({id(plan) for plan in plans[k : k + slots]} for k in range(len(plans) - slots + 1))
+    return values + max(sum(tables[one] for one in some) for some in at_once)
 
 
 def plan_slices(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyopencl as cl
@@ -12,6 +12,8 @@ import pyopencl.array as cla
 
 from clhines.arrays import ranges
 from clhines.device import devices, program
+from clhines.device.arrays import Array
+from clhines.device.program import Argument
 from clhines.device.templates import render
 from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, warn_caller
 from clhines.forest import Forest
@@ -98,7 +100,7 @@ class ResidualSpec(TemplateSpec):
         return not self.symmetric
 
 
-def is_mixed(dtype: Any) -> bool:
+def is_mixed(dtype: object) -> bool:
     """Whether this is the name ``mixed``, which is no dtype of NumPy's."""
     return isinstance(dtype, str) and dtype == "mixed"
 
@@ -256,7 +258,12 @@ class Mixed:
         return ResidualSpec(symmetric, self._group)
 
     def _run(
-        self, name: str, symmetric: bool, rows: int, args: Sequence[Any], wait_for: Any = None
+        self,
+        name: str,
+        symmetric: bool,
+        rows: int,
+        args: Sequence[Argument],
+        wait_for: list[cl.Event] | None = None,
     ) -> cl.Event:
         if (name, symmetric) not in self._kernels:
             built = program.build(self.queue.context, self.spec(symmetric))
@@ -303,16 +310,16 @@ class Mixed:
     def refine(
         self,
         factors: MixedFactors,
-        b: Any,
-        target: Any,
+        b: Array,
+        target: Array,
     ) -> None:
         """Solve for b, (n,) or (k, n) in natural order, into `target` of the same kind."""
-        n, on_device = self.forest.num_nodes, isinstance(b, cla.Array)
+        n = self.forest.num_nodes
         count = b.size // n
         self.kernel_events, done = [], []
         for first in range(0, count, self.rows_at_once):
             x = cla.zeros(self.queue, (min(self.rows_at_once, count - first), n), np.float64)
-            if on_device:
+            if isinstance(b, cla.Array) and isinstance(target, cla.Array):
                 done.append(self._refine(factors, b, first, x))
                 place = {"dst_offset": first * n * 8, "wait_for": target.events}
                 copy = cl.enqueue_copy(

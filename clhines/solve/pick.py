@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -18,7 +17,7 @@ from clhines.errors import (
 )
 from clhines.forest import Forest
 from clhines.plan.methods import candidate_plans, make_plan
-from clhines.plan.plan import Plan
+from clhines.plan.plan import Option, Plan
 from clhines.solve.engine import Engine
 from clhines.solve.memory import Room, size_text
 from clhines.solve.mixed import Mixed, bytes_needed, too_large
@@ -55,12 +54,12 @@ class Pick:
         queue: cl.CommandQueue,
         memory: int,
         tune: str,
-        options: dict[str, Any],
+        options: dict[str, Option],
     ) -> None:
         self.forest, self.dtype, self.queue, self.options = forest, dtype, queue, options
         self.limits = devices.limits(queue.device)
         name, largest = queue.device.name.strip(), queue.device.max_mem_alloc_size
-        self.room = Room(name, memory, largest, dtype.itemsize)
+        self.room = Room(name, memory, largest, dtype)
         self.tuning: Tuning | None = None
         self.heuristic = self.made = self._plans(method, options)
         if tune != "heuristic":
@@ -80,7 +79,7 @@ class Pick:
             return Sliced(self.forest, plans, bounds, self.queue, self.dtype, self.room)
         return Whole(plans[0], self.queue, self.dtype, self.room).build()
 
-    def _plans(self, method: str, options: dict[str, Any]) -> tuple[list[Plan], np.ndarray]:
+    def _plans(self, method: str, options: dict[str, Option]) -> tuple[list[Plan], np.ndarray]:
         def make(part: Forest) -> Plan:
             return make_plan(part, method, self.dtype, self.limits, **options)
 
@@ -138,7 +137,7 @@ def engine_for(
     queue: cl.CommandQueue,
     max_memory: int | None,
     tune: str,
-    options: dict[str, Any],
+    options: dict[str, Option],
 ) -> tuple[Engine, Tuning | None]:
     """Return the engine for one device, and what measuring has found."""
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyopencl as cl
@@ -14,6 +14,7 @@ import pyopencl.array as cla
 
 from clhines.checks import shown
 from clhines.device import devices
+from clhines.device.arrays import Array, Given
 from clhines.errors import BuildError, DeviceError, DeviceMemoryError, InputError, ShareError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
@@ -21,6 +22,9 @@ from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, DeviceOrder, Refined
 from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory
+
+OneDevice: TypeAlias = cl.Device | cl.CommandQueue | str
+_T = TypeVar("_T")
 
 
 class PlainSolver(Protocol):
@@ -51,18 +55,25 @@ class PlainSolver(Protocol):
 
     def solve(
         self,
-        d: Any,
-        u: Any,
-        b: Any,
+        d: Given,
+        u: Given,
+        b: Given,
         *,
-        l: Any = None,  # noqa: E741
-        out: Any = None,
+        l: Given | None = None,  # noqa: E741
+        out: Array | None = None,
         overwrite: bool = False,
         check: bool = True,
-    ) -> Any:
+    ) -> Array:
         """See `Solver`."""
 
-    def factor(self, d: Any, u: Any, *, l: Any = None, check: bool = True) -> Factors:  # noqa: E741
+    def factor(
+        self,
+        d: Given,
+        u: Given,
+        *,
+        l: Given | None = None,  # noqa: E741
+        check: bool = True,
+    ) -> Factors:
         """See `Solver`."""
 
     def status(self) -> np.ndarray:
@@ -102,7 +113,7 @@ class Several:
     def __init__(
         self,
         forest: Forest,
-        given: Sequence[Any],
+        given: Sequence[OneDevice],
         dtype: np.dtype,
         shares: Sequence[float] | None,
         make: Callable[[Forest, cl.CommandQueue], PlainSolver],
@@ -194,8 +205,8 @@ class Several:
     # -- all devices at once -------------------------------------------------------------------
 
     def each(
-        self, work: Callable[[int], Any], threads: bool = False, solves: bool = False
-    ) -> list[Any]:
+        self, work: Callable[[int], _T], threads: bool = False, solves: bool = False
+    ) -> list[_T]:
         """Do ``work(k)`` for every solver, whatever the others meet; `ShareError` at the end.
 
         Parameters
@@ -206,7 +217,7 @@ class Several:
             What is done is a solve.
         """
 
-        def caught(k: int) -> Any:
+        def caught(k: int) -> _T | _Failed:
             try:
                 return work(k)
             except Exception as error:
@@ -221,9 +232,9 @@ class Several:
         failed = {k: one.error for k, one in enumerate(done) if isinstance(one, _Failed)}
         if failed:
             self._raise(failed, done, solves)
-        return done
+        return cast("list[_T]", done)
 
-    def _raise(self, failed: dict[int, Exception], done: list[Any], solves: bool) -> None:
+    def _raise(self, failed: dict[int, Exception], done: Sequence[object], solves: bool) -> None:
         if all(isinstance(error, InputError) for error in failed.values()):
             k, error = next(iter(failed.items()))
             raise InputError(f"{self._name(k)}: {error}") from error
@@ -278,7 +289,7 @@ class Several:
 
         self.seconds = self.all_solved(work, target)
 
-    def all_solved(self, work: Callable[[int], Any], target: np.ndarray) -> list[Any]:
+    def all_solved(self, work: Callable[[int], _T], target: np.ndarray) -> list[_T]:
         """Do solves that end in a NumPy array, which gets NaN where it is not solved."""
         try:
             return self.each(work, threads=True, solves=True)
@@ -364,7 +375,7 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
 
 
-def _queues(given: Any, dtype: np.dtype) -> list[cl.CommandQueue]:
+def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue]:
     """Return a queue for each device named."""
     if not isinstance(given, (list, tuple)) or not given:
         raise InputError(
@@ -388,7 +399,7 @@ def _queues(given: Any, dtype: np.dtype) -> list[cl.CommandQueue]:
     return queues
 
 
-def _numbers(shares: Any, count: int) -> np.ndarray:
+def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
     """Shares of so many devices, the largest 1."""
     if shares is None:
         return np.ones(count)

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -21,22 +22,32 @@ from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, DeviceOrder, Eliminated, nothing_solved
 from clhines.solve.loaded import Resident, only_event
-from clhines.solve.memory import STAGES, Memory, Room, bytes_needed, size_text
+from clhines.solve.memory import (
+    STAGES,
+    Buffer,
+    Buffers,
+    Memory,
+    Room,
+    pipeline_bytes,
+    shared_buffers,
+    size_text,
+    slot_buffers,
+)
 from clhines.solve.transfer import Transfer, ended
 from clhines.solve.whole import Whole, memory_of, source_of
 
 _POLL = 0.1  # s, between two looks whether another stage has failed
-_Channel = channels.SimpleQueue  # between two stages
+_T = TypeVar("_T")
 
 
 @dataclass(eq=False)
 class _Slot:
     """Room for a slice on the device, in natural order."""
 
-    buffers: dict[str, cla.Array]
-    status: cla.Array
-    solved: _Channel = field(default_factory=channels.SimpleQueue)
-    drained: _Channel = field(default_factory=channels.SimpleQueue)
+    buffers: Buffers
+    resident: Resident | None = None  # of its slice: at most one a slot is on the device
+    solved: channels.SimpleQueue[cl.Event] = field(default_factory=channels.SimpleQueue)
+    drained: channels.SimpleQueue[None] = field(default_factory=channels.SimpleQueue)
 
 
 @dataclass(eq=False)
@@ -46,10 +57,15 @@ class _Job:
     number: int
     rows: slice
     slot: _Slot
-    resident: Resident
     last: bool  # of the slice's rows
     sent: Callable[[], list[cl.Event]]  # waits until all that it needs is on its way
     events: list[cl.Event] = field(default_factory=list)
+
+    @property
+    def resident(self) -> Resident:
+        """The plan of its slice on the device."""
+        assert self.slot.resident is not None
+        return self.slot.resident
 
 
 class _StoppedError(Exception):
@@ -114,7 +130,7 @@ class Sliced:
         if not self.several_fit:
             return [memory_of(self.plans, self.room, self.transfer)]
         pinned = copies.pinned_bytes() if copies.helps(self.queue.device) else 0
-        taken = bytes_needed(self.plans, self.room.itemsize, self.rows_at_once)
+        taken = pipeline_bytes(self.plans, self.dtype, 4, self.rows_at_once)
         return [Memory(taken, 2 * pinned, self.num_slices)]
 
     @property
@@ -260,6 +276,7 @@ class Pipeline:
         """Tables and kernels of a slice, put on the device while others are solved."""
         plan = self.plans[k]
         if self._resident is None or self._resident.plan is not plan:
+            self._resident = None  # before the next takes as much, unless a slot still needs it
             resident = Resident(plan, self.in_queue, self.dtype)
             resident.prepare(num_operands)
             self.in_queue.finish()
@@ -285,25 +302,21 @@ class _Run:
         self.step = min(pipeline.rows_at_once, len(target))
         self.num_jobs = -(-len(target) // self.step) * len(self.plans)
         self.stop = threading.Event()
-        self.free: _Channel = channels.SimpleQueue()
-        self.ready: _Channel = channels.SimpleQueue()
-        self.done: _Channel = channels.SimpleQueue()
-        most = max(plan.forest.num_nodes for plan in self.plans)
-        cells = max(plan.forest.num_cells for plan in self.plans)
+        self.free: channels.SimpleQueue[_Slot] = channels.SimpleQueue()
+        self.ready: channels.SimpleQueue[_Job] = channels.SimpleQueue()
+        self.done: channels.SimpleQueue[_Job] = channels.SimpleQueue()
         for _ in range(min(STAGES, len(self.plans))):
-            status = cla.empty(self.queue, cells, np.int32)
-            self.free.put(_Slot(self._room(most), status))
-        natural = all(plan.takes_natural for plan in self.plans)
-        packed = max(plan.packed_size for plan in self.plans)
-        self.packed = {} if natural else self._room(packed)
-        needs = any(plan.needs_factor for plan in self.plans)
-        self.factor = cla.empty(self.queue, packed, self.dtype) if needs else None
+            self.free.put(_Slot(self._taken(slot_buffers)))
+        self.packed = self._taken(shared_buffers)
+        self.factor = self.packed["factor"] if "factor" in self.packed.listed else None
         self.queue.finish()
 
-    def _room(self, size: int) -> dict[str, cla.Array]:
-        """Device memory for the rows of all arrays."""
-        rows = {name: self.step if name in "bx" else 1 for name in [*self.arrays, "x"]}
-        return {name: cla.empty(self.queue, n * size, self.dtype) for name, n in rows.items()}
+    def _taken(self, list_of: Callable[..., list[Buffer]]) -> Buffers:
+        """Take all device memory of a list now."""
+        taken = Buffers(list_of(self.plans, self.dtype, len(self.arrays), self.step), self.queue)
+        for name in taken.listed:
+            _ = taken[name]
+        return taken
 
     def all_stages(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """Run all stages; returns cells and nodes of bad pivots, slice by slice."""
@@ -314,7 +327,7 @@ class _Run:
             ThreadPoolExecutor(2, "clhines-slices") as pool,
         ):
             others = [pool.submit(self._guarded, self._bring)]
-            others += [pool.submit(self._guarded, self._take, found, bar)]
+            others += [pool.submit(self._guarded, partial(self._take, found, bar))]
             try:
                 self._guarded(self._solve)
             except BaseException as error:
@@ -334,14 +347,14 @@ class _Run:
         finally:  # an error holds this frame, which would hold the error, and device memory
             del errors, others, real
 
-    def _guarded(self, stage: Callable[..., None], *arguments: Any) -> None:
+    def _guarded(self, stage: Callable[[], None]) -> None:
         try:
-            stage(*arguments)
+            stage()
         except BaseException:
             self.stop.set()
             raise
 
-    def _get(self, channel: _Channel) -> Any:
+    def _get(self, channel: channels.SimpleQueue[_T]) -> _T:
         while True:
             try:
                 return channel.get(timeout=_POLL)
@@ -355,8 +368,9 @@ class _Run:
         """Copy slice after slice to the device."""
         pipeline, b = self.pipeline, self.arrays["b"]
         for k in range(len(self.plans)):
-            resident, nodes = pipeline.resident_of(k, len(self.arrays)), pipeline.nodes(k)
-            slot = self._get(self.free)
+            slot, nodes = self._get(self.free), pipeline.nodes(k)
+            slot.resident = None  # that of the slice before, which is done
+            slot.resident = pipeline.resident_of(k, len(self.arrays))
             given = [
                 ([a[0, nodes]], slot.buffers[name].base_data)
                 for name, a in self.arrays.items()
@@ -367,7 +381,7 @@ class _Run:
                 before = [self._get(slot.solved)] if first else None  # with the rows before these
                 some = [row[nodes] for row in b[rows]], slot.buffers["b"].base_data
                 sent = pipeline.sending.start([*given, some], before)
-                self.ready.put(_Job(k, rows, slot, resident, rows.stop == len(b), sent))
+                self.ready.put(_Job(k, rows, slot, rows.stop == len(b), sent))
                 given = []  # stays where it is
 
     def _solve(self) -> None:
@@ -381,7 +395,7 @@ class _Run:
                 event = self._launch(job)
             else:
                 event = cl.enqueue_marker(self.queue, wait_for=job.events)
-            status, room = job.resident.status, job.slot.status.base_data
+            status, room = job.resident.status, job.slot.buffers["status"].base_data
             copied = cl.enqueue_copy(self.queue, room, status.base_data, byte_count=status.nbytes)
             self.queue.flush()
             job.events = [event, copied]
@@ -407,16 +421,13 @@ class _Run:
         only_event(out, run[-1])
         return resident.permute(out, x, False).events[-1]
 
-    def _views(self, job: _Job, room: dict[str, cla.Array], size: int) -> dict[str, cla.Array]:
+    def _views(self, job: _Job, taken: Buffers, size: int) -> dict[str, cla.Array]:
         """Arrays of a job in device memory that may be larger."""
         rows = (job.rows.stop - job.rows.start,) if len(self.target) > 1 else ()
-        shapes = {name: (*rows, size) if name in "bx" else (size,) for name in room}
-        return {
-            name: cla.Array(self.queue, shapes[name], self.dtype, data=a.base_data)
-            for name, a in room.items()
-        }
+        names = [*self.arrays, "x"]
+        return {k: taken.view(k, (*rows, size) if k in "bx" else (size,)) for k in names}
 
-    def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: Any) -> None:
+    def _take(self, found: list[tuple[np.ndarray, np.ndarray]], bar: tqdm) -> None:
         """Copy slice after slice back."""
         pipeline = self.pipeline
         for _ in range(self.num_jobs):
@@ -428,8 +439,8 @@ class _Run:
                 job.slot.drained.put(None)
                 continue
             status = np.empty(job.resident.plan.forest.num_cells, np.int32)
-            cl.enqueue_copy(pipeline.out_queue, status, job.slot.status.base_data)
-            self.free.put(job.slot)
+            cl.enqueue_copy(pipeline.out_queue, status, job.slot.buffers["status"].base_data)
             cells, bad = job.resident.bad_of(status)
+            self.free.put(job.slot)
             found.append((cells + pipeline.bounds[job.number], bad + nodes.start))
             bar.update()

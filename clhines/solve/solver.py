@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pyopencl as cl
@@ -12,12 +12,12 @@ import pyopencl.array as cla
 
 from clhines.checks import shown
 from clhines.device import devices as device_module
-from clhines.device.arrays import events_of
+from clhines.device.arrays import Array, Given, events_of
 from clhines.device.guard import exclusive, lock_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.auto import MODES
-from clhines.plan.plan import Plan, real_name
+from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
 from clhines.solve.engine import Engine, Refined, first_nodes
@@ -25,8 +25,11 @@ from clhines.solve.factors import Factors
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.mixed import is_mixed
 from clhines.solve.pick import engine_for
-from clhines.solve.several import Several
+from clhines.solve.several import OneDevice, Several
 from clhines.solve.tune import Tuning
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 
 class Part(NamedTuple):
@@ -111,14 +114,14 @@ class Solver:
         self,
         forest: Forest,
         method: str = "auto",
-        dtype: Any = np.float64,
-        device: Any = None,
+        dtype: DTypeLike = np.float64,
+        device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
         max_memory: int | None = None,
         tune: str = "heuristic",
-        devices: Sequence[Any] | None = None,
+        devices: Sequence[OneDevice] | None = None,
         shares: Sequence[float] | None = None,
-        **options: Any,
+        **options: Option,
     ) -> None:
         _check_tune(tune, method)
         mixed = is_mixed(dtype)
@@ -143,8 +146,12 @@ class Solver:
             raise InputError("got devices together with device or queue; expected one of them")
         if mixed:
             raise InputError("dtype 'mixed' works on one device; got devices")
-        options |= {"method": method, "dtype": dtype, "max_memory": max_memory, "tune": tune}
-        several, self._parts = _on_several(forest, devices, self.dtype, shares, options)
+
+        def make(part: Forest, on: cl.CommandQueue) -> Solver:
+            more = {"max_memory": max_memory, "tune": tune, **options}
+            return Solver(part, method, dtype, queue=on, **cast("dict[str, Any]", more))
+
+        several, self._parts = _on_several(forest, devices, self.dtype, shares, make)
         self.engine, self.queue, self.shares = several, several.queue, several.shares
         self._arguments = Arguments(forest, self.dtype, None)
 
@@ -281,15 +288,15 @@ class Solver:
     @memory_errors
     def solve(
         self,
-        d: Any,
-        u: Any,
-        b: Any,
+        d: Given,
+        u: Given,
+        b: Given,
         *,
-        l: Any = None,  # noqa: E741
-        out: Any = None,
+        l: Given | None = None,  # noqa: E741
+        out: Array | None = None,
         overwrite: bool = False,
         check: bool = True,
-    ) -> Any:
+    ) -> Array:
         """Solve A x = b for arrays in *natural* order.
 
         Parameters
@@ -342,7 +349,14 @@ class Solver:
 
     @exclusive
     @memory_errors
-    def factor(self, d: Any, u: Any, *, l: Any = None, check: bool = True) -> Factors:  # noqa: E741
+    def factor(
+        self,
+        d: Given,
+        u: Given,
+        *,
+        l: Given | None = None,  # noqa: E741
+        check: bool = True,
+    ) -> Factors:
         """Eliminate a matrix in *natural* order once, to solve it for many right-hand sides.
 
         Parameters
@@ -382,16 +396,20 @@ class Solver:
 
 
 def _on_several(
-    forest: Forest, devices: Sequence[Any], dtype: np.dtype, shares: Any, options: dict[str, Any]
+    forest: Forest,
+    devices: Sequence[OneDevice],
+    dtype: np.dtype,
+    shares: Sequence[float] | None,
+    make: Callable[[Forest, cl.CommandQueue], Solver],
 ) -> tuple[Several, list[Part]]:
-    """Make the engine of several devices, of solvers with these options."""
+    """Return the engine of several devices, and its solvers with the cells of each."""
     solvers: list[Solver] = []
 
-    def make(part: Forest, queue: cl.CommandQueue) -> Solver:
-        solvers.append(Solver(part, queue=queue, **options))
+    def kept(part: Forest, queue: cl.CommandQueue) -> Solver:
+        solvers.append(make(part, queue))
         return solvers[-1]
 
-    engine = Several(forest, devices, dtype, shares, make)
+    engine = Several(forest, devices, dtype, shares, kept)
     edges = zip(engine.cells.tolist(), engine.nodes.tolist(), strict=True)
     ends = [*itertools.pairwise(edges)]
     return engine, [
@@ -400,16 +418,16 @@ def _on_several(
     ]
 
 
-def _bytes(max_memory: Any) -> int | None:
+def _bytes(max_memory: object) -> int | None:
     if max_memory is None:
         return None
-    whole = isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool)
-    if not whole or max_memory < 1:
-        raise InputError(f"max_memory={shown(max_memory)}; expected a whole number of bytes")
-    return int(max_memory)
+    if isinstance(max_memory, (int, np.integer)) and not isinstance(max_memory, bool):
+        if max_memory >= 1:
+            return int(max_memory)
+    raise InputError(f"max_memory={shown(max_memory)}; expected a whole number of bytes")
 
 
-def _check_tune(tune: Any, method: Any) -> None:
+def _check_tune(tune: object, method: object) -> None:
     if tune not in MODES:
         raise InputError(f"tune={shown(tune)} is not valid; expected {', '.join(MODES)}")
     if tune != "heuristic" and method != "auto":

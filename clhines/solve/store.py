@@ -6,9 +6,9 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, cast
 
 import numpy as np
 import pyopencl as cl
@@ -20,6 +20,24 @@ from clhines.forest import Forest
 from clhines.plan.auto import Candidate
 from clhines.plan.methods import METHODS
 from clhines.solve.tune import Tuning
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from clhines.plan.plan import Option
+
+Key: TypeAlias = Mapping[str, object]  # all that a winner depends on, as text and numbers
+
+
+class Entry(TypedDict):
+    """A file of the store."""
+
+    schema: int
+    key: Key
+    method: str
+    options: dict[str, int]
+    seconds: dict[str, float]
+
 
 _SCHEMA = 1  # of the store's files
 _MOST_OPTION = 1 << 30  # value of an option of any candidate, above all that a plan takes
@@ -36,8 +54,8 @@ def store_folder() -> Path:
 
 
 def store_key(
-    device: cl.Device, forest: Forest, dtype: Any, options: dict[str, Any]
-) -> dict[str, Any]:
+    device: cl.Device, forest: Forest, dtype: DTypeLike, options: Mapping[str, Option]
+) -> Key:
     """Return all that a winner depends on, as text and numbers.
 
     The forest is named by a digest of its distinct trees and of the shape of each cell: O(nodes of
@@ -60,7 +78,7 @@ def store_key(
     }
 
 
-def save(key: dict[str, Any], tuning: Tuning) -> Path:
+def save(key: Key, tuning: Tuning) -> Path:
     """Store a winner, replacing what was stored for the same key.
 
     Each key has a file of its own, which appears whole or not at all: processes need no lock.
@@ -86,7 +104,7 @@ def save(key: dict[str, Any], tuning: Tuning) -> Path:
     return path
 
 
-def load(key: dict[str, Any]) -> Candidate | None:
+def load(key: Key) -> Candidate | None:
     """Return the winner stored for a key; None where there is none that can be used."""
     entry = _read(_path(key))
     if entry is None or entry["key"] != key:
@@ -94,7 +112,7 @@ def load(key: dict[str, Any]) -> Candidate | None:
     return Candidate(entry["method"], entry["options"])
 
 
-def stored() -> Iterator[dict[str, Any]]:
+def stored() -> Iterator[Entry]:
     """Yield all entries of the store that can be used, by file name."""
     for path in _files("tuned-*.json"):
         entry = _read(path)
@@ -120,12 +138,12 @@ def _files(pattern: str) -> list[Path]:
     return sorted(store_folder().glob(pattern))
 
 
-def _path(key: dict[str, Any]) -> Path:
+def _path(key: Key) -> Path:
     text = json.dumps(key, sort_keys=True)
     return store_folder() / f"tuned-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> Entry | None:
     """Return an entry, or None for anything but a file that `save` could have written."""
     try:
         entry = files.read_json(path)
@@ -140,4 +158,4 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     if not all(type(value) is int and 1 <= value <= _MOST_OPTION for value in options.values()):
         return None
-    return entry
+    return cast(Entry, entry)

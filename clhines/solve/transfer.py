@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import copies
-from clhines.solve.loaded import Resident, only_event
+from clhines.solve.loaded import only_event
+from clhines.solve.memory import Buffer, Buffers
 
 _EXACT = 8  # leading bits of a size that a pool keeps: at most 0.4 % too much
 
@@ -29,9 +30,10 @@ class Transfer:
         self.queue, self.dtype, self.device = queue, dtype, queue.device
         self._kept: object = None
 
-    def passing(self, shape: tuple[int, ...]) -> cla.Array:
-        """Room for values that are gone when a solve has ended."""
-        return cla.Array(self.queue, shape, self.dtype, allocator=self.pool)
+    def buffers(self, listed: Sequence[Buffer]) -> Buffers:
+        """Device memory for values that are gone when a solve has ended."""
+        self.keep(tuple(listed))
+        return Buffers(listed, self.queue, self.pool)
 
     @functools.cached_property
     def pool(self) -> cl.tools.MemoryPool | None:
@@ -41,31 +43,31 @@ class Transfer:
         return cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue), _EXACT)
 
     def keep(self, what: object) -> None:
-        """Free such room unless it was for solves of this kind, which take as much again."""
+        """Free such room unless it was for the same list of buffers."""
         if self.pool is not None and what != self._kept:
             self.pool.free_held()
             self._kept = what
 
-    def lent(self, a: np.ndarray | cla.Array) -> cla.Array:
-        """As `to_device`, but NumPy arrays are read until a solve that is waited for has ended."""
-        if isinstance(a, cla.Array) or not copies.shares_memory(self.device):
-            return self.to_device(a)
+    def bring(self, a: np.ndarray, taken: Buffers, name: str) -> cla.Array:
+        """Return values on the device: lent until the solve has ended, or copied to a buffer."""
         if copies.lends(self.device, a):
             return copies.lent(self.queue, a)
-        room = self.passing(a.shape)
-        cl.enqueue_copy(self.queue, room.base_data, a)  # waits
-        return room
+        return self.copied(a, taken.view(name, a.shape))
+
+    def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
+        """Copy values to an array on the device, after what is enqueued, and return it."""
+        if self.staged(a.nbytes):
+            work = self.copies.start([(list(np.atleast_2d(a)), target.base_data)])
+            only_event(target, work()[-1])
+        else:
+            cl.enqueue_copy(self.queue, target.base_data, a)  # waits
+        return target
 
     def to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
         """Copy what is not there yet."""
         if isinstance(a, cla.Array):
             return a
-        if not self.staged(a.nbytes):
-            return cla.to_device(self.queue, a)
-        target = cla.empty(self.queue, a.shape, a.dtype)
-        rows = list(np.atleast_2d(a))
-        only_event(target, self.copies.start([(rows, target.base_data)])()[-1])
-        return target
+        return self.copied(a, cla.empty(self.queue, a.shape, a.dtype))
 
     def to_host(self, a: cla.Array, rows: np.ndarray) -> None:
         """Copy (r, n) values, or (n,) where r is 1, and wait."""
@@ -84,30 +86,6 @@ class Transfer:
     def copies(self) -> copies.Pinned:
         """Made when first needed."""
         return copies.Pinned(self.queue)
-
-    def packed(
-        self,
-        resident: Resident,
-        source: cla.Array,
-        passing: bool = False,
-    ) -> cla.Array:
-        """Bring values from natural into device order."""
-        shape = (*source.shape[:-1], resident.plan.packed_size)
-        target = self.passing(shape) if passing else cla.empty(self.queue, shape, self.dtype)
-        return resident.permute(source, target, True)
-
-    def upload(
-        self,
-        resident: Resident,
-        arrays: dict[str, np.ndarray | cla.Array],
-        passing: bool = False,
-    ) -> dict[str, cla.Array]:
-        """Bring arrays named d, u, l or b from natural into device order.
-
-        With `passing` for a solve that is waited for: until then NumPy arrays are read.
-        """
-        bring = self.lent if passing else self.to_device
-        return {n: self.packed(resident, bring(a), passing) for n, a in arrays.items()}
 
 
 @contextlib.contextmanager

@@ -1,8 +1,23 @@
-"""Batches of tridiagonal systems: Hines matrices whose trees have no branches."""
+"""Batches of tridiagonal systems: Hines matrices whose trees have no branches.
+
+There is no pivoting, unlike in LAPACK's ``gtsv``: the pivots of the elimination must be positive,
+after rows with a negative `d` have been multiplied by -1. They are where each system is strictly
+diagonally dominant, by rows or by columns, whatever the signs; or symmetric and positive or
+negative definite. Other systems may be solved or may raise `PivotError`, by the order in which a
+method eliminates; a pivot that is small next to its row costs accuracy without an error.
+
+Where `dl` and `du` have one value less per system, their shape is (m, n - 1), (n - 1,), or (N - m,)
+for m sizes: ``dl[k]`` is in row k + 1 and ``du[k]`` in row k, k from 0 in each system. The two may
+differ in this.
+
+Each call plans anew. To solve systems of the same sizes again and again, keep a `Solver` of the
+chains: ``Forest(parent, offsets)`` with ``parent[i] = i - 1``, -1 in each first row,
+``l[i] = dl[i]`` and ``u[i] = du[i - 1]``.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyopencl.array as cla
@@ -12,16 +27,29 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.solve.solver import Solver
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
+
+
+class System(NamedTuple):
+    """A batch of tridiagonal systems as a Hines matrix: `l`, `d` and `u` of the nodes, and `b`."""
+
+    forest: Forest
+    l: np.ndarray  # noqa: E741
+    d: np.ndarray
+    u: np.ndarray
+    b: np.ndarray  # (k, n)
+
 
 def solve_tridiagonal(
-    dl: Any,
-    d: Any,
-    du: Any,
-    b: Any,
+    dl: ArrayLike,
+    d: ArrayLike,
+    du: ArrayLike,
+    b: ArrayLike,
     *,
-    sizes: Any = None,
+    sizes: ArrayLike | None = None,
     method: str = "auto",
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     check: bool = True,
     **options: Any,
 ) -> np.ndarray:
@@ -32,17 +60,10 @@ def solve_tridiagonal(
     Parameters
     ----------
     dl, d, du : NumPy arrays
-        Lower, main and upper diagonal. `d` is one of
-
-        - (m, n): m systems of n rows;
-        - (n,): one system;
-        - (N,) with `sizes`: systems of those many rows, one after another.
-
-        `dl` and `du` have the shape of `d`, as in cuSPARSE's ``gtsv2StridedBatch``: then the
-        first `dl` and the last `du` of each system are ignored. Or they have one value less a
-        system, as in LAPACK's ``gtsv``: (m, n - 1), (n - 1,), or (N - m,) for m sizes; then
-        ``dl[k]`` is in row k + 1 and ``du[k]`` in row k, k from 0 in each system. The two may
-        differ in this.
+        Lower, main and upper diagonal. `d` is (m, n), m systems of n rows; (n,), one system; or
+        (N,) with `sizes`. `dl` and `du` have the shape of `d`, as in cuSPARSE's
+        ``gtsv2StridedBatch``, where the first `dl` and the last `du` of each system are ignored;
+        or one value less per system, as in LAPACK's ``gtsv``.
     b : NumPy array
         Right-hand sides: the shape of `d`, or (k, m, n), (k, n), (k, N) for k of them.
     sizes : (m,) integers, optional
@@ -64,26 +85,21 @@ def solve_tridiagonal(
         Shapes that do not fit, pyopencl arrays (see `Solver` for these), values of `b` or `x`
         that are not finite; and what `Solver` raises.
     PivotError
-        `cell` is the system, `node` the row, counted over all systems.
-
-    Notes
-    -----
-    There is no pivoting, unlike in LAPACK's ``gtsv``: the pivots of the elimination must be
-    positive, after rows with a negative `d` have been multiplied by -1. They are where each
-    system is strictly diagonally dominant, by rows or by columns, whatever the signs; or
-    symmetric and positive or negative definite. Other systems may be solved or may raise
-    `PivotError`, by the order in which a method eliminates; a pivot that is small next to its
-    row costs accuracy without an error.
-
-    Each call plans anew. To solve systems of the same sizes again and again, keep a `Solver` of
-    the chains: ``Forest(parent, offsets)`` with ``parent[i] = i - 1``, -1 in each first row,
-    ``l[i] = dl[i]`` and ``u[i] = du[i - 1]``.
+        `cell` is the system, `node` the row, counted over all systems. See the module for which
+        systems have good pivots.
     """
     given = {"dl": dl, "d": d, "du": du, "b": b}
     arrays = {name: _real_array(name, a) for name, a in given.items()}
-    if dtype is None:
-        single = all(a.dtype == np.float32 for a in arrays.values())
-        dtype = np.float32 if single else np.float64
+    single = all(a.dtype == np.float32 for a in arrays.values())
+    system = as_chains(arrays, sizes)
+    usual = np.float32 if single else np.float64
+    solver = Solver(system.forest, method, usual if dtype is None else dtype, **options)
+    x = solver.solve(system.d, system.u, system.b, l=system.l, check=check)
+    return x.reshape(arrays["b"].shape)
+
+
+def as_chains(arrays: dict[str, np.ndarray], sizes: ArrayLike | None) -> System:
+    """Return the Hines matrix of tridiagonal systems, with no negative `d`."""
     diagonal, rhs = arrays["d"], arrays["b"]
     offsets = _offsets(diagonal, sizes)
     if rhs.shape[-diagonal.ndim :] != diagonal.shape or rhs.ndim > diagonal.ndim + 1:
@@ -103,18 +119,17 @@ def solve_tridiagonal(
         above = np.append(sign[:1], sign[:-1])  # of the row that `upper` is in
         main, low, upper, rows = main * sign, low * sign, upper * above, rows * sign
     forest = Forest(np.where(first, -1, np.arange(n) - 1), offsets)
-    solver = Solver(forest, method, dtype, **options)
-    return solver.solve(main, upper, rows, l=low, check=check).reshape(rhs.shape)
+    return System(forest, low, main, upper, rows)
 
 
-def _real_array(name: str, a: Any) -> np.ndarray:
+def _real_array(name: str, a: object) -> np.ndarray:
     if isinstance(a, cla.Array):
         raise InputError(f"{name} is a pyopencl array; expected NumPy (a Solver takes both)")
     array = real_numbers(name, a)
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
-def _offsets(d: np.ndarray, sizes: Any) -> np.ndarray:
+def _offsets(d: np.ndarray, sizes: ArrayLike | None) -> np.ndarray:
     """(m + 1,) int64: rows of system k are ``offsets[k]:offsets[k + 1]``."""
     if not d.size or d.ndim not in ((1, 2) if sizes is None else (1,)):
         expected = "(m, n) or (n,)" if sizes is None else "(N,) with sizes"

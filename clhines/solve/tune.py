@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
 
 from clhines import reference
-from clhines.device.timing import seconds_in_turns
+from clhines.device.timing import Launch, seconds_in_turns
 from clhines.errors import BuildError, DeviceMemoryError
 from clhines.forest import Forest
 from clhines.plan.auto import Candidate
 from clhines.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by at most this share
 
@@ -40,7 +43,7 @@ class Tuning:
     best: Candidate
 
 
-def random_system(forest: Forest, dtype: Any, seed: int) -> list[np.ndarray]:
+def random_system(forest: Forest, dtype: DTypeLike, seed: int) -> list[np.ndarray]:
     """Random d, u, b in natural order, strictly diagonally dominant by 0.5 to 1.5.
 
     Returns
@@ -57,7 +60,7 @@ def random_system(forest: Forest, dtype: Any, seed: int) -> list[np.ndarray]:
 def measure(
     queue: cl.CommandQueue,
     candidates: Sequence[tuple[Candidate, Plan]],
-    prepare: Callable[[Plan], Callable[[int], Any]],
+    prepare: Callable[[Plan], Launch],
     keep: bool = True,
 ) -> Tuning:
     """Time candidates and return the times and the winner.
@@ -78,7 +81,7 @@ def measure(
     DeviceMemoryError, BuildError
         No candidate runs; that of the first.
     """
-    ready: list[Callable[[], Callable[[int], Any]]] = []
+    ready: list[Callable[[], Launch]] = []
     able: list[Candidate] = []
     refused: DeviceMemoryError | BuildError | None = None
     for candidate, plan in candidates:
@@ -99,5 +102,5 @@ def measure(
     return Tuning(rows, heuristic, heuristic if heuristic in near else fastest)
 
 
-def _itself(launch: Callable[[int], Any]) -> Callable[[int], Any]:
+def _itself(launch: Launch) -> Launch:
     return launch

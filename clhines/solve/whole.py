@@ -15,7 +15,17 @@ from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, nothing_solved
 from clhines.solve.loaded import Resident, only_event
-from clhines.solve.memory import Memory, Room, memory_errors
+from clhines.solve.memory import (
+    Buffer,
+    Buffers,
+    Memory,
+    Room,
+    factor_buffers,
+    memory_errors,
+    most_buffers,
+    total,
+    value_buffers,
+)
 from clhines.solve.transfer import Transfer, ended
 
 
@@ -110,7 +120,9 @@ class Whole:
 
     def pack(self, a: np.ndarray | cla.Array) -> cla.Array:
         """See `DeviceOrder`."""
-        return self.transfer.packed(self.loaded, self.transfer.to_device(a))
+        shape = *a.shape[:-1], self.plan.packed_size
+        packed = cla.empty(self.queue, shape, self.dtype)
+        return self.loaded.permute(self.transfer.to_device(a), packed, True)
 
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
         """See `DeviceOrder`."""
@@ -139,80 +151,105 @@ class Whole:
             only_event(target, self._events[-1])
             self._bad, self._solved = None, True
             return
-        packed = self.transfer.upload(self.loaded, dict(arrays))
-        x = cla.empty_like(packed["b"])
-        names = [name for name in ("d", "u", "l", "b") if name in packed]
-        self.enqueue([packed[name] for name in names], x, [], False)
+        count = arrays["b"].size // self.plan.forest.num_nodes
+        taken = Buffers(self._values(len(arrays), count, False), self.queue)
+        b = self._packed(taken, "b", arrays["b"])
+        operands = [*(self._packed(taken, name, arrays[name]) for name in arrays if name != "b"), b]
+        x = taken.view("x", b.shape)
+        self.enqueue(operands, x, [], False)
         self.loaded.permute(x, target, False)
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`."""
-        given: dict[str, np.ndarray | cla.Array] = {n: a for n, a in arrays.items() if n != "b"}
         rows, target_rows = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
         cells, nodes = [], []
         with ended(self.queue):  # before arrays of the host that kernels read and write are gone
-            if self.loaded.takes_natural:
-                matrix = [self.transfer.lent(a) for a in given.values()]
+            natural = self.loaded.takes_natural
+            step = min(self.room.rows_at_once(self.plan), len(rows))
+            taken = self.transfer.buffers(self._values(len(arrays), step, natural))
+            given = ((name, a) for name, a in arrays.items() if name != "b")
+            if natural:
+                matrix = [self.transfer.bring(a, taken, name) for name, a in given]
             else:
-                matrix = list(self.transfer.upload(self.loaded, given, passing=True).values())
-            for _ in self.solve_rows(matrix, rows, target_rows):
+                matrix = [self._packed(taken, name, a) for name, a in given]
+            for _ in self._solve_rows(matrix, rows, target_rows, taken, natural):
                 found, where = self.loaded.first_bad()
                 cells.append(found)
                 nodes.append(where)
         self._bad, self._solved = (np.concatenate(cells), np.concatenate(nodes)), True
 
-    def solve_rows(
+    def _values(self, operands: int, rows: int, natural: bool) -> list[Buffer]:
+        return value_buffers(self.plan, self.dtype, operands, rows, natural)
+
+    def _packed(self, taken: Buffers, name: str, a: np.ndarray | cla.Array) -> cla.Array:
+        """Return d, u, l or b in device order, in its buffer."""
+        source = a if isinstance(a, cla.Array) else self.transfer.bring(a, taken, "natural")
+        target = taken.view(name, (*a.shape[:-1], self.plan.packed_size))
+        return self.loaded.permute(source, target, True)
+
+    def solve_factored(
+        self, matrix: Sequence[cla.Array], b: np.ndarray, target: np.ndarray, bad: cla.Array
+    ) -> None:
+        """Solve with factors, which are in device order, from NumPy to NumPy."""
+        rows = np.atleast_2d(b)
+        step = min(self.room.rows_at_once(self.plan), len(rows))
+        with ended(self.queue):
+            taken = self.transfer.buffers(self._values(len(matrix) + 1, step, False))
+            for _ in self._solve_rows(matrix, rows, np.atleast_2d(target), taken, False, bad):
+                pass
+
+    def _solve_rows(
         self,
         matrix: Sequence[cla.Array],
         rows: np.ndarray,
         target_rows: np.ndarray,
+        taken: Buffers,
+        natural: bool,
         factored: cla.Array | None = None,
     ) -> Iterator[None]:
-        """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each.
-
-        `matrix` is in natural order where the plan takes that, factors always in device order.
-        """
+        """Solve as many rows at once as memory allows, from NumPy to NumPy; yields after each."""
         resident, transfer, device = self.loaded, self.transfer, self.queue.device
         step = self.room.rows_at_once(self.plan)
-        natural = resident.takes_natural and factored is None
         for r in range(0, len(rows), step):
             some, part = np.ascontiguousarray(rows[r : r + step]), target_rows[r : r + step]
-            transfer.keep((some.shape, len(matrix), natural))
             here: cla.Array | None = None  # where the solution lies in the host's memory
             if part.flags.c_contiguous and copies.lends(device, part):
                 here = copies.lent(self.queue, part, writes=True)
             in_place = np.may_share_memory(some, part)
-            b = here if here is not None and in_place else transfer.lent(some)
-            b = b if natural else transfer.packed(resident, b, passing=True)
-            x = here if natural and here is not None else transfer.passing(b.shape)
+            if here is not None and in_place:
+                b = here
+            else:
+                b = transfer.bring(some, taken, "b" if natural else "natural")
+            b = b if natural else self._packed(taken, "b", b)
+            x = here if natural and here is not None else taken.view("x", b.shape)
             events = [e for a in (*matrix, b) for e in a.events]
             run = resident.solve([*matrix, b], x, events, factored=factored, natural=natural)
             only_event(x, run[-1])
             if not natural:
-                x = resident.permute(
-                    x, transfer.passing(some.shape) if here is None else here, False
-                )
+                out = taken.view("natural", some.shape) if here is None else here
+                x = resident.permute(x, out, False)
             if here is None:
                 transfer.to_host(x, part)
             else:
                 copies.returned(self.queue, x)
-            del b, x, here  # before the next rows take as much
             yield
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> WholeFactors:
         """See `Engine`."""
-        matrix = list(self.transfer.upload(self.loaded, arrays).values())
-        pivots, status = self.loaded.make_factors(matrix)
+        listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
+        taken = Buffers(listed, self.queue)
+        matrix = [self._packed(taken, name, a) for name, a in arrays.items()]
+        pivots, status = self.loaded.make_factors(matrix, taken)
         return WholeFactors(self, [pivots, *matrix[1:]], status)
 
     @memory_errors
     def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
         """Put systems d, u, b on the device; returns what enqueues a solve of one of them."""
-        sets = [
-            list(self.transfer.upload(self.loaded, dict(zip("dub", one, strict=True))).values())
-            for one in systems
-        ]
-        x = [cla.empty_like(arrays[-1]) for arrays in sets]
+        sets, x = [], []
+        for one in systems:
+            taken = Buffers(self._values(3, 1, False), self.queue)
+            sets.append([self._packed(taken, k, a) for k, a in zip("dub", one, strict=True)])
+            x.append(taken["x"])
 
         def launch(k: int) -> list[cl.Event]:
             return self.loaded.solve(sets[k % len(sets)], x[k % len(sets)], [])
@@ -240,10 +277,7 @@ class WholeFactors:
 
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
-        two = np.atleast_2d(b), np.atleast_2d(target)
-        with ended(self.engine.queue):
-            for _ in self.engine.solve_rows(self.matrix, *two, self.bad):
-                pass
+        self.engine.solve_factored(self.matrix, b, target, self.bad)
 
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         """See `Eliminated`."""
@@ -284,6 +318,5 @@ def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
     most = [room.rows_at_once(plan) for plan in plans]
     sizes = [r * plan.forest.num_nodes for r, plan in zip(most, plans, strict=True)]
     pinned = copies.pinned_bytes() if transfer.staged(max(sizes) * room.itemsize) else 0
-    rows = max(most)
-    more = 4 * (rows - 1) * max(plan.packed_size for plan in plans) * room.itemsize
-    return Memory(max(map(room.needed, plans)) + more, pinned, len(plans))
+    needed = [total(most_buffers(plan, room.dtype, r)) for plan, r in zip(plans, most, strict=True)]
+    return Memory(max(needed), pinned, len(plans))

@@ -126,6 +126,18 @@ ${all(block, "v_now", "t_end", new)}\
         ints[detector_above + j] = above;
     }
 }
+
+// Events of other ranks, by source and time, to the rings of their sources. One work-item.
+__kernel void take_events(${signature(spec, "take_events")})
+{
+    if (get_global_id(0) > 0) return;
+    for (int k = 0; k < num_taken; k++) {
+        const int s = source[k], number = ints[event_count + s];
+        clock[ring + ints[ring_first + s] + number % ints[ring_size + s]] = time[k];
+        ints[event_count + s] = number + 1;
+        ints[event_live + s] = number + 1;
+    }
+}
 % if spec.played:
 
 // Values that parameters take in time. One work-item per parameter of an instance.

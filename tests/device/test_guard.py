@@ -285,10 +285,10 @@ cells = PassiveCells(cables, 5, queue=queue)
 cells.advance(range(3))
 assert cells.check()["residual"] < 1e-14
 network = ring_network(cables, 3)
-truth = Simulation(network, path="reference")
+truth = Simulation(network, engine="reference")
 truth.run(8.0)
-for path in ("steps", "auto"):
-    sim = Simulation(network, queue=queue, path=path)
+for engine in ("steps", "auto"):
+    sim = Simulation(network, queue=queue, engine=engine)
     sim.record("v", [0, 1])
     spikes = sim.run(8.0).spike_time
     assert len(spikes) and np.abs(sim.voltages() - truth.voltages()).max() < 1e-6
@@ -296,6 +296,7 @@ print("all well")
 """
 
 
+@pytest.mark.slow
 def test_devices_with_small_work_groups(fast_queue):
     """PoCL states whatever limit it is given, and refuses what is larger."""
     if "Portable" not in fast_queue.device.platform.name:

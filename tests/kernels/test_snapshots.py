@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import snapshots
 import test_epoch
+from networks import DT, mixed_network, simple_network, truth
 from systems import make_system
-from test_simulation import DT, mixed_network, simple_network, truth
 from tolerances import assert_close
 
 from clhines import Forest, Solver

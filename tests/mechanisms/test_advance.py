@@ -1,10 +1,12 @@
-"""Steps of states against solutions of their equations, and whole simulations on every path.
+"""Steps of states against solutions of their equations, and whole simulations on every engine.
 
 The mechanisms of tests/mod against NEURON are in test_checks.py.
 """
 
+import mpmath
 import numpy as np
 import pytest
+from mechanism_texts import minimal
 from scipy.linalg import expm
 
 from clhines.cells.cable import discretise
@@ -19,10 +21,6 @@ from clhines.simulate.runs import DeviceRun
 from clhines.simulate.simulation import Simulation
 
 EPS = np.finfo(np.float64).eps
-
-
-def minimal(body, kind="density"):
-    return f"{kind} few\n{body}\n"
 
 
 def scheme(n, seed, scale=1.0):
@@ -103,9 +101,6 @@ def test_a_division_by_zero_is_that_of_the_device():
     m = Mechanism(minimal("parameter tau = 0\nstate g = 1\ndg/dt = -g/tau\ncurrent i = g/tau"))
     assert m.advance(0.0, 0.0, 0.1, None, {"g": 1.0})["g"] == 0  # exp(-inf)
     assert np.isinf(m.current(0.0, 0.0, None, {"g": 1.0})[0])
-
-
-# ------------------------------------------------------------------------- order and currents
 
 
 def test_states_see_the_new_values_of_those_above():
@@ -197,15 +192,15 @@ def make_network(cells=5):
     return net, pool, clamps
 
 
-@pytest.mark.parametrize("path", ["epochs", "steps", "blocks"])
-def test_every_path_does_what_the_reference_does(fast_queue, needs, path):
+@pytest.mark.parametrize("engine", ["epochs", "steps", "blocks"])
+def test_every_engine_does_what_the_reference_does(fast_queue, needs, engine):
     """States with currents, implicit methods, clocks and noise; blocks are what GPUs run."""
     needs(fast_queue, "float64")
     results = []
-    for which in (path, "reference"):
+    for which in (engine, "reference"):
         net, pool, _ = make_network()
         options = {} if which == "reference" else {"queue": fast_queue}
-        sim = Simulation(net, dt=0.025, path=which.replace("blocks", "steps"), **options)
+        sim = Simulation(net, dt=0.025, engine=which.replace("blocks", "steps"), **options)
         if which == "blocks":
             state = sim._run.state
             blocks = BlockEpochs(state.model, state, limits(fast_queue.device))
@@ -231,9 +226,6 @@ def test_what_is_saved_goes_on(fast_queue, needs, tmp_path):
     assert (sim.run(5.0)[record] == whole).all()
 
 
-# ------------------------------------------------------------------------------------- noise
-
-
 @pytest.mark.parametrize("dt", [0.1, 0.025])
 def test_the_deviation_of_the_voltage_does_not_depend_on_the_step(tmp_path, dt):
     """Of implicit Euler: ``s^2 tau / (2 C^2) / (1 + dt/(2 tau))``; 400 cells, 40 time constants."""
@@ -242,7 +234,7 @@ def test_the_deviation_of_the_voltage_does_not_depend_on_the_step(tmp_path, dt):
     net = Network(discretise(read_swc(tmp_path / "soma.swc")), cells)
     net.insert("pas", g=g, e=-65.0)
     net.add("inoise", net.soma, std=std)
-    sim = Simulation(net, dt=dt, path="reference")
+    sim = Simulation(net, dt=dt, engine="reference")
     v = sim.record("v", net.soma)
     tau = 1e-3 * 1.0 / g  # ms, of 1 uF/cm2
     values = sim.run(60.0)[v][round(10 / dt) :: round(2 / dt)]
@@ -259,3 +251,62 @@ def test_noise_is_divided_by_the_root_of_the_step():
     np.testing.assert_allclose(i, [15.04, -29.96], rtol=4 * EPS)
     with pytest.raises(InputError, match="needs noise and dt"):
         m.current(0.0, 0.0, None, {}, 1.0)
+
+
+def advanced(text, dt, until=2.0):
+    m = Mechanism(text)
+    states = m.initial(np.float64(-20.0))
+    for k in range(round(until / dt)):
+        states = m.advance(np.float64(-20.0), k * dt, dt, None, states)
+    return np.array([states[s] for s in m.states])
+
+
+@pytest.mark.parametrize(
+    "method, order", [("method euler", 1), ("method rk2", 2), ("method rk4", 4)]
+)
+def test_methods_converge_with_their_order(method, order):
+    lines = "state y = 0.9\nstate z = 0.2\ndy/dt = -y^2*z*(1 + 0.3*sin(2*t))\ndz/dt = y*z - z^3"
+    text = minimal(f"{lines}\ncurrent i = y*z*v\n{method}")
+    dt = 0.1 if order == 4 else 0.02
+    truth = advanced(text.replace(method, "method rk4\nsubsteps 32"), 0.02)
+    errors = [np.abs(advanced(text, dt / 2**k) - truth).max() for k in range(3)]
+    ratios = np.array(errors[:-1]) / errors[1:]
+    np.testing.assert_allclose(ratios, 2.0**order, rtol=0.15)
+    # substeps are steps
+    cut = advanced(text + "\nsubsteps 4", dt)
+    np.testing.assert_allclose(cut, advanced(text, dt / 4), rtol=1e-12)
+
+
+def test_exponential_euler_is_exact_where_the_rest_is_constant():
+    m = Mechanism(minimal("parameter b = 3 1/ms\nstate x = 0.2\ndx/dt = 0.7 - b*x\ncurrent i = x"))
+    for b in (3.0, 1e-3, 1e-12, 1e-300, 0.0, -0.5):
+        got = m.advance(0.0, 0.0, 0.5, {"b": b}, {"x": 0.2})["x"]
+        with mpmath.workdps(60):
+            z = mpmath.mpf(b) * 0.5
+            grown = -mpmath.expm1(-z) / b if b else mpmath.mpf(0.5)
+            expected = float(mpmath.mpf(0.2) * mpmath.exp(-z) + mpmath.mpf(0.7) * grown)
+        assert got == pytest.approx(expected, rel=4e-16)
+
+
+def test_linear_states_beside_one_that_is_not():
+    lines = "state x = 1\nstate y = 1\ndx/dt = y - x\ndy/dt = -y^3"
+    m = Mechanism(minimal(f"{lines}\ncurrent i = x*y\nmethod euler"))
+    after = m.advance(0.0, 0.0, 0.1, None, {"x": 2.0, "y": 0.5})
+    assert after["x"] == pytest.approx(0.5 + 1.5 * np.exp(-0.1))  # with y as it was
+    assert after["y"] == pytest.approx(0.5 - 0.1 * 0.125)
+    every = Mechanism(minimal(f"{lines}\ncurrent i = x*y\nmethod euler all"))
+    after = every.advance(0.0, 0.0, 0.1, None, {"x": 2.0, "y": 0.5})
+    assert after["x"] == pytest.approx(2 - 0.15)
+    assert "x: exponential Euler" in m.describe()
+    assert "x: euler" in every.describe()
+
+
+def test_actions_of_an_event_use_the_values_before_it():
+    lines = "state a = 1\nstate b = 2\nstate c = 4\ncurrent i = a*v\ntwice = 2*weight"
+    m = Mechanism(minimal(f"{lines}\non event: a = b; b -= a*twice\non event: c /= 2", "point"))
+    states = {"a": np.ones(3), "b": np.full(3, 2.0), "c": np.full(3, 4.0)}
+    after = m.event(np.array([0.0, 1.0, 3.0]), None, states)
+    assert after["a"].tolist() == [2, 2, 2]
+    assert after["b"].tolist() == [2, 0, -4]
+    assert after["c"].tolist() == [2, 2, 2]
+    assert states["a"].tolist() == [1, 1, 1]

@@ -287,12 +287,12 @@ def test_numbers_beyond_single_precision_are_refused_there(number):
         m.functions("float")
 
 
-@pytest.mark.parametrize("path", ["epochs", "steps"])
-def test_parameters_beyond_single_precision_are_refused(fast_queue, path):
+@pytest.mark.parametrize("engine", ["epochs", "steps"])
+def test_parameters_beyond_single_precision_are_refused(fast_queue, engine):
     net = Network(ring_cables(1, levels=2, compartments=3, seed=1), 2)
     net.insert(minimal("parameter big = 1e39\ncurrent i = v^2/big"), where=net.soma)
     with pytest.raises(InputError, match="few: big is 1e"):
-        Simulation(net, dt=0.025, dtype=np.float32, path=path, queue=fast_queue)
+        Simulation(net, dt=0.025, dtype=np.float32, engine=engine, queue=fast_queue)
 
 
 # --------------------------------------------------------------------------------------- units

@@ -112,7 +112,7 @@ def test_bad_network():
 def test_the_event_goes_round(hh):
     """One spike a cell, in turn, each more than a delay after the one before."""
     network = ring_network(ring_cables(2, **SMALL), 3, hh=hh)
-    result = Simulation(network, path="reference").run(30.0)
+    result = Simulation(network, engine="reference").run(30.0)
     count = len(result.spike_time)
     assert count >= 3
     np.testing.assert_array_equal(result.spike_cell, np.arange(count) % 3)

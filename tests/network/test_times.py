@@ -68,7 +68,7 @@ def neuron_delays(dt, delays):
     return steps_of(counts, len(delays)) - spike - 1
 
 
-def our_delays(dt, delays, path, queue):
+def our_delays(dt, delays, engine, queue):
     """Return the same of this package, from the conductance at the end of every step."""
     net = Network(discretise(CELL), 2)
     net.insert("pas", g=1e-4, e=-65.0)
@@ -76,7 +76,7 @@ def our_delays(dt, delays, path, queue):
     synapse = net.add("expsyn", at=net.soma[1], tau=1e9, e=0.0)
     net.connect(0, synapse, 0, ONE, delays)
     net.threshold = -64.0
-    sim = Simulation(net, dt, path=path, **({} if path == "reference" else {"queue": queue}))
+    sim = Simulation(net, dt, engine=engine, **({} if engine == "reference" else {"queue": queue}))
     sim.record("g", synapse)
     result = sim.run(np.ceil(LAST + 10))
     assert result.spike_cell.tolist() == [0]
@@ -93,12 +93,12 @@ def test_delays_take_the_steps_of_neuron(dt):
     np.testing.assert_array_equal(delay_steps(delays, dt), theirs)
 
 
-@pytest.mark.parametrize("path", ["reference", "steps", "epochs"])
-def test_all_paths_take_them(fast_queue, needs, path):
+@pytest.mark.parametrize("engine", ["reference", "steps", "epochs"])
+def test_all_engines_take_them(fast_queue, needs, engine):
     needs(fast_queue, "float64")
     for dt in STEPS:
         delays = grid(dt, dt)
-        found = our_delays(dt, delays, path, fast_queue)
+        found = our_delays(dt, delays, engine, fast_queue)
         np.testing.assert_array_equal(found, neuron_delays(dt, delays))
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_simulation import CABLES, DT
+from networks import CABLES, DT
 
 from clhines import Network
 from clhines.simulate.decisions import MAX_EPOCH, Decisions

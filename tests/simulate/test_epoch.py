@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl as cl
 import pytest
-from test_simulation import DT, mixed_network, simple_network, truth
+from networks import DT, mixed_network, simple_network, truth
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cells.cable import discretise
@@ -24,7 +24,7 @@ def simulation(
     """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
     net, syn = build()
     sim = Simulation(
-        net, DT, dtype, queue=queue, path="steps", seed=7, chunk=chunk, secondorder=secondorder
+        net, DT, dtype, queue=queue, engine="steps", seed=7, chunk=chunk, secondorder=secondorder
     )
     state = sim._run.state
     room = limits(queue.device)
@@ -80,6 +80,7 @@ def test_second_order_and_states(fast_queue, needs, build):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("build, segment", [(mixed_network, 3), (simple_network, 1)])
 def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     """Other segments change the order of elimination, and so the last bits only."""
@@ -95,6 +96,7 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     np.testing.assert_allclose(found[0], v, atol=1e-7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hh", ["soma", "all"])
 def test_cells_by_size(fast_queue, needs, hh):
     """Cells of few and of many lanes in launches of their own, where the device is small."""
@@ -149,7 +151,7 @@ def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
 
 def test_cells_above_local_memory_are_refused(fast_queue):
     net, _ = simple_network()
-    sim = Simulation(net, DT, "float32", queue=fast_queue, path="steps")
+    sim = Simulation(net, DT, "float32", queue=fast_queue, engine="steps")
     small = replace(limits(fast_queue.device), local_bytes=1000)
     with pytest.raises(InputError, match=r"too large to stay in 1000 bytes of local memory"):
         BlockEpochs(sim.model, sim._run.state, small)
@@ -166,8 +168,8 @@ CLASHES = """
 """
 
 
-@pytest.mark.parametrize("path", ["steps", "epochs", "blocks"])
-def test_any_name_may_stand_in_a_text(fast_queue, needs, path):
+@pytest.mark.parametrize("engine", ["steps", "epochs", "blocks"])
+def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
     """Names that kernels use themselves, for mechanisms, parameters and states."""
     needs(fast_queue, "float64")
 
@@ -184,15 +186,15 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, path):
             net.event(group, 0, 0.1, 0.01)
         return net, net.groups[2]
 
-    reference = Simulation(build()[0], DT, path="reference")
+    reference = Simulation(build()[0], DT, engine="reference")
     reference.run(0.5)
-    if path == "blocks":
+    if engine == "blocks":
         net, _ = build()
-        sim = Simulation(net, DT, queue=fast_queue, path="steps")
+        sim = Simulation(net, DT, queue=fast_queue, engine="steps")
         state = sim._run.state
         sim._run = DeviceRun(state, BlockEpochs(state.model, state, limits(fast_queue.device)))
     else:
-        sim = Simulation(build()[0], DT, queue=fast_queue, path=path)
+        sim = Simulation(build()[0], DT, queue=fast_queue, engine=engine)
     sim.run(0.5)
     np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-9)
 
@@ -226,7 +228,7 @@ def test_numbers_have_bits_enough(fast_queue):
 def test_cells_of_too_many_lanes_are_refused(fast_queue):
     net = Network(discretise(ring_cell(5, 1.0, 3, seed=1), max_length=1.0))
     assert net.forest.num_nodes > 1 << 10
-    sim = Simulation(net, DT, "float32", queue=fast_queue, path="steps", method="interleaved")
+    sim = Simulation(net, DT, "float32", queue=fast_queue, engine="steps", method="interleaved")
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
-    with pytest.raises(InputError, match=r"lanes: too large.*use path='steps'"):
+    with pytest.raises(InputError, match=r"lanes: too large.*use engine='steps'"):
         BlockEpochs(sim.model, sim._run.state, wide, segment=1)

@@ -182,14 +182,14 @@ def recorded(sim, groups):
 
 
 @oracle
-@pytest.mark.parametrize("path", ["reference", "steps"])
+@pytest.mark.parametrize("engine", ["reference", "steps"])
 @pytest.mark.parametrize(("dt", "secondorder"), [(0.025, 0), (0.1, 0), (0.05, 1), (0.05, 2)])
-def test_everything_at_once(truth, fast_queue, needs, path, dt, secondorder):
+def test_everything_at_once(truth, fast_queue, needs, engine, dt, secondorder):
     """Voltages, concentrations, potentials, states; spikes and events at the same times."""
     needs(fast_queue, "float64")
     values, spikes, weights = truth.run(dt, secondorder)
     net, groups, sources = our_network(truth)
-    sim = Simulation(net, dt, queue=fast_queue, path=path, secondorder=secondorder)
+    sim = Simulation(net, dt, queue=fast_queue, engine=engine, secondorder=secondorder)
     numbers = recorded(sim, groups)
     result = sim.run(STOP)
     assert values["v"].max() > 0 and values["ext_watch", "on"].max() == 1
@@ -224,7 +224,7 @@ def test_saved_in_the_middle(truth, fast_queue, needs, tmp_path):
     needs(fast_queue, "float64")
     net, groups, _ = our_network(truth)
     whole, later, host = (
-        Simulation(net, 0.1, queue=fast_queue, path=p) for p in ("steps", "steps", "reference")
+        Simulation(net, 0.1, queue=fast_queue, engine=p) for p in ("steps", "steps", "reference")
     )
     for sim in (whole, later, host):
         numbers = recorded(sim, groups)
@@ -263,7 +263,7 @@ def test_kernels_on_every_device(truth, queue, needs):
     net.connect(trains, groups["ext_fire"], weight=1.3, delay=0.02)
     found = {}
     for path in ("reference", "steps"):
-        sim = Simulation(net, 0.1, queue=queue, path=path)
+        sim = Simulation(net, 0.1, queue=queue, engine=path)
         number = sim.record("v", np.arange(12)), sim.record("m", groups["ext_fire"])
         result = sim.run(0.6)
         found[path] = [result[k] for k in number], result.spike_time
@@ -299,14 +299,14 @@ def test_a_circle_without_delay_is_rejected():
     fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
     net.connect(fire, fire, index=[1, 0], weight=0.6, delay=0.0)
     with pytest.raises(InputError, match=r"ext_fire: .* in a circle"):
-        Simulation(net, 0.025, path="reference")
+        Simulation(net, 0.025, engine="reference")
 
 
 def test_epochs_are_for_networks_that_are_not_extended(truth, fast_queue):
     """Rejected by name; a network of plain mechanisms is not extended."""
     net, *_ = our_network(truth)
     with pytest.raises(InputError, match="expected 'steps'"):
-        Simulation(net, 0.1, queue=fast_queue, path="epochs")
+        Simulation(net, 0.1, queue=fast_queue, engine="epochs")
     plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
     plain.insert("hh")
     assert plain.compile().extended is None

@@ -25,7 +25,7 @@ def simulation(**options):
     net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
     net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5)
     net.event(syn, [0, 1], [0.2, 6.0], 0.08)
-    return Simulation(net, DT, **({"path": "reference"} | options))
+    return Simulation(net, DT, **({"engine": "reference"} | options))
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_members_that_are_missing_or_unknown(state, tmp_path):
 
 def test_the_precision_is_that_of_the_file(fast_queue, needs, tmp_path):
     needs(fast_queue, "float64")
-    both = [simulation(path="steps", queue=fast_queue, dtype=t) for t in ("float64", "float32")]
+    both = [simulation(engine="steps", queue=fast_queue, dtype=t) for t in ("float64", "float32")]
     for sim, other in (both, both[::-1]):
         sim.run(1.0)
         sim.save(tmp_path / "state.npz")
@@ -136,7 +136,7 @@ def test_devices_take_what_was_checked(fast_queue, needs, state, tmp_path):
     needs(fast_queue, "float64")
     _, path, arrays = state
     for way in ("steps", "epochs"):
-        sim = simulation(path=way, queue=fast_queue)
+        sim = simulation(engine=way, queue=fast_queue)
         sim.restore(path)
         np.savez(tmp_path / "bad.npz", **{**arrays, "step": np.int64(-5)})
         assert_refused(sim, tmp_path / "bad.npz", "step is -5")
@@ -151,7 +151,7 @@ def test_networks_that_differ_in_what_is_plastic(state, tmp_path):
     net.connect(cells, syn, (cells + 1) % 3, 0.05, 1.0, rule=RULE)
     net.connect(cells, syn, (cells + 2) % 3, 0.01, 0.5, rule=RULE)
     net.event(syn, [0, 1], [0.2, 6.0], 0.08)
-    assert_refused(Simulation(net, DT, path="reference"), path, "of another network")
+    assert_refused(Simulation(net, DT, engine="reference"), path, "of another network")
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -3,6 +3,7 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from networks import CABLES, DT, ENGINES, mixed_network, simple_network, truth
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cells.cable import discretise
@@ -10,80 +11,21 @@ from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.plasticity import STDP
-from clhines.simulate.epoch_vector import CellEpochs, make_blocks, make_groups, variable_nodes
-
-DT, PATHS = 0.025, ("steps", "epochs")
-CABLES = [
-    discretise(ring_cell(3, 0.6, 3, seed=k, stems=1 + k % 2), max_length=90.0) for k in (1, 2, 3)
-]
-
-
-def mixed_network(cells=7):
-    """Active and passive dendrites, synapses and clamps anywhere, noise, delays of 1 to 9 steps."""
-    rng = np.random.default_rng(5)
-    net = Network(CABLES, cells)
-    membrane = np.flatnonzero(net.area > 0)
-    others = np.setdiff1d(membrane, net.soma)
-    active = np.sort(rng.choice(others, len(others) // 4, replace=False))
-    net.insert("hh", "soma", gnabar=rng.uniform(0.1, 0.15, cells))
-    net.insert("hh", active, gnabar=0.03)
-    net.insert("pas", np.setdiff1d(others, active), g=1e-4, e=-65.0)
-    at = np.concatenate([net.soma, rng.choice(others, 2 * cells), net.soma])
-    syn = net.add("expsyn", at=at, tau=rng.uniform(0.5, 3, len(at)), e=0.0)
-    net.add("iclamp", at=net.soma[[0, 0, 3]], delay=[0.5, 1.0, 2.0], dur=3.0, amp=[0.2, 0.1, -0.1])
-    net.add("inoise", at=net.soma[:4], mean=0.01, std=0.02)
-    count = 60
-    net.connect(
-        rng.integers(0, cells, count),
-        syn,
-        rng.integers(0, len(syn), count),
-        rng.uniform(-0.001, 0.02, count),
-        DT * rng.integers(1, 10, count),
-    )
-    net.event(syn, np.arange(cells), np.linspace(0, 4, cells), 0.05)
-    net.threshold = -10.0
-    return net, syn
-
-
-def simple_network(cells=5, delay=0.5):
-    """Active somas on passive dendrites in a ring: all that is constant is below the roots."""
-    net = Network(CABLES, cells)
-    net.insert("hh", "soma")
-    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
-    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
-    net.connect(np.arange(cells), syn, (np.arange(cells) + 1) % cells, 0.05, delay)
-    net.event(syn, 0, 0.2, 0.05)
-    return net, syn
-
-
-_truth = {}
-
-
-def truth(build, secondorder=False, duration=10.0):
-    """Result of the reference, once for all devices and paths."""
-    key = build, secondorder, duration
-    if key not in _truth:
-        net, syn = build()
-        sim = Simulation(net, DT, path="reference", secondorder=secondorder, seed=7)
-        sim.record("v", net.soma)
-        sim.record("g", syn, [0, 3])
-        _truth[key] = sim.run(duration), sim.voltages()
-    return _truth[key]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
-def test_executors_follow_the_reference(fast_queue, needs, build, path, dtype):
+def test_executors_follow_the_reference(fast_queue, needs, build, engine, dtype):
     """Errors are those of rounding, stretched where a spike rises by 300 mV/ms."""
     needs(fast_queue, dtype)
     expected, v = truth(build)
     assert len(expected.spike_time) >= 5
     net, _ = build()
-    sim = Simulation(net, DT, dtype, queue=fast_queue, path=path, seed=7, chunk=150)
+    sim = Simulation(net, DT, dtype, queue=fast_queue, engine=engine, seed=7, chunk=150)
     sim.record("v", net.soma)
     result = sim.run(10.0)
-    assert sim.path == path
+    assert sim.engine == engine
     bound = 1e-7 if dtype == "float64" else 0.5
     np.testing.assert_array_equal(result.t, expected.t)
     assert np.abs(result[0] - expected[0]).max() < bound
@@ -93,12 +35,12 @@ def test_executors_follow_the_reference(fast_queue, needs, build, path, dtype):
     assert late <= (1e-9 if dtype == "float64" else DT * 1.001)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_second_order_and_recorded_states(fast_queue, needs, path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_second_order_and_recorded_states(fast_queue, needs, engine):
     needs(fast_queue, "float64")
     expected, v = truth(mixed_network, True, 3.0)
     net, syn = mixed_network()
-    options = {"queue": fast_queue, "path": path, "seed": 7, "secondorder": True}
+    options = {"queue": fast_queue, "engine": engine, "seed": 7, "secondorder": True}
     sim = Simulation(net, DT, **options)
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
@@ -109,32 +51,21 @@ def test_second_order_and_recorded_states(fast_queue, needs, path):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-@pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])
-def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
-    """Cells of three shapes in vectors, with lanes that idle; on other devices than CPUs too."""
-    needs(fast_queue, dtype)
-    _, v = truth(mixed_network)
-    sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, path="steps", seed=7)
-    sim._run.executor = CellEpochs(sim._run.state, lanes)
-    sim.run(10.0)
-    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
-
-
 @pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
 def test_steps_with_any_method(fast_queue, needs, method):
     needs(fast_queue, "float64")
     _, v = truth(mixed_network)
     sim = Simulation(mixed_network()[0], DT, queue=fast_queue, method=method, seed=7)
-    assert sim.path == "steps"
+    assert sim.engine == "steps"
     sim.run(10.0)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-def test_a_state_goes_from_path_to_path(fast_queue, needs, tmp_path):
+def test_a_state_goes_from_engine_to_engine(fast_queue, needs, tmp_path):
     needs(fast_queue, "float64")
     _, v = truth(mixed_network)
-    for k, path in enumerate(("reference", "epochs", "steps")):
-        sim = Simulation(mixed_network()[0], DT, queue=fast_queue, path=path, seed=7)
+    for k, engine in enumerate(("reference", "epochs", "steps")):
+        sim = Simulation(mixed_network()[0], DT, queue=fast_queue, engine=engine, seed=7)
         if k:
             sim.restore(tmp_path / f"{k - 1}.npz")
         sim.run((2.0, 3.0, 5.0)[k])
@@ -142,92 +73,25 @@ def test_a_state_goes_from_path_to_path(fast_queue, needs, tmp_path):
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
 
 
-def crowded_network(cells=5):
-    """Many synapses at one node, HH in all of one shape and some of the other.
-
-    So instances lie side by side, and not.
-    """
-    rng = np.random.default_rng(8)
-    net = Network(CABLES[:2], cells)
-    cell = np.repeat(np.arange(cells), net.forest.sizes)
-    some = (rng.random(len(cell)) < 0.6) | (cell % 2 == 0)
-    some[net.soma] = True
-    some &= net.area > 0
-    net.insert("hh", where=some, gnabar=rng.uniform(0.1, 0.14, some.sum()))
-    net.insert("pas", where=~some & (net.area > 0))
-    first, last = net.forest.cell_offsets[:2]
-    at = np.concatenate([np.full(19, first + 2), net.soma, rng.integers(first, last, 40)])
-    syn = net.add("expsyn", at, tau=rng.uniform(1, 3, len(at)), e=0.0)
-    net.connect(np.arange(cells), syn, np.arange(cells) + 19, 0.02, 0.5)
-    net.event(syn, np.arange(30), 0.1 * np.arange(30), 0.003)
-    return net
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
-    needs(fast_queue, dtype)
-    net = crowded_network()
-    reference = Simulation(net, DT, path="reference")
-    expected = reference.run(4.0)
-    assert len(expected.spike_time)
-    found = []
-    for _ in range(2):
-        sim = Simulation(net, DT, dtype, queue=fast_queue, path="steps")
-        sim._run.executor = CellEpochs(sim._run.state, 4)
-        sim._run.executor.set_records(np.zeros(0, np.int64))
-        result = sim.run(4.0)
-        np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
-        found.append(sim.voltages())
-    np.testing.assert_array_equal(*found)
-    # A few roundings a step of voltages up to 70 mV, which add up; measured 4 and 2 %.
-    bound = 4 * round(4.0 / DT) * np.finfo(dtype).eps * 70
-    np.testing.assert_allclose(found[0], reference.voltages(), rtol=0, atol=bound)
-
-
-@pytest.mark.parametrize("most", [1, 4, 8])
-def test_groups_hold_every_instance_once(most):
-    net = crowded_network(7)  # three cells of the second shape: one lane of four idles
-    model = net.compile(DT)
-    blocks = make_blocks(model.forest, variable_nodes(model), 4)
-    for kind in model.kinds:
-        groups = make_groups(model.forest, blocks, kind, most)
-        width = groups.member.shape[1]
-        assert width <= most
-        kept = groups.member >= 0
-        np.testing.assert_array_equal(np.sort(groups.member[kept]), np.arange(kind.count))
-        block = np.repeat(np.arange(len(blocks.cells)), np.diff(groups.ends))[:, None]
-        slot, lane = np.divmod(groups.place, 4)
-        cell = blocks.cells[block, lane]
-        np.testing.assert_array_equal(cell[kept] >= 0, True)
-        node = blocks.order[blocks.first[blocks.shape[block]] + slot]
-        node = node + model.forest.cell_offsets[cell]
-        np.testing.assert_array_equal(node[kept], kind.node[groups.member[kept]])
-        side_by_side = (groups.place == groups.place[:, :1] + np.arange(width)).all(axis=1)
-        np.testing.assert_array_equal(groups.run >= 0, side_by_side)
-        np.testing.assert_array_equal(groups.run[side_by_side], groups.place[side_by_side, 0])
-        if most > 1 and kind.mechanism.name == "hh":
-            assert 0 < side_by_side.sum() < len(side_by_side)
-
-
 def test_all_devices(queue):
     """Simulators too: a few steps by each executor."""
-    for path in PATHS:
+    for engine in ENGINES:
         net, _ = simple_network(3, delay=0.1)
-        sim = Simulation(net, 0.1, "float32", queue=queue, path=path)
+        sim = Simulation(net, 0.1, "float32", queue=queue, engine=engine)
         result = sim.run(0.4)
-        reference = Simulation(net, 0.1, path="reference")
+        reference = Simulation(net, 0.1, engine="reference")
         reference.run(0.4)
         np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-2)
         assert result.t.tolist() == pytest.approx([0, 0.1, 0.2, 0.3, 0.4])
 
 
-@pytest.mark.parametrize("path", ["reference", *PATHS])
-def test_the_same_bits_again_in_parts_and_after_a_restore(fast_queue, needs, path, tmp_path):
+@pytest.mark.parametrize("engine", ["reference", *ENGINES])
+def test_the_same_bits_again_in_parts_and_after_a_restore(fast_queue, needs, engine, tmp_path):
     needs(fast_queue, "float64")
 
     def simulation():
         net, _ = mixed_network()
-        sim = Simulation(net, DT, queue=fast_queue, path=path, seed=3, chunk=50)
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, seed=3, chunk=50)
         sim.record("v", net.soma[:2])
         return sim
 
@@ -256,13 +120,13 @@ def ball(radius):
     return Morphology(one - 1, np.zeros((1, 3)), np.array([float(radius)]), one + 1, one + 1, one)
 
 
-def charged(dt, secondorder, path="reference", **options):
+def charged(dt, secondorder, engine="reference", **options):
     """A passive ball at 10 ms, one time constant, into which current flows from 0 on; its rise."""
     cable = discretise(ball(10.0))
     net = Network(cable)
     net.insert("pas", g=1e-4, e=-65.0)
     net.add("iclamp", at=net.soma, dur=1e9, amp=0.05)
-    sim = Simulation(net, dt, path=path, secondorder=secondorder, **options)
+    sim = Simulation(net, dt, engine=engine, secondorder=secondorder, **options)
     sim.run(10.0)
     return (sim.voltages()[0] + 65.0) / (0.05 / (1e-6 * cable.area[0]))
 
@@ -306,12 +170,12 @@ def test_passive_cable_against_its_closed_form(fast_queue, needs):
     np.testing.assert_allclose(v + 65, expected, rtol=2e-5)
 
 
-@pytest.mark.parametrize("path", ["reference", *PATHS])
-def test_a_voltage_that_is_not_finite(fast_queue, needs, path, tmp_path):
+@pytest.mark.parametrize("engine", ["reference", *ENGINES])
+def test_a_voltage_that_is_not_finite(fast_queue, needs, engine, tmp_path):
     needs(fast_queue, "float64")
     net, _ = simple_network()
     net.add("iclamp", at=net.soma[[3, 3, 3]], delay=1.0, dur=1.0, amp=1e308)
-    sim = Simulation(net, DT, queue=fast_queue, path=path, chunk=32)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=32)
     sim.record("v", net.soma)
     sim.run(0.5)
     sim.save(tmp_path / "good.npz")
@@ -389,18 +253,18 @@ def test_refused(fast_queue, needs, tmp_path):
     with pytest.raises(InputError, match="'g' of nodes; expected 'v', or for a state the Group"):
         sim.record("g", [0])
     with pytest.raises(InputError, match="expected auto, epochs, steps, reference"):
-        Simulation(net, path="fast")
+        Simulation(net, engine="fast")
     with pytest.raises(InputError, match="network is list"):
         Simulation([])
     with pytest.raises(InputError, match="queue is str"):
         Simulation(net, queue="here")
     with pytest.raises(InputError, match="chunk is 0"):
         Simulation(net, queue=fast_queue, chunk=0)
-    for options in ({"queue": fast_queue}, {"path": "reference"}):
+    for options in ({"queue": fast_queue}, {"engine": "reference"}):
         with pytest.raises(InputError, match="int32"):
             Simulation(net, dtype="int32", **options)
     with pytest.raises(InputError, match="uses no solver"):
-        Simulation(net, queue=fast_queue, path="epochs", method="fine")
+        Simulation(net, queue=fast_queue, engine="epochs", method="fine")
     (tmp_path / "bad.npz").write_text("nothing")
     (tmp_path / "empty.npz").write_text("")
     np.save(tmp_path / "array.npy", np.zeros(3))
@@ -413,7 +277,7 @@ def test_refused(fast_queue, needs, tmp_path):
         sim.save(tmp_path / "none" / "state.npz")
     sim.save(tmp_path / "without_ending")
     sim.restore(tmp_path / "without_ending")
-    other = Simulation(simple_network(4)[0], DT, path="reference")
+    other = Simulation(simple_network(4)[0], DT, engine="reference")
     other.save(tmp_path / "other.npz")
     with pytest.raises(InputError, match="of another network"):
         sim.restore(tmp_path / "other.npz")
@@ -434,7 +298,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
     net, syn = simple_network()
     net.threshold = np.full(5, 10.0)
     threshold, v_init = net.threshold, np.full(net.forest.num_nodes, -65.0)
-    sim = Simulation(net, DT, path="reference", v_init=v_init)
+    sim = Simulation(net, DT, engine="reference", v_init=v_init)
     v_init[:] = 0.0
     assert sim.voltages()[0] == -65.0
     for change in (
@@ -454,7 +318,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
     for name in ("dt", "v_init", "step", "model"):
         with pytest.raises(InputError, match=f"{name} cannot be set"):
             setattr(sim, name, 1)
-    again = Simulation(net, DT, path="reference")
+    again = Simulation(net, DT, engine="reference")
     np.testing.assert_array_equal(again.run(2.0).spike_time, sim.run(2.0).spike_time)
 
 
@@ -470,8 +334,8 @@ def test_what_no_network_knows_is_not_set():
         syn.parameters["tau"] = np.nan
     syn.parameters["tau"] = 2.5
     assert net.compile().kinds[-1].parameters["tau"] == 2.5
-    with pytest.raises(InputError, match="no path|path="):
-        Simulation(net, DT, path="none")
+    with pytest.raises(InputError, match="engine="):
+        Simulation(net, DT, engine="none")
     assert not net.frozen  # where no simulation came of it
 
 
@@ -493,8 +357,8 @@ def test_a_refused_rule_is_not_kept():
     net.connect(0, syn, 0, 0.1, rule=STDP(0.2, 0.1))
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_plastic_weights(fast_queue, needs, path, tmp_path):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_plastic_weights(fast_queue, needs, engine, tmp_path):
     """The pair rule: against the reference, and the same bits after a restore."""
     needs(fast_queue, "float64")
     rule = STDP(0.01, 0.012, tau_plus=5.0, tau_minus=8.0, w_min=0.0, w_max=0.08)
@@ -511,10 +375,10 @@ def test_plastic_weights(fast_queue, needs, path, tmp_path):
         net.event(syn, [0, 3, 1, 4], [0.2, 4.0, 22.0, 22.3], 0.05)
         return Simulation(net, DT, **options)
 
-    reference = simulation(path="reference")
+    reference = simulation(engine="reference")
     expected = reference.run(30.0)
     assert (expected.spike_time > 15).sum() >= 5
-    sim, later = (simulation(queue=fast_queue, path=path) for _ in range(2))
+    sim, later = (simulation(queue=fast_queue, engine=engine) for _ in range(2))
     sim.run(15.0)
     sim.save(tmp_path / "state.npz")
     sim.run(15.0)
@@ -525,7 +389,7 @@ def test_plastic_weights(fast_queue, needs, path, tmp_path):
     np.testing.assert_array_equal(sim.voltages(), later.voltages())
     moved = sim.weights() != sim.model.connections.weight
     np.testing.assert_array_equal(moved, sim.model.connections.plastic)
-    # from path to path
+    # from engine to engine
     reference.restore(tmp_path / "state.npz")
     reference.run(15.0)
     np.testing.assert_allclose(sim.weights(), reference.weights(), rtol=1e-9)

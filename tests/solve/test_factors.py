@@ -6,8 +6,8 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from solvers import DTYPES, SHORT, make_solver, on_device
 from systems import System, dissimilar, families, make_system
-from test_solver import DTYPES, SHORT, make_solver, on_device
 from tolerances import assert_close
 
 from clhines import METHODS, DeviceMemoryError, Forest, InputError, PivotError, Solver

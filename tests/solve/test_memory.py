@@ -4,6 +4,7 @@ import weakref
 from collections import Counter
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from systems import make_system
@@ -11,6 +12,8 @@ from systems import make_system
 from clhines import Forest, Solver
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies
+from clhines.plan.methods import METHODS
+from clhines.solve import memory
 
 
 @pytest.fixture
@@ -22,6 +25,8 @@ def meter(monkeypatch):
 
     def made(self, *args, **kwargs):
         make(self, *args, **kwargs)
+        if self.base_data is None or self.base_data.flags & cl.mem_flags.USE_HOST_PTR:
+            return  # empty, or the caller's own memory
         buffer, size = self.base_data.int_ptr, self.base_data.size
         counts["now"] += 0 if views[buffer] else size
         views[buffer] += 1
@@ -98,6 +103,74 @@ def test_a_whole_batch_stays_within_what_was_said(fast_queue, meter, method, row
     solver = Solver(forest, method, queue=fast_queue)
     (said,) = solver.memory
     x = solver.solve(**make_system(forest, symmetric=symmetric, rows=rows).arrays)
-    assert said.device / 4 < meter["peak"] <= said.device
+    assert 0 < meter["peak"] <= said.device
     assert said.slices == 1
     assert np.isfinite(x).all()
+
+
+def takes_nothing_of_the_host(monkeypatch):
+    """Let a CPU copy values to buffers of its own, as a GPU does."""
+    monkeypatch.setattr(copies, "lends", lambda *_: False)
+    monkeypatch.setattr(copies, "shares_memory", lambda _: False)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (3, False)])
+def test_what_is_listed_is_what_is_taken(fast_queue, monkeypatch, meter, method, rows, symmetric):
+    """By every method, to the byte: counted over the arrays that are made."""
+    takes_nothing_of_the_host(monkeypatch)
+    cell = chain(70) if METHODS[method].chains_only else random_binary_tree(64, 9, 1)
+    forest = Forest.repeated([cell], 20)
+    before = meter["now"]
+    solver = Solver(forest, method, queue=fast_queue)
+    system = make_system(forest, symmetric=symmetric, rows=rows)
+    system.assert_solved(solver.solve(**system.arrays))
+    operands = 3 if symmetric else 4
+    at_once = min(rows, solver.engine.room.rows_at_once(solver.plan))
+    listed = memory.solve_buffers(solver.plan, solver.dtype, operands, at_once)
+    assert meter["peak"] - before == memory.total(listed)
+    (said,) = solver.memory
+    assert memory.total(listed) <= said.device
+
+
+@pytest.mark.parametrize("method", ["flat", "levels", "contraction"])
+@pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (3, False)])
+def test_factors_take_what_is_listed(fast_queue, monkeypatch, meter, method, rows, symmetric):
+    takes_nothing_of_the_host(monkeypatch)
+    forest = Forest.repeated([random_binary_tree(64, 9, 1)], 20)
+    before = meter["now"]
+    solver = Solver(forest, method, queue=fast_queue)
+    system = make_system(forest, symmetric=symmetric, rows=rows)
+    arrays = system.arrays
+    b = arrays.pop("b")
+    factors = solver.factor(**arrays)
+    x = factors.solve(b)
+    peak = meter["peak"] - before
+    del factors
+    assert np.allclose(x, solver.solve(**arrays, b=b), rtol=1e-9)
+    listed = memory.table_buffers(solver.plan, False)
+    listed += memory.scratch_buffers(solver.plan, solver.dtype, 3 if symmetric else 4)
+    rows = min(rows, solver.engine.room.rows_at_once(solver.plan))
+    listed += memory.factor_buffers(solver.plan, solver.dtype, 3 if symmetric else 4, rows)
+    assert peak <= memory.total(listed) <= solver.memory[0].device
+
+
+@pytest.mark.parametrize("method", ["flat", "fine", "contraction"])
+@pytest.mark.parametrize(("rows", "symmetric"), [(1, True), (4, False)])
+def test_a_pipeline_takes_what_is_listed(fast_queue, monkeypatch, meter, method, rows, symmetric):
+    """Cells of many shapes: each slice has a plan, and with it tables, of its own."""
+    takes_nothing_of_the_host(monkeypatch)
+    cells = [random_binary_tree(64, 9, seed) for seed in range(60)]
+    forest = Forest.from_cells(cells)
+    before = meter["now"]
+    solver = Solver(forest, method, queue=fast_queue, max_memory=forest.num_nodes * 8 * 5)
+    assert solver.num_slices > 3
+    engine = solver.engine
+    assert engine.several_fit
+    system = make_system(forest, symmetric=symmetric, rows=rows)
+    for _ in range(2):
+        system.assert_solved(solver.solve(**system.arrays))
+    at_once = min(rows, engine.rows_at_once)
+    listed = memory.pipeline_bytes(engine.plans, solver.dtype, 3 if symmetric else 4, at_once)
+    assert meter["peak"] - before == listed
+    assert listed <= solver.memory[0].device <= forest.num_nodes * 8 * 5

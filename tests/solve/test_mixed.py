@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from solvers import on_device
 from systems import System, dissimilar, forest_for, make_system
-from test_solver import on_device
 from tolerances import relative_errors
 
 from clhines import (

@@ -3,8 +3,8 @@
 import numpy as np
 import pyopencl.array as cla
 import pytest
+from solvers import make_solver, on_device
 from systems import dissimilar, families, make_system
-from test_solver import make_solver, on_device
 
 from clhines import Forest, PivotError
 from clhines.cells.shapes import chain, random_binary_tree, star

@@ -8,9 +8,10 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
+from solvers import ONE_EACH, assert_solved, forest_of, make_solver, on_device
 from systems import dissimilar, make_system
 
-from clhines import Forest, Solver, make_plan
+from clhines import DeviceMemoryError, Forest, PivotError, Solver, make_plan
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies as device_copies
 from clhines.solve import memory
@@ -72,9 +73,6 @@ def test_period_by_hand():
         ([0, 1, 0, 2, 0, 3], 6),
     ):
         assert memory._period(np.array(shapes)) == period, shapes
-
-
-# ------------------------------------------------------------------------------------- pipeline
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -180,9 +178,6 @@ def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
     assert solved == list(range(solver.num_slices))
 
 
-# -------------------------------------------------------------------------------------- staging
-
-
 @pytest.mark.parametrize("kind", [device_copies.Direct, device_copies.Pinned])
 @pytest.mark.parametrize("sizes", [(1,), (64, 64), (65, 1, 1000)])
 def test_copies_there_and_back(fast_queue, monkeypatch, kind, sizes):
@@ -206,3 +201,86 @@ def test_copies_there_and_back(fast_queue, monkeypatch, kind, sizes):
         back = [np.zeros(2 * n)[::2] for n in sizes]
         copies.fetch(buffer.base_data, back)
         assert all(np.array_equal(a, b) for a, b in zip(rows, back, strict=True))
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_slices_give_what_the_whole_batch_gives(fast_queue, config):
+    cells = dissimilar(60, least=5)
+    forest = forest_of(config, cells)
+    for rows, symmetric in ((None, True), (6, False)):
+        system = make_system(forest, np.float32, symmetric, rows)
+        whole = make_solver(fast_queue, forest, config, np.float32)
+        sliced = make_solver(fast_queue, forest, config, np.float32, max_memory=40_000)
+        assert whole.num_slices == 1
+        assert sliced.num_slices > 2
+        kept = system.copy()
+        x = sliced.solve(**system.arrays)
+        if rows is None:  # several rows are grouped as memory allows, in other kernels
+            assert np.array_equal(x, whole.solve(**system.arrays))
+        assert_solved(config, kept, x)
+        assert (sliced.status() == -1).all()
+        assert sliced.solve(**system.arrays, overwrite=True) is system.b
+        assert np.array_equal(system.b, x)
+
+        node = int(forest.cell_offsets[47])
+        kept.d[node] = -1000.0
+        with pytest.raises(PivotError) as caught:
+            sliced.solve(**kept.arrays)
+        assert (caught.value.cell, caught.value.node) == (47, node)
+        assert np.flatnonzero(sliced.status() >= 0).tolist() == [47]
+
+
+def test_slices_refuse_device_arrays(queue):
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    solver = make_solver(queue, forest, dtype=np.float32, max_memory=40_000)
+    arrays = on_device(queue, make_system(forest, np.float32))
+    for what, call in {
+        r"solve\(\) with device arrays": lambda: solver.solve(**arrays),
+        r"pack\(\)": lambda: solver.pack(arrays["d"]),
+        r"unpack\(\)": lambda: solver.unpack(arrays["d"]),
+        r"enqueue\(\)": lambda: solver.enqueue(**arrays, out=arrays["b"]),
+    }.items():
+        words = rf"{what} needs the whole batch .*: \d+\.\d KiB, where 39\.1 KiB .* slices"
+        with pytest.raises(DeviceMemoryError, match=words):
+            call()
+
+
+def test_no_memory_left_states_what_slices_take(fast_queue, monkeypatch):
+    forest = Forest.from_cells(dissimilar(60, least=5))
+    system = make_system(forest, np.float32)
+
+    def full(*_, **__):
+        raise cl.MemoryError("clCreateBuffer failed: MEM_OBJECT_ALLOCATION_FAILURE")
+
+    for most in (None, 40_000):
+        solver = make_solver(fast_queue, forest, dtype=np.float32, max_memory=most)
+        monkeypatch.setattr(solver.engine, "solve_host", full)
+        (memory,) = solver.memory
+        what = "" if most is None else f" in {solver.num_slices} slices"
+        words = f"no memory left: the batch{what} needs {memory.device / 2**10:.1f} KiB of its "
+        with pytest.raises(DeviceMemoryError, match=words):
+            solver.solve(**system.arrays)
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_cell_that_does_not_fit(queue, config, place):
+    """Wherever the large cell stands: the error comes, and at once."""
+    cells = [chain(1), chain(2)]
+    cells.insert(place, chain(3000))
+    forest = Forest.from_cells(cells)
+    words = rf"cell {place} with 3000 nodes needs \d+\.\d KiB, .* offers 19\.5 KiB"
+    with pytest.raises(DeviceMemoryError, match=words):
+        make_solver(queue, forest, config, np.float32, max_memory=20_000)
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_a_large_cell_that_fits_only_alone(fast_queue, config):
+    one = Forest(chain(3000))
+    plan = make_solver(fast_queue, one, config, np.float32).plan
+    limit = plan.bytes_needed(4, 8) + 64
+    forest = Forest.from_cells([chain(40)] * 90 + [chain(3000)] + [chain(40)] * 90)
+    solver = make_solver(fast_queue, forest, config, np.float32, max_memory=limit)
+    assert solver.num_slices >= 3
+    system = make_system(forest, np.float32)
+    assert_solved(config, system, solver.solve(**system.arrays))

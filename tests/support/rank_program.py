@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
 
 import numpy as np
-from test_simulation import CABLES, DT, mixed_network
+from networks import CABLES, DT, mixed_network
 
 from clhines import Network, Simulation, SimulationError
 from clhines.errors import InputError, RankError, SpikeOverflowError
@@ -40,8 +40,8 @@ def busy_network(cells=40):
 
 
 CASES = [
-    ("mixed steps", mixed_network, 5.0, {"path": "steps"}),
-    ("mixed reference", mixed_network, 2.0, {"path": "reference"}),
+    ("mixed steps", mixed_network, 5.0, {"engine": "steps"}),
+    ("mixed reference", mixed_network, 2.0, {"engine": "reference"}),
     ("busy auto", busy_network, 12.0, {}),
     ("busy float32", busy_network, 12.0, {"dtype": "float32", "secondorder": True}),
 ]
@@ -90,7 +90,7 @@ def not_finite(comm):
     """A voltage that is not finite on one rank is an error of all."""
     net, _ = mixed_network()
     net.add("iclamp", at=net.soma[5], delay=0.5, dur=1.0, amp=1e308)
-    sim = Simulation(net, DT, comm=comm, path="steps")
+    sim = Simulation(net, DT, comm=comm, engine="steps")
     try:
         sim.run(3.0)
     except SimulationError as error:
@@ -114,12 +114,12 @@ def differing(comm):
     def network():
         net, syn = mixed_network()
         net.event(syn, 0, 1.0, 0.01 * (comm.rank + 1))
-        Simulation(net, DT, comm=comm, path="reference")
+        Simulation(net, DT, comm=comm, engine="reference")
 
-    sim = simulation(mixed_network, comm, path="reference")
+    sim = simulation(mixed_network, comm, engine="reference")
 
     def recorded():
-        other = simulation(mixed_network, comm, path="reference")
+        other = simulation(mixed_network, comm, engine="reference")
         other.record("v", [comm.rank])
         other.run(0.5)
 

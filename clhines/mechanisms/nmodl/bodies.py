@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.forms import linear_parts
-from clhines.mechanisms.nmodl.execute import Loop, Run, Shared
+from clhines.mechanisms.nmodl.execute import Loop, Run, Shared, weight
 from clhines.mechanisms.nmodl.names import Names
 from clhines.mechanisms.nmodl.solve import solve
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
@@ -239,7 +239,8 @@ class _Work:
         for name in arguments:
             run.new_local(name)
             key = str(run.scopes[-1][name])
-            run.values[key] = self.graph.symbol(f"_{name}__weight")
+            run.values[key] = self.graph.symbol(weight(name))
+            run.arguments[name] = key
             keys.append(key)
         return keys
 
@@ -274,37 +275,36 @@ class _Work:
     ) -> list[tuple[str, str, Node]]:
         found = []
         for name, key in zip(arguments, keys, strict=True):
-            if run.values[key] is not self.graph.symbol(f"_{name}__weight"):
-                found.append(("weight", name, run.values[key]))
+            symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
+            value = self.graph.replaced(
+                [run.values[key]], {self.graph.symbol(changed): symbol}
+            )[0].definition
+            if value is symbol:
+                continue
+            if run.values[key].uses(changed):
+                raise Refused(f"'{name}' is used after FOR_NETCONS has changed it")
+            found.append(("weight", name, run.values[key]))
         return found
 
     def _netcons(self, run: Run, block: Block) -> None:
-        own = {name for _, name, _ in self._changed_by(run, block)}
+        body = self.bodies.blocks["receive"]
+        for name in block.arguments:
+            if any(e.uses(f"_{name}__changed") for e in body.nodes(body.writes)):
+                raise Refused(f"'{name}' is used after FOR_NETCONS has changed it", block.line)
         for number, (names, s, inner, guard) in enumerate(run.netcons):
-            results = []
-            for place, name in enumerate(names):
-                if place >= len(block.arguments):
-                    raise Refused("FOR_NETCONS with more arguments than NET_RECEIVE", s.line)
+            if len(names) > len(block.arguments):
+                raise Refused("FOR_NETCONS with more arguments than NET_RECEIVE", s.line)
+            rename, results = {}, []
+            for a, b in zip(names, block.arguments, strict=False):
+                rename[self.graph.symbol(f"_{a}__other")] = self.graph.symbol(f"_{b}__other")
+            for name, target in zip(names, block.arguments, strict=False):
                 old = self.graph.symbol(f"_{name}__other")
                 new = inner.values[str(inner.scopes[-1][name])]
-                if new is old:
-                    continue
-                target = block.arguments[place]
-                if target in own or any(
-                    e.uses(f"_{target}__weight") for e in self.bodies.blocks["receive"].writes.values()
-                ):
-                    raise Refused(f"FOR_NETCONS sets '{name}', which the event uses, too", s.line)
-                results.append(("other_weight", target, self.graph.where(guard, new, old)))
-            rename = {
-                self.graph.symbol(f"_{a}__other"): self.graph.symbol(f"_{b}__other")
-                for a, b in zip(names, block.arguments, strict=False)
-            }
-            found = [(r, n, self.graph.replaced([e], dict(rename))[0]) for r, n, e in results]
-            self.bodies.blocks[f"for_netcons{number}"] = Body(found, loops=inner.loops)
+                if new is not old:
+                    value = self.graph.replaced([self.graph.where(guard, new, old)], dict(rename))
+                    results.append(("other_weight", target, value[0]))
+            self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
             self.bodies.netcons += 1
-
-    def _changed_by(self, run: Run, block: Block) -> list[tuple[str, str, Node]]:
-        return [r for r in self.bodies.blocks["receive"].results if r[0] == "weight"]
 
     def _watches(self, run: Run) -> None:
         if not run.armed:

@@ -205,8 +205,9 @@ class _Builder:
     def _is_used(self, name: str) -> bool:
         if name in ("initial", "current", "receive") or name.startswith(("table_", "grid_")):
             return True
-        sets_output = any(k in self.blocks[name].writes for k in self.outputs)
-        return sets_output or any(a.direction != "in" for a in self._arguments(name))
+        body = self.blocks[name]
+        kept = {*self.states, *self.outputs}
+        return bool(body.results) or any(k in kept for k in body.writes)
 
     def wanted(self, name: str) -> list[str]:
         """Variables of a block that stay: its states."""

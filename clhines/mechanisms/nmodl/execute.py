@@ -25,6 +25,11 @@ MAX_CALLS = 60  # within each other
 NEVER = "_never"  # symbol of the time of an event that is not sent
 
 
+def weight(name: str) -> str:
+    """Return the symbol of an argument of NET_RECEIVE."""
+    return f"_{name}__weight"
+
+
 @dataclass
 class Loop:
     """An iteration inside a block: ``names = values`` again while `go_on`.
@@ -120,6 +125,7 @@ class Run:
         self.kinetic: Callable[[Statement], None] | None = None
         self.equations: Callable[[Statement], None] | None = None
         self.solve: Callable[[Run, Statement], None] | None = None
+        self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = False
@@ -633,6 +639,17 @@ class Run:
                 s.line,
                 "set the weights alone",
             )
+        own = list(self.arguments.items())
+        for name, (argument, key) in zip(names, own, strict=False):
+            symbol = self.graph.symbol(weight(argument))
+            changed = inner.values[str(inner.scopes[-1][name])]
+            if changed is self.graph.symbol(f"_{name}__other"):
+                continue
+            poison = self.graph.symbol(f"_{argument}__changed")
+            if self.values[key] is not symbol or changed.uses(symbol.name):
+                what = f"FOR_NETCONS sets '{name}', which the event has set or uses there"
+                raise Refused(what, s.line)
+            self.values[key] = self.graph.where(self.guard, poison, symbol)
         self.netcons.append((names, s, inner, self.guard))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from clhines.plan.plan import (
     MAX_RHS,
     SMALL,
     Limits,
+    Options,
     Part,
     Plan,
     as_int32,
@@ -61,9 +62,7 @@ class FineSpec(KernelSpec):
     capacity: int
 
 
-def plan_lanes(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
-) -> Plan:
+def plan_lanes(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """`fine` with one work-item per branch."""
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     if not options["local"]:
@@ -92,7 +91,7 @@ def _values_alone(trees: Trees) -> np.ndarray:
 
 
 def _plan_levels(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any], room: int
+    forest: Forest, method: str, real: str, limits: Limits, options: Options, room: int
 ) -> Plan:
     """`fine` with one work-item per branch, in blocks of `room` values in local memory if not 0."""
     work_group = work_group_size(options, limits, 16 if limits.is_cpu else 64)
@@ -156,7 +155,7 @@ class _Shaped:
         return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
 
 
-def _pack(forest: Forest, options: dict[str, Any], lanes: int, max_cells: int) -> _Shaped:
+def _pack(forest: Forest, options: Options, lanes: int, max_cells: int) -> _Shaped:
     """Split branches and pack cells, as far as the options ask for it."""
     shift, how = bool(options["level_shift"]), options["packing"] or PACKINGS[0]
     split = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from clhines.plan.plan import (
     SMALL,
     STREAM_BYTES,
     Limits,
+    Options,
     Part,
     Plan,
     as_int32,
@@ -83,9 +84,7 @@ class FineVectorSpec(KernelSpec):
     natural: bool = False
 
 
-def plan_vectors(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
-) -> Plan:
+def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """`fine` for CPUs: one work-item per block of cells, one branch per lane of a vector.
 
     Cells too large for the cache-sized local memory of a work-item keep their factors in global
@@ -100,7 +99,7 @@ def plan_vectors(
 
     def plan_some(part: Forest, _: np.ndarray, k: int) -> Plan:
         if k == 2:
-            lanes = {**options, "work_group": None, "local": False}
+            lanes: Options = {**options, "work_group": None, "local": False}
             return plan_lanes(part, method, real, limits, lanes)
         return _plan_blocks(part, method, real, limits, options, 0 if k else budget)
 
@@ -112,7 +111,7 @@ def _plan_blocks(
     method: str,
     real: str,
     limits: Limits,
-    options: dict[str, Any],
+    options: Options,
     budget: int,
 ) -> Plan:
     """Blocks of cells of `budget` values in local memory; 0 leaves the factors in global memory."""

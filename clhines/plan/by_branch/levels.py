@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import rank_in_tree
 from clhines.plan.by_cell import layout as cell_layout
 from clhines.plan.contract import KernelSpec
-from clhines.plan.plan import Limits, Part, Plan, as_int32, work_group_size
+from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, work_group_size
 
 MOST_PADDED = 4  # times its nodes that a level may take in device order ...
 LEAST_CUT = 1 << 12  # ... where it pads more values than this, which a launch would cost as well
@@ -75,9 +75,7 @@ class LevelSpec(KernelSpec):
         return self.phase == "forward"
 
 
-def plan_levels(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
-) -> Plan:
+def plan_levels(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan `levels`: every branch level of the batch is a batch of tridiagonal systems.
 
     The multi-morphology approach with cuThomasVBatch (Valero-Lara et al. 2018, sections 4 and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from clhines.plan.contract import KernelSpec, Word
 from clhines.plan.plan import (
     MAX_RHS,
     Limits,
+    Options,
     Part,
     Plan,
     as_int32,
@@ -70,9 +71,7 @@ class CellSpec(KernelSpec):
         return not self.codes_in_order
 
 
-def plan_cells(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
-) -> Plan:
+def plan_cells(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan methods with one work-item per cell: `flat`, `interleaved`, `block_interleaved`."""
     vector, block = _column_widths(method, forest.num_cells, real, limits, options)
     work_group = work_group_size(options, limits, 1 if limits.is_cpu else 64)
@@ -80,7 +79,7 @@ def plan_cells(
 
 
 def plan_block_local(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+    forest: Forest, method: str, real: str, limits: Limits, options: Options
 ) -> Plan:
     """Plan `block_local`: right-hand sides in local memory (Valero-Lara et al. 2018, section 3.1).
 
@@ -91,7 +90,7 @@ def plan_block_local(
 
     def plan_some(part: Forest, _: np.ndarray, large: int) -> Plan:
         if large:
-            rest = {"work_group": None, "block_size": None, "vector_width": None}
+            rest: Options = {"work_group": None, "block_size": None, "vector_width": None}
             return plan_cells(part, "block_interleaved", real, limits, rest)
         block = _local_block(part, real, limits, options["block_size"])
         values = block * int(part.sizes.max())
@@ -183,7 +182,7 @@ def _plan_columns(
 
 
 def _column_widths(
-    method: str, num_cells: int, real: str, limits: Limits, options: dict[str, Any]
+    method: str, num_cells: int, real: str, limits: Limits, options: Options
 ) -> tuple[int, int]:
     """Cells per work-item and lanes per block; 0 lanes is full interleaving."""
     if method != "block_interleaved":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.contract import KernelSpec
-from clhines.plan.plan import MAX_RHS, Limits, Part, Plan, as_int32, local_size
+from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
 
 LANES = 16  # a cell, unless asked for
 
@@ -54,9 +54,7 @@ class DhsSpec(KernelSpec):
     capacity: int
 
 
-def plan_dhs(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
-) -> Plan:
+def plan_dhs(forest: Forest, method: str, real: str, limits: Limits, options: Options) -> Plan:
     """Plan `dhs`: dendritic hierarchical scheduling (Zhang et al. 2023).
 
     The published CUDA gives a cell threads of one warp and relies on their lockstep, and lets
@@ -151,7 +149,7 @@ def _plan_groups(
     return Plan(forest, method, layout.column_gather(forest, columns, steps.order), (part,))
 
 
-def _lanes(num_cells: int, limits: Limits, options: dict[str, Any]) -> tuple[int, int]:
+def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
     """Lanes per cell and work-items per group."""
     lanes, work_group = options["k"], options["work_group"]
     most = limits.max_work_group

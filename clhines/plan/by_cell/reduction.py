@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from clhines.forest import Forest
 from clhines.plan.by_cell import layout
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.contract import KernelSpec
-from clhines.plan.plan import Limits, Part, Plan, as_int32, coarse, work_group_size
+from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, coarse, work_group_size
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
 CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
@@ -85,7 +85,7 @@ class ReductionSpec(KernelSpec):
 
 
 def plan_reduction(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+    forest: Forest, method: str, real: str, limits: Limits, options: Options
 ) -> Plan:
     """Plan `cr`, `pcr`, `cr_pcr`: cyclic reduction, parallel cyclic reduction, and both.
 
@@ -151,7 +151,7 @@ def _unskewed(places: int) -> int:
     return size
 
 
-def _switch(method: str, largest: int, room: int, limits: Limits, options: dict[str, Any]) -> int:
+def _switch(method: str, largest: int, room: int, limits: Limits, options: Options) -> int:
     """Unknowns at which PCR takes over; PCR keeps two sets of them in local memory."""
     most = _unskewed(room // 2)
     if most < 1:
@@ -184,7 +184,7 @@ def _plan_chains(
     method: str,
     real: str,
     limits: Limits,
-    options: dict[str, Any],
+    options: Options,
     switch: int,
     most: int,
     storage: str,

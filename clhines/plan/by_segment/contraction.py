@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from clhines.plan.by_segment.pieces import Pieces, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.contract import STATUS, KernelSpec, Word
-from clhines.plan.plan import Limits, Part, Plan, as_int32, local_size
+from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, local_size
 
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
@@ -138,7 +138,7 @@ class ContractionSpec(KernelSpec):
 
 
 def plan_contraction(
-    forest: Forest, method: str, real: str, limits: Limits, options: dict[str, Any]
+    forest: Forest, method: str, real: str, limits: Limits, options: Options
 ) -> Plan:
     """Plan `contraction`; cells above local memory in pieces, stars among them by `fine`."""
     return _contraction(forest, method, real, limits, options, None)
@@ -149,7 +149,7 @@ def _contraction(
     method: str,
     real: str,
     limits: Limits,
-    options: dict[str, Any],
+    options: Options,
     ranks: np.ndarray | None,
 ) -> Plan:
     """Plan cells that fit into local memory, those above it, and put the launches together.
@@ -182,7 +182,7 @@ def _is_small(forest: Forest, limits: Limits) -> bool:
     return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
-def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any]) -> int:
+def _segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
     """Nodes of a segment: 16; fewer for batches so small that only latency counts.
 
     More where only longer segments, which leave less to contract, let all cells fit, or as
@@ -201,7 +201,7 @@ def _segment(forest: Forest, real: str, limits: Limits, options: dict[str, Any])
     return chosen
 
 
-def _fits(cut: Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.ndarray:
+def _fits(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
     """(num_trees,) bool: trees that fit into a work-group and its local memory."""
     most = min(limits.max_work_group, NO_LANE - 1)
     if (options["work_group"] or 0) > most:
@@ -211,9 +211,7 @@ def _fits(cut: Cut, real: str, limits: Limits, options: dict[str, Any]) -> np.nd
     return (cut.lanes <= most) & (cut.places <= _local_capacity(real, limits, group))
 
 
-def _classes(
-    forest: Forest, cut: Cut, real: str, limits: Limits, options: dict[str, Any]
-) -> np.ndarray:
+def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
     """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory.
 
     All that fit are usual where none is above it and the batch is too small to fill the device
@@ -227,10 +225,11 @@ def _classes(
     return np.where(fits, np.where(usual, USUAL, LARGER), ABOVE)[forest.shape_of_cell]
 
 
-def _local_capacity(real: str, limits: Limits, work_group: Any) -> Any:
+def _local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> np.ndarray:
     """Nodes that fit into local memory: three values per node, and three per lane."""
     values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
-    return np.maximum(0, values - 3 * work_group) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
+    lanes = np.asarray(work_group)
+    return np.maximum(0, values - 3 * lanes) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -240,7 +239,7 @@ class _Contraction:
     method: str
     real: str
     limits: Limits
-    options: dict[str, Any]
+    options: Options
     most: int
 
     def by_kind(

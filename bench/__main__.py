@@ -1,0 +1,80 @@
+"""Run a measure: ``python -m bench NAME [ARGUMENT ...]``; without a name, list them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+BENCH = Path(__file__).resolve().parent
+MEASURES = {
+    "solve": "measures.solve",
+    "reach": "measures.reach",
+    "methods": "measures.methods",
+    "options": "measures.options",
+    "accuracy": "measures.accuracy",
+    "plan": "measures.plan",
+    "tune": "measures.tune",
+    "devices": "measures.devices",
+    "peers": "measures.peers",
+    "ring": "measures.ring",
+    "scale": "measures.scale",
+    "spikes": "measures.spikes",
+    "papers": "papers.command",
+    "checks": "measures.checks.command",
+    "fuzz": "measures.fuzz.command",
+    "again": "again",
+}
+
+
+def first_line(module: str) -> str:
+    """Return the first line of the docstring of a module, without importing it."""
+    source = BENCH.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
+
+
+def listing() -> str:
+    """Return the names of all measures, each with one line."""
+    lines = [f"  {name:<9} {first_line(module)}" for name, module in MEASURES.items()]
+    usage = "usage: python -m bench NAME [ARGUMENT ...]; NAME --help lists the arguments of NAME"
+    return "\n".join([usage, "", *lines])
+
+
+def prefer_installed() -> None:
+    """Let an installed clhines precede the one of this checkout, which may lack its kernels."""
+    root = str(BENCH.parent)
+    if sys.path[0] in ("", root, str(BENCH)):
+        del sys.path[0]
+    if root not in sys.path:
+        sys.path.append(root)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one measure; its exit code, or 2 for a name that is not known.
+
+    A name with a dot is a module that a measure starts in a process of its own.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(listing())
+        return 0
+    name, *rest = arguments
+    if name not in MEASURES and "." not in name:
+        print(f"there is no measure {name!r}; expected {', '.join(MEASURES)}", file=sys.stderr)
+        return 2
+    module = import_module(f"bench.{MEASURES.get(name, name)}")
+    if "." in name:  # the process that started this one reports what is wrong
+        return int(module.main(rest) or 0)
+    from bench import MissingError
+    from clhines.errors import ClhinesError
+
+    try:
+        return int(module.main(rest) or 0)
+    except (ClhinesError, MissingError) as error:
+        raise SystemExit(f"{name}: {error}") from error
+
+
+if __name__ == "__main__":
+    prefer_installed()
+    sys.exit(main(sys.argv[1:]))

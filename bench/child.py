@@ -1,0 +1,42 @@
+"""Run a module of the benchmarks in a process of its own, which writes one JSON file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).resolve().parent
+
+
+def run(
+    module: str, arguments: Sequence[str], most: float, launcher: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return what the module wrote, or the ``reason`` why it wrote nothing.
+
+    Parameters
+    ----------
+    module : str
+        Below `bench`; its `main` gets the arguments, and the file to write as the last one.
+    most : float, s
+    launcher : sequence of str
+        Command that starts the interpreter, such as ``mpiexec -n 2``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "row.json"
+        command = [*launcher, sys.executable, str(BENCH), module, *arguments, str(out)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=most, check=False, cwd=folder
+            )
+        except subprocess.TimeoutExpired:
+            return {"reason": f"took more than {most:.0f} s"}
+        if out.is_file():
+            found: dict[str, Any] = json.loads(out.read_text("utf-8"))
+            return found
+        said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing"]
+        return {"reason": f"ended with code {done.returncode} and said: {said[-1].strip()[:120]}"}

@@ -1,0 +1,1 @@
+"""What is measured; each module has `main(arguments)` and is a name of `python -m bench`."""

@@ -1,0 +1,131 @@
+"""Check against NEURON, with its defaults but where a line names a setting.
+
+    python -m bench checks [NAME ...] [--seeds N] [--morphologies FOLDER] [--device SPEC]
+                           [--out FOLDER]
+
+NAME is one of ``networks`` (random networks, spike for spike), ``delays`` (over a grid, and events
+from outside), ``hh`` (without and with NEURON's table of rates), ``kinetics`` (`sparse`,
+`derivimplicit` and `cnexp` of .mod files in tests/mod, which are compiled), ``units`` (texts in
+other units than NEURON's) and ``cells`` (SWC files by NEURON's importer; needs
+``--morphologies``); default: all. The table goes to checks.txt and checks.json in the folder.
+
+The exit code is 1 where a check fails, 2 where one that was named could not be made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from bench import MissingError, record, table
+from bench.measures.checks import common as checks_common
+from bench.measures.checks.cells import cells
+from bench.measures.checks.common import Outcome, Settings
+from bench.measures.checks.kinetics import kinetics, units
+from bench.measures.checks.networks import networks
+from bench.measures.checks.timing import delays, hh
+from clhines.device import devices
+
+CHECKS: dict[str, Callable[[Settings], list[Outcome]]] = {
+    "networks": networks,
+    "delays": delays,
+    "hh": hh,
+    "kinetics": kinetics,
+    "units": units,
+    "cells": cells,
+}
+PAD = " " * 8
+SHOWN = 8  # failures of a check in the table; the JSON has all
+
+
+def run(names: list[str], settings: Settings) -> tuple[list[Outcome], dict[str, float]]:
+    """Make the checks; what they found, and seconds of each."""
+    outcomes, seconds = [], {}
+    for name in names:
+        begin = time.perf_counter()
+        try:
+            outcomes += CHECKS[name](settings)
+        except MissingError as error:
+            outcomes.append(Outcome(name, "", skipped=str(error)))
+        seconds[name] = time.perf_counter() - begin
+    return outcomes, seconds
+
+
+def figure(value: float) -> str:
+    """Write a count as it is, another number with two digits."""
+    return str(value) if isinstance(value, int) else f"{value:.2g}"
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the results as text."""
+    lines = []
+    for r in result["checks"]:
+        word = "skip" if r["skipped"] else "pass" if r["passed"] else "FAIL"
+        lines.append(f"{word}  {r['check']:<9} {r['skipped'] or r['what']}"[: table.WIDTH])
+        if r["skipped"]:
+            continue
+        failures = r["failures"]
+        parts = [f"{r['cases'] - len(failures)} of {r['cases']}"]
+        parts += [f"{name} {figure(value)}" for name, value in r["figures"].items()]
+        lines += table.wrapped(["; ".join(parts)], PAD, PAD)
+        lines += table.wrapped(failures[:SHOWN], " " * 6 + "- ", PAD)
+        if len(failures) > SHOWN:
+            lines.append(f"      - and {len(failures) - SHOWN} more")
+    return "\n".join(lines)
+
+
+def versions() -> dict[str, Any]:
+    """Version of NEURON, where it is installed."""
+    try:
+        h = checks_common.neuron()  # NEURON itself sets a name `neuron` in the main module
+        return {"neuron": h.nrnversion(5), "system": platform.system()}
+    except MissingError:
+        return {"neuron": None}
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = record.parser("checks", __doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
+    parser.add_argument("--seeds", type=int, default=100, help="random networks")
+    parser.add_argument("--morphologies", type=Path, help="folder of SWC files")
+    given = parser.parse_args(arguments)
+    unknown = [name for name in given.names if name not in CHECKS]
+    if unknown:
+        parser.error(f"there is no check {unknown[0]!r}; expected {', '.join(CHECKS)}")
+    if given.seeds < 1:
+        parser.error(f"--seeds is {given.seeds}; expected 1 or more")
+    if given.morphologies is not None and not given.morphologies.is_dir():
+        parser.error(f"--morphologies: there is no folder {given.morphologies}")
+    return given
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command."""
+    given = parsed(arguments)
+    queue = record.queue(given.device, ["float64"])
+    settings = Settings(
+        queue,
+        seeds=given.seeds,
+        morphologies=given.morphologies,
+        progress=lambda items: tqdm(items, leave=False, disable=None),
+    )
+    outcomes, seconds = run(given.names or list(CHECKS), settings)
+    known = {**record.record(queue, "checks", arguments), **versions()}
+    head = (
+        f"{devices.label(queue.device)}\n"
+        f"NEURON {known['neuron']}, commit {known['commit']}, seeds 0 to {given.seeds - 1}"
+    )
+    rows = [{**asdict(o), "passed": o.passed} for o in outcomes]
+    result = {"record": known, "seconds": seconds, "checks": rows}
+    record.files(Path(given.out) / "checks.json", result, f"{head}\n\n{text(result)}\n")
+    if any(not o.passed for o in outcomes):
+        return 1
+    return 2 if any(o.skipped and o.check in given.names for o in outcomes) else 0

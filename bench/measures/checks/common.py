@@ -1,0 +1,278 @@
+"""What the checks against NEURON share: outcomes, NEURON's cells, and its compiled mechanisms."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import clhines
+from bench import MissingError
+from clhines.cells.cable import Cable, discretise
+from clhines.cells.morphology import Morphology
+
+MOD_FOLDER = Path(__file__).resolve().parents[3] / "tests" / "mod"
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass
+class Outcome:
+    """What one check found.
+
+    Attributes
+    ----------
+    check : str
+        Group of checks, as on the command line.
+    what : str
+        What was compared, with which settings.
+    cases : int
+        Comparisons made.
+    failures : list of str
+        One line for each case that failed.
+    figures : dict of str to float or int
+        Largest differences and counts.
+    skipped : str
+        Why nothing was compared; empty otherwise.
+    """
+
+    check: str
+    what: str
+    cases: int = 0
+    failures: list[str] = field(default_factory=list)
+    figures: dict[str, float | int] = field(default_factory=dict)
+    skipped: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether there were cases and none failed."""
+        return bool(self.skipped) or (self.cases > 0 and not self.failures)
+
+    def largest(self, name: str, value: float) -> None:
+        """Keep the largest value of a figure; NaN counts as infinite."""
+        value = float("inf") if np.isnan(value) else float(value)
+        self.figures[name] = max(self.figures.get(name, 0.0), value)
+
+    def add(self, name: str, count: int) -> None:
+        """Add to a count."""
+        self.figures[name] = self.figures.get(name, 0) + int(count)
+
+    def case(self, wrong: str = "") -> None:
+        """Count one case, which failed where `wrong` says how."""
+        self.cases += 1
+        if wrong:
+            self.failures.append(wrong)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of the checks; the defaults are those of the table.
+
+    Attributes
+    ----------
+    queue : pyopencl.CommandQueue
+    seeds : int
+        Random networks.
+    duration : float, ms
+        Of random networks.
+    morphologies : pathlib.Path or None
+        Folder of SWC files.
+    files : int or None
+        Of these the first so many by size; default all.
+    lengths : tuple of float, µm
+        Longest segments of the real cells.
+    step : float, ms
+        Of the grid of delays.
+    engines : tuple of str
+        Of `clhines.Simulation`.
+    progress : callable
+        Takes an iterable, gives the same one with a bar.
+    """
+
+    queue: cl.CommandQueue
+    seeds: int = 100
+    duration: float = 500.0
+    morphologies: Path | None = None
+    files: int | None = None
+    lengths: tuple[float, ...] = (20.0, 5.0)
+    step: float = 0.005
+    engines: tuple[str, ...] = ("epochs", "steps", "reference")
+    progress: Callable[[Any], Any] = lambda items: items
+
+
+# ---------------------------------------------------------------------------------------- NEURON
+
+
+@lru_cache(maxsize=1)
+def neuron() -> Any:
+    """Return NEURON's interpreter.
+
+    Raises
+    ------
+    MissingError
+        It is not installed.
+    """
+    try:
+        from neuron import h
+    except ImportError as error:
+        raise MissingError(f"NEURON is not installed: {error}") from error
+    h.load_file("stdrun.hoc")
+    h.load_file("import3d.hoc")
+    return h
+
+
+def start(dt: float, v_init: float, secondorder: bool = False, table: bool = False) -> Any:
+    """Set NEURON's globals, all to its defaults but those given, and initialise it.
+
+    Parameters
+    ----------
+    dt : float, ms
+    v_init : float, mV
+    secondorder : bool
+        ``secondorder = 2``; NEURON's default is 0.
+    table : bool
+        ``usetable_hh``; NEURON's default is True, its rates are interpolated between whole mV.
+    """
+    h = neuron()
+    h.cvode.active(0)
+    h.usetable_hh = int(table)
+    h.secondorder = 2 if secondorder else 0
+    h.dt = dt
+    h.finitialize(v_init)
+    return h
+
+
+def load_mechanisms(keep: Path | None = None) -> None:
+    """Compile and load the .mod files of `MOD_FOLDER`, once in a process.
+
+    Parameters
+    ----------
+    keep : pathlib.Path, optional
+        Folder where the library of these files is looked for, and kept for other processes.
+
+    Raises
+    ------
+    MissingError
+        There is no compiler, or it failed.
+    """
+    h = neuron()
+    if hasattr(h, "chkshunt"):  # one of them
+        return
+    texts = [path.read_bytes() for path in sorted(MOD_FOLDER.glob("*.mod"))]
+    digest = hashlib.sha256(b"".join([h.nrnversion(5).encode(), *texts])).hexdigest()[:16]
+    kept = keep and keep / f"clhines-mod-{digest}.so"
+    if kept and kept.is_file():
+        h.nrn_load_dll(str(kept))
+        return
+    with tempfile.TemporaryDirectory(prefix="clhines-mod-", dir=keep) as folder:
+        library = compiled(Path(folder))
+        if kept:
+            library = library.replace(kept)
+        h.nrn_load_dll(str(library))  # what is loaded stays so without its file
+
+
+def compiled(folder: Path) -> Path:
+    """Compile the .mod files of `MOD_FOLDER` in a folder; the library."""
+    beside = Path(sys.executable).with_name("nrnivmodl")
+    command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
+    if not command or not (shutil.which("c++") or shutil.which("g++")):
+        raise MissingError("no C++ compiler, or no nrnivmodl, for NEURON's .mod files")
+    done = subprocess.run(
+        [command, str(MOD_FOLDER)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    found = [*folder.glob("*/libnrnmech.*"), *folder.glob("*/.libs/libnrnmech.so")]
+    if done.returncode or not found:
+        last = (done.stderr.strip().splitlines() or ["no library"])[-1]
+        raise MissingError(f"nrnivmodl failed: {last[:200]}")
+    return found[0]
+
+
+def neuron_cell(cable: Cable) -> SimpleNamespace:
+    """Make NEURON's sections from ours: the same points, connections and numbers of segments.
+
+    Returns
+    -------
+    types.SimpleNamespace
+        ``sections``, in our order; ``segments``, by our node.
+    """
+    h, ours, sections = neuron(), cable.sections, []
+    for s in range(ours.num_sections):
+        section = h.Section(name=f"section{s}")
+        for point in ours.points[ours.offsets[s] : ours.offsets[s + 1]].tolist():
+            section.pt3dadd(*point)
+        section.Ra, section.cm, section.nseg = cable.Ra, cable.cm, int(cable.nseg[s])
+        if s > 0:
+            section.connect(sections[int(ours.parent[s])](float(ours.parent_x[s])), 0)
+        sections.append(section)
+    segments = {
+        int(cable.first_node[s]) + k: segment
+        for s, section in enumerate(sections)
+        for k, segment in enumerate(section)
+    }
+    return SimpleNamespace(sections=sections, segments=segments)
+
+
+def compartment(diameter: float = 20.0) -> Cable:
+    """Return a cell of one compartment: a sphere."""
+    one = np.ones(1, np.int64)
+    cell = Morphology(-one, np.zeros((1, 3)), np.array([diameter / 2]), one, one, 0 * one)
+    return discretise(cell, max_length=1e6)
+
+
+# --------------------------------------------------------------------------------------- spikes
+
+
+def in_steps(time: Any, cell: Any, dt: float) -> list[tuple[int, int]]:
+    """Spikes as pairs of step and cell, in order."""
+    steps = np.rint(np.asarray(time, float) / dt).astype(int)
+    return sorted(zip(steps.tolist(), np.asarray(cell, int).tolist()))
+
+
+def unlike(ours: list[tuple[int, int]], theirs: list[tuple[int, int]]) -> str:
+    """Say where two lists of spikes differ first; empty where they do not."""
+    if ours == theirs:
+        return ""
+    common = sum(a == b for a, b in zip(ours, theirs))
+    k = next(
+        (k for k, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(map(len, (ours, theirs)))
+    )
+    first = [f"step {s[k][0]} cell {s[k][1]}" if k < len(s) else "none" for s in (theirs, ours)]
+    return (
+        f"{len(theirs)} spikes in NEURON, {len(ours)} here, {common} equal; number {k + 1} is "
+        f"{first[0]} in NEURON, {first[1]} here"
+    )
+
+
+def relative(ours: Any, theirs: Any, rest: Any = 0.0) -> float:
+    """Largest difference of two series, next to the largest deflection of NEURON's from `rest`."""
+    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
+    scale = np.abs(theirs - rest).max()
+    if ours.shape != theirs.shape or not scale > 0:
+        return float("inf")
+    gap = np.abs(ours - theirs).max()
+    return float("inf") if np.isnan(gap) else float(gap / scale)
+
+
+def simulate(
+    network: clhines.Network,
+    settings: Settings,
+    engine: str,
+    duration: float,
+    record: Sequence[tuple[str, Any]] = (),
+    **options: Any,
+) -> Any:
+    """Run a network by an engine; the result with what is recorded."""
+    simulation = clhines.Simulation(network, queue=settings.queue, engine=engine, **options)
+    for what, where in record:
+        simulation.record(what, where)
+    return simulation.run(duration)

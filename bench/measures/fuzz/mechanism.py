@@ -1,0 +1,374 @@
+"""Mechanisms for the fuzz: what is accepted gives the numbers of the language's description."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+
+from bench.measures.fuzz import language
+from bench.measures.fuzz.common import WrongError, check_refusal, fewer, pick, shortened
+from bench.measures.fuzz.language import Text, UnclearError, UnreadError, Value
+from bench.measures.fuzz.texts import hostile, sensible
+
+MESSAGE = 500  # letters: a line of the text and a list of names are in it
+EPS = float(np.finfo(float).eps)
+SLACK = 1e6  # rounding errors of another order of operations, in those of the order written
+IMPLICIT = 1e-8  # what Newton's method may leave, in the size of what is added
+POINTS = 4
+TINY_STEP = 1e-7  # ms: what a state changes by is then its rate
+DEVICE_SHARE = 0.08
+# what a sensible text may be refused for
+REASONS = re.compile(
+    r"too (large|small|deep|long|many|big)|0/0|not a finite|no real value|not linear|linear in"
+    r"|power |used nowhere|dimension|unit|coupled|implicit|sparse|nothing|no state|method|depend"
+    r"|is a "
+)
+_CABLE: Any = None
+_QUEUE: Any = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A text, whether it is lawful, and where it is evaluated."""
+
+    text: str
+    lawful: bool
+    points: int
+    dtype: str = ""  # of a run on a device, or none
+
+
+def generate(rng: np.random.Generator) -> Case:
+    """Make a sensible or a hostile text."""
+    lawful = rng.random() < 0.6
+    text = sensible(rng) if lawful else hostile(rng)
+    dtype = pick(rng, ["float64", "float32"]) if rng.random() < DEVICE_SHARE else ""
+    return Case(text, lawful, int(rng.integers(1 << 30)), dtype)
+
+
+def kind(case: Case) -> str:
+    """Return what makes a text slow or large: the beginning of its longest line."""
+    longest = max(case.text.splitlines() or [""], key=len)
+    return "a sensible text" if case.lawful else re.sub(r"[0-9.]+", "#", longest)[:24]
+
+
+def prepare(folder: Path) -> None:
+    """Make the cell and the queue of runs on a device."""
+    global _CABLE, _QUEUE
+    import clhines
+    from clhines.device import devices
+
+    Path("ball.swc").write_text("1 1 0 0 0 10 -1\n")
+    _CABLE = clhines.discretise(clhines.read_swc("ball.swc"), max_length=50.0)
+    _QUEUE = devices.make_queue(devices.choose())
+    _run(clhines.Mechanism("density m\ncurrent i = 0.001*(v + 70)\n"), "float64", "epochs", -65.0)
+    m = clhines.Mechanism("point m\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\n")
+    m.advance(-60.0, 0.0, 0.1, {}, m.initial(-60.0))
+
+
+def check(case: Case) -> str:
+    """Read a text and compare what it means with the evaluation of its description."""
+    from clhines.errors import ClhinesError
+    from clhines.mechanisms.mechanism import Mechanism
+
+    try:
+        text: Text | None = language.read(case.text)
+    except UnreadError:
+        text = None
+    try:
+        m = Mechanism(case.text)
+        m.functions("double")
+        if case.points % 4 == 0:  # each takes as long
+            m.functions("float"), m.describe(), m.grouped("float", 4, ())
+    except ClhinesError as error:
+        message = check_refusal(error, most=MESSAGE)
+        if case.lawful and not REASONS.search(message):
+            raise WrongError(f"lawful text refused: {shortened(message)}") from None
+        return "refused"
+    if text is not None:
+        _check_rules(text)
+        rng = np.random.default_rng(case.points)
+        for _ in range(POINTS):
+            with contextlib.suppress(RecursionError):  # of the evaluation here
+                _check_point(m, text, rng)
+    if case.dtype:
+        _check_device(m, case.dtype)
+    return "accepted"
+
+
+def _check_rules(text: Text) -> None:
+    why = language.must_refuse(text)
+    if why:
+        raise WrongError(f"accepted: {why}")
+    used = text.names()
+    odd = [name for name in text.named if language.near_keyword(name) and name not in used]
+    if odd:
+        raise WrongError(f"accepted: a misspelt keyword as a name: '{odd[0]}'")
+
+
+# ------------------------------------------------------------------------------------ numbers
+
+
+def _check_point(m: Any, text: Text, rng: np.random.Generator) -> None:
+    """Compare everything at one voltage, with random parameters and states."""
+    v = float(pick(rng, [-65.0, -40.0, 0.0, *rng.uniform(-90, 50, 6)]))
+    given = {
+        name: value if rng.random() < 0.5 else round(float(rng.uniform(0.1, 3)), 3)
+        for name, value in m.defaults.items()
+    }
+    for name, value in text.parameters.items():
+        factor = language.UNITS.get(text.units[name])
+        if factor is not None and abs(value) < 1e200:
+            _compare(f"default of a parameter in '{text.units[name]}'", m.defaults[name],
+                     language.exact(value * mp.mpf(factor)))  # fmt: skip
+    t = round(float(rng.uniform(0, 10)), 3)
+    states = {name: round(float(rng.uniform(0.05, 0.95)), 3) for name in text.states}
+    known: dict[str, Any] = {**given, "v": v}
+    _initial(m, text, known, given)
+    known |= {**states, "t": t}
+    # rates that take a current need the voltage before the step
+    states |= {name: v for name in m.states if name not in states}
+    if not m.uses_noise and "dt" not in text.names():
+        i, g = m.current(v, t, given, states)
+        with contextlib.suppress(UnclearError):
+            _current(text, known, float(i), float(g))
+    if m.states:
+        _rates(m, text, known, given, states)
+        _step(m, text, known, given, states)
+    if m.takes_events:
+        weight = round(float(rng.uniform(-1, 2)), 3)
+        _event(m, text, {**given, **states, "weight": weight}, given, states)
+
+
+def _compare(what: str, got: float, expected: Value, slack: float = SLACK) -> None:
+    tolerance = slack * EPS * float(expected.e) + 1e-300
+    if expected.limit and not np.isfinite(got):  # said aloud by whatever uses it
+        return
+    if not abs(got - float(expected.v)) <= tolerance:
+        raise WrongError(
+            f"{what}: got {got!r}, expected {float(expected.v)!r} within {tolerance:.2g}"
+        )
+
+
+def _initial(m: Any, text: Text, known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    start = m.initial(known["v"], given)
+    for name in text.states:
+        try:
+            expected = language.evaluate(text, text.states[name], known)
+        except (UnclearError, UnreadError):
+            continue
+        _compare("initial value", float(start[name]), expected)
+
+
+def _current(text: Text, known: Mapping[str, Any], i: float, g: float) -> None:
+    """Compare the sum of the currents, and its slope by a difference in many digits."""
+
+    def total(v: Any) -> Value:
+        values = [language.evaluate(text, c, {**known, "v": v}) for c in text.currents.values()]
+        limit = any(x.limit for x in values)
+        return Value(sum(x.v for x in values), sum(x.e for x in values), limit)
+
+    try:
+        expected = total(known["v"])
+        with mp.workdps(language.DIGITS):
+            h = mp.mpf(10) ** -20
+            low, high = total(known["v"] - h), total(known["v"] + h)
+            slopes = (expected.v - low.v) / h, (high.v - expected.v) / h
+    except UnreadError:
+        return
+    _compare("current", i, expected)
+    size = max(abs(s) for s in slopes)
+    if abs(slopes[0] - slopes[1]) < 1e-10 * size:  # no kink here
+        reach = float(size + expected.e) + 1e-30
+        if not abs(g - float(slopes[0])) <= 1e-6 * reach:
+            raise WrongError(f"slope of the current: got {g!r}, expected {float(slopes[0])!r}")
+
+
+def _rates(
+    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
+) -> None:
+    """Compare the rates: what changes in a step that is next to nothing, by any method."""
+    new = m.advance(known["v"], known["t"], TINY_STEP, given, states)
+    for name in text.states:
+        if name not in text.rates:
+            if float(new[name]) != states[name]:
+                raise WrongError(f"a state without a rate changed: {name}")
+            continue
+        try:
+            rate = language.evaluate(text, text.rates[name], known)
+        except (UnclearError, UnreadError):
+            continue
+        change = (float(new[name]) - states[name]) / TINY_STEP
+        rounding = 4 * EPS * abs(states[name]) / TINY_STEP + SLACK * EPS * float(rate.e)
+        stiff = 1e-3 * max(1.0, abs(float(rate.v)))  # of what changes during the step
+        if abs(float(rate.v)) < 1e3 and not abs(change - float(rate.v)) <= rounding + stiff:
+            raise WrongError(f"rate: got {change!r}, expected {float(rate.v)!r}")
+
+
+def _step(
+    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
+) -> None:
+    """Compare a step of 0.1 ms where the description leaves no choice of method.
+
+    States that are linear in themselves: exponential Euler, one after another as written. Coupled
+    ones with an implicit method: implicit Euler.
+    """
+    needs = set().union(*(text.needs(rate) for rate in text.rates.values()))
+    if text.substeps > 1 or needs & {"t", "dt", *text.currents} or not text.rates:
+        return
+    dt, values = mp.mpf("0.1"), dict(known)
+    new = m.advance(known["v"], known["t"], float(dt), given, states)
+    if text.method in ("sparse", "derivimplicit") and text.circles() == set(text.rates):
+        _implicit(text, known, {s: float(new[s]) for s in text.rates}, dt)
+    if text.method:
+        return
+    try:
+        with mp.workdps(language.DIGITS):
+            for name, tree in text.rates.items():
+                x = mp.mpf(values[name])
+                at = [language.evaluate(text, tree, {**values, name: k}) for k in (0, 1, 2)]
+                a, b = at[0].v, at[1].v - at[0].v
+                if abs(at[2].v - 2 * at[1].v + at[0].v) > 1e-30 * abs(at[2].v):
+                    return  # not linear
+                grown = mp.expm1(b * dt) / b if b else dt
+                values[name] = x + grown * (a + b * x)
+                size = sum((k.e for k in at), abs(x)) * (1 + abs(grown))
+                _compare("step of a state", float(new[name]), Value(values[name], size))
+    except (UnclearError, UnreadError):
+        return
+
+
+def _implicit(text: Text, known: Mapping[str, Any], new: dict[str, float], dt: Any) -> None:
+    """Check that a step of coupled states solves the equations of implicit Euler."""
+    for name, tree in text.rates.items():
+        try:
+            rate = language.evaluate(text, tree, {**known, **new})
+        except (UnclearError, UnreadError):
+            continue
+        left = float(mp.mpf(new[name]) - mp.mpf(known[name]) - dt * rate.v)
+        size = abs(new[name]) + abs(known[name]) + float(dt * rate.e)
+        if not abs(left) <= IMPLICIT * size:
+            raise WrongError(f"an implicit step leaves {left:.3g} of {size:.3g}")
+
+
+def _event(
+    m: Any, text: Text, known: Mapping[str, Any], given: Any, states: Mapping[str, float]
+) -> None:
+    after = m.event(known["weight"], given, states)
+    signs: dict[str, Callable[[Any, Any], Any]] = {
+        "": lambda x, a: a,
+        "+": lambda x, a: x + a,
+        "-": lambda x, a: x - a,
+        "*": lambda x, a: x * a,
+        "/": lambda x, a: x / a,
+    }
+    for name in text.states:
+        if name not in text.events:
+            continue
+        sign, tree = text.events[name]
+        try:
+            action = language.evaluate(text, tree, known)
+            old = mp.mpf(states[name])
+            if sign == "/" and action.v == 0:
+                if np.isfinite(float(after[name])):
+                    raise WrongError(f"an event divides by 0: got {float(after[name])!r}")
+                continue
+            value = Value(signs[sign](old, action.v), abs(old) + action.e * (1 + abs(old)))
+        except (UnclearError, UnreadError):
+            continue
+        _compare("state after an event", float(after[name]), value)
+
+
+# ------------------------------------------------------------------------------------ device
+
+
+def _run(m: Any, dtype: str, engine: str, v: float) -> Any:
+    """Voltages and states after some steps of a cell of one compartment."""
+    import clhines
+
+    net = clhines.Network(_CABLE)
+    net.insert("pas", where="all")
+    group = net.insert(m, where="all") if m.kind == "density" else net.add(m, at=net.soma)
+    if m.takes_events:
+        net.event(group, time=0.05, weight=0.01)
+    where = {} if engine == "reference" else {"queue": _QUEUE, "dtype": dtype}
+    sim = clhines.Simulation(net, dt=0.025, engine=engine, v_init=v, **where)
+    sim.record("v", [0])
+    for name in m.states:
+        if "__" not in name:
+            sim.record(name, group)
+    with np.errstate(all="ignore"):
+        return np.concatenate(sim.run(0.125).values, axis=1)
+
+
+def _check_device(m: Any, dtype: str) -> None:
+    """Compare a run on the device with NumPy, within what a small change of the start does."""
+    from clhines.errors import SimulationError
+
+    eps = float(np.finfo(dtype).eps)
+    try:
+        expected = _run(m, dtype, "reference", -65.0)
+        beside = _run(m, dtype, "reference", -65.0 * (1 + 64 * eps))
+    except SimulationError:
+        return
+    if not np.isfinite(expected).all() or np.abs(expected).max() > 1e4:
+        return
+    try:
+        got = _run(m, dtype, "epochs", -65.0)
+    except SimulationError as error:
+        raise WrongError(f"the device fails where NumPy does not: {error}") from error
+    size = np.maximum(np.abs(expected).max(axis=0), 1.0)
+    # slopes like 1 - tanh(v)^2 lose more in float32 than a small change of the start shows
+    tolerance = (1e5 if dtype == "float32" else 1e4) * eps * size + 100 * np.abs(
+        beside - expected
+    ).max(axis=0)
+    worst = np.abs(got - expected).max(axis=0)
+    if not (worst <= tolerance).all():
+        k = int(np.argmax(worst / tolerance))
+        raise WrongError(
+            f"device and NumPy differ in {dtype}: by {worst[k]:.3g} of {size[k]:.3g} in column {k}"
+        )
+
+
+# ------------------------------------------------------------------------------------ smaller
+
+
+def smaller(case: Case) -> Iterator[Case]:
+    """Yield texts with lines left out, or a bracket's inside in its place."""
+    lines = case.text.splitlines()
+    for left in fewer(lines):
+        yield replace(case, text="\n".join(left) + "\n")
+    spans = sorted(_brackets(case.text), key=lambda s: s[0] - s[1])
+    for begin, end in spans[:40]:
+        inside = case.text[begin + 1 : end]
+        head = re.search(r"[A-Za-z0-9_]*$", case.text[:begin])
+        start = head.start() if head else begin
+        for new in ("1", "v", f"({inside})", *re.split(r",(?![^(]*\))", inside)[:3]):
+            yield replace(case, text=case.text[:start] + new.strip() + case.text[end + 1 :])
+    if case.dtype:
+        yield replace(case, dtype="")
+    if len(case.text) > 300 and len(lines) < 3:
+        half = len(case.text) // 2
+        yield replace(case, text=case.text[:half])
+
+
+def _brackets(text: str) -> list[tuple[int, int]]:
+    open_at, found = [], []
+    for k, c in enumerate(text):
+        if c == "(":
+            open_at.append(k)
+        elif c == ")" and open_at:
+            found.append((open_at.pop(), k))
+    return found
+
+
+def show(case: Case) -> str:
+    """Return the text."""
+    text = case.text.encode("unicode_escape").decode().replace("\\n", "\n")
+    return text + (f"# on the device in {case.dtype}" if case.dtype else "")

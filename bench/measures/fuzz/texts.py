@@ -1,0 +1,367 @@
+"""Texts of mechanisms for the fuzz: sensible random ones, and hostile ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from bench.measures.fuzz.common import pick
+
+NAMES = """g gbar e tau vh k a b q x y z m n h s w alpha beta rate inf_m tau_m gk ca depth shell p r
+    u1 u2 left right mid""".split()
+# lawful names that generated source or its languages know
+TAKEN = """c0 c1 p1 p2 x0 x1 x12 e1 k1_x k2_x k1 k4_s inf nan NAN INFINITY float4 double2 int4 uint
+    get_global_id barrier kernel global local half np numpy lambda def class return None True False
+    new_x substep part step loop real i j f d h0 result out noise_ v1 v2 t1 dt1 dv dx expm1 exp1 pow
+    fabs fmin fmax fma isnan select bernoulli weight1 normal rate_x advance initial current1 state1
+    sum len range abs1 M_PI M_E CL_TRUE __x size_t vload4 as_float clamp mix sign min1 E I S N O Q
+    pi1 gamma zeta Symbol Integer oo zoo print exec self int double char short long unsigned
+    printf volatile inline static const case switch goto do void enum""".split()
+TAKEN = [name for name in TAKEN if "__" not in name and not name.endswith("_")]
+NUMBERS = "0 1 2 0.5 1e-3 10 40 -65 .25 3. 1.5e2 0.001 18 20 0.1 5 7 1e2 12.75 0.3333".split()
+UNITS = ["S/cm2", "mS/cm2", "uS/cm2", "S/m2"], ["uS", "nS", "pS"], ["mV", "V"], ["ms", "s", "us"]
+
+
+def number(rng: np.random.Generator) -> str:
+    """Return a positive number."""
+    text = pick(rng, NUMBERS)
+    return text if not text.startswith("-") else text[1:]
+
+
+def expression(rng: np.random.Generator, names: list[str], depth: int) -> str:
+    """Return a random expression of moderate values."""
+    if depth <= 0 or rng.random() < 0.15:
+        return pick(rng, names) if rng.random() < 0.65 else number(rng)
+
+    def inner() -> str:
+        return expression(rng, names, depth - 1)
+
+    c, s = number(rng), pick(rng, ["5", "10", "18", "25.5"])
+    forms: list[Callable[[], str]] = [
+        lambda: f"({inner()} + {inner()})",
+        lambda: f"({inner()} - {inner()})",
+        lambda: f"{inner()}*{inner()}",
+        lambda: f"{inner()}/(1 + ({inner()})^2)",
+        lambda: f"({inner()})/({inner()})",
+        lambda: f"exp(-({inner()} + {c})/{s})",
+        lambda: f"1/(1 + exp(-(v + {c})/{s}))",
+        lambda: f"{c}*(v + 40)/(1 - exp(-(v + 40)/{s}))",
+        lambda: f"(v - {c})/tanh((v - {c})/{s})",
+        lambda: f"min({inner()}, {inner()})",
+        lambda: f"max({inner()}, {inner()})",
+        lambda: f"max({c}, min({inner()}, 100))",
+        lambda: f"where({condition(rng, names, depth - 1)}, {inner()}, {inner()})",
+        lambda: f"({inner()})^{pick(rng, ['2', '3', '4', '-1', '0.5', '1.7', '-2', '8'])}",
+        lambda: f"abs({inner()})^{pick(rng, ['0.5', '1.3', '2'])}",
+        lambda: f"{pick(rng, ['2', '3', '0.5', '10', '2.3'])}^(({inner()} - 6.3)/10)",
+        lambda: f"sqrt(1 + ({inner()})^2)",
+        lambda: f"log(1 + abs({inner()}))",
+        lambda: f"{pick(rng, ['sin', 'cos', 'tanh'])}({inner()})",
+        lambda: f"-{inner()}",
+        lambda: f"tan(0.1*tanh({inner()})) + sinh(tanh({inner()}))*cosh(0.1)",
+    ]
+    return pick(rng, forms)()
+
+
+def condition(rng: np.random.Generator, names: list[str], depth: int) -> str:
+    """Return a random condition."""
+    a, b = expression(rng, names, depth), expression(rng, names, depth)
+    simple = f"{a} {pick(rng, ['<', '<=', '>', '>='])} {b}"
+    if rng.random() < 0.3:
+        join = pick(rng, [" and ", " or ", " and not "])
+        return f"({simple}){join}({pick(rng, names)} < {number(rng)})"
+    return f"{number(rng)} < {pick(rng, names)} <= {b}" if rng.random() < 0.1 else simple
+
+
+def smooth(rng: np.random.Generator) -> str:
+    """Return a mechanism whose rates are 0/0 at a voltage that is tried."""
+    place, s, c = pick(rng, ["v + 40", "v", "v + 65", "40 + v"]), number(rng), number(rng)
+    s = "7" if float(s) == 0 else s
+    quotient = pick(
+        rng,
+        [
+            f"{c}*({place})/(1 - exp(-({place})/{s}))",
+            f"{c}*({place})/(exp(({place})/{s}) - 1)",
+            f"-{c}*({place})/(exp(-({place})/{s}) - 1)",
+            f"({place})/tanh(({place})/{s})",
+            f"({place})/{s}/sinh(({place})/{s})",
+            f"(1 - exp(-({place})/{s}))/({place})",
+        ],
+    )
+    return f"density smooth\na = {quotient}\ncurrent i = a*(1 + 0.01*v)\n"
+
+
+def sensible(rng: np.random.Generator) -> str:
+    """Return a mechanism that a user may write; lawful by the description of the language."""
+    if rng.random() < 0.05:
+        return smooth(rng)
+    kind = pick(rng, ["density", "density", "point"])
+    pool = [str(x) for x in rng.permutation(NAMES)]
+    if rng.random() < 0.25:
+        pool = [str(x) for x in rng.permutation(list(dict.fromkeys(TAKEN + NAMES)))]
+        pool = [name for name in pool if name not in ("i", "current1")]
+    lines = [f"{kind} {pick(rng, ['mech', 'x', 'km', 'Ca_T', 'hh2', 'pump'])}"]
+    names = ["v"]
+    for _ in range(int(rng.integers(0, 4))):
+        names.append(pool.pop())
+        unit = ""
+        if rng.random() < 0.4:
+            conductance = UNITS[0] if kind == "density" else UNITS[1]
+            unit = " " + pick(rng, pick(rng, [conductance, *UNITS[2:]]))
+        lines.append(f"parameter {names[-1]} = {number(rng)}{unit}")
+    for _ in range(int(rng.integers(0, 4))):
+        new = pool.pop()
+        lines.append(f"{new} = {expression(rng, names, int(rng.integers(1, 4)))}")
+        names.append(new)
+    states, more, method = _states(rng, pool, names)
+    lines += more
+    allowed = [*names, *states]
+    if states and rng.random() < 0.5:
+        allowed += states
+    if rng.random() < 0.1:
+        allowed.append("t")
+    lines.append(f"current i = {expression(rng, allowed, 3)}*(v - {number(rng)})")
+    if rng.random() < 0.2:
+        lines.append(f"current i2 = {expression(rng, allowed, 2)}")
+    if kind == "point" and states and rng.random() < 0.7:
+        sign = pick(rng, ["+=", "-=", "*=", "="])
+        usable = [n for n in names if n != "v"]
+        lines.append(
+            f"on event: {pick(rng, states)} {sign} weight"
+            + (f"*{pick(rng, [n for n in usable if n in lines[1:2]] or ['2'])}")
+        )
+    lines += [method] if method else []
+    if states and rng.random() < 0.1:
+        lines.append(f"substeps {int(rng.integers(1, 9))}")
+    return "\n".join(lines) + "\n"
+
+
+def _states(
+    rng: np.random.Generator, pool: list[str], names: list[str]
+) -> tuple[list[str], list[str], str]:
+    """States with their rates, and the method that they need."""
+    states: list[str] = []
+    lines: list[str] = []
+    method = ""
+    for _ in range(int(pick(rng, [0, 1, 1, 2, 2, 3]))):
+        s, tau = pool.pop(), f"(1 + abs({expression(rng, names, 1)}))"
+        inf = f"1/(1 + exp(-(v + {number(rng)})/{pick(rng, ['5', '9'])}))"
+        forms = [
+            f"({inf} - {s})/{tau}",
+            f"{inf}*(1 - {s}) - {number(rng)}*{s}",
+            f"-{s}/{tau}",
+            f"({expression(rng, names, 2)} - {s})/{tau}",
+        ]
+        if states:
+            forms += [f"({states[-1]} - {s})/{tau}", f"{states[-1]}*{inf} - {s}/{tau}"]
+        if rng.random() < 0.12:
+            forms = [f"{inf}*(1 - {s}^2) - {s}/{tau}", f"-{s}^3 + {inf}"]
+            method = pick(rng, ["method euler", "method rk2", "method rk4", "method rk4 all"])
+        start = pick(rng, ["0", "1", "0.5", inf, f"min(1, {inf})"])
+        lines += [f"state {s} = {start}", f"d{s}/dt = {pick(rng, forms)}"]
+        states.append(s)
+    if len(states) > 1 and rng.random() < 0.15:  # the first depends on the last: a circle
+        a, b = states[0], states[-1]
+        lines[1] = f"d{a}/dt = {b}*0.7 - {a}*1.3"
+        lines[-1] = f"d{b}/dt = 1.3*{a} - 0.7*{b}"
+        method = pick(rng, ["", "", "method sparse", "method derivimplicit", "method rk4 all"])
+    return states, lines, method
+
+
+# ------------------------------------------------------------------------------------ hostile
+
+_HEAD = "density big\nparameter a = 0.3\nparameter g = 0.1\nparameter e = -70\n"
+
+
+def _current(text: str) -> str:
+    return f"{_HEAD}current i = {text}\n"
+
+
+def _clamps(n: int) -> str:
+    text = "v"
+    for k in range(n):
+        text = f"max({k + 1}, min({text} + a, {100 - k}))"
+    return _current(f"{text}*(v - e)")
+
+
+def _minima(n: int) -> str:
+    return _current("min(" * n + "v" + "".join(f", a + {k})" for k in range(n)))
+
+
+def _wheres(n: int) -> str:
+    text = "v"
+    for k in range(n):
+        text = f"where({text} < {k}, {text}*a, v + {k})" if k < 6 else f"where(v < {k}, {text}, a)"
+    return _current(text)
+
+
+def _quotients(n: int) -> str:
+    lines = ["y0 = v + 1"]
+    lines += [f"y{k + 1} = (y{k} + g)/(y{k} + e)" for k in range(n)]
+    return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}*(v - e)\n"
+
+
+def _squares(n: int) -> str:
+    lines = ["y0 = v + a"] + [f"y{k + 1} = y{k}*y{k} + g*y{k}" for k in range(n)]
+    return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}*1e-9\n"
+
+
+def _tower(n: int) -> str:
+    return _current("(" * n + "10" + "^64)" * n + "*v")
+
+
+def _reaction(n: int) -> str:
+    """Return a chain of `n` coupled states, solved implicitly."""
+    lines = [f"state s{k} = {1 if k == 0 else 0}" for k in range(n)]
+    for k in range(n):
+        gain = "".join(f" + 1.5*s{j}" for j in (k - 1, k + 1) if 0 <= j < n)
+        lines.append(f"ds{k}/dt = 0{gain} - {1.5 * ((k > 0) + (k < n - 1))}*s{k}")
+    return _HEAD + "\n".join(lines) + f"\ncurrent i = g*s{n - 1}*(v - e)\nmethod sparse\n"
+
+
+def _chain(n: int) -> str:
+    """Return names that each take the one before, and an exponential."""
+    lines = ["y0 = v"] + [f"y{k + 1} = y{k}*a + exp(v/{k + 5})" for k in range(n)]
+    return _HEAD + "\n".join(lines) + f"\ncurrent i = y{n}\n"
+
+
+BUILDERS: list[Callable[[int], str]] = [
+    _clamps, _minima, _wheres, _quotients, _squares, _tower, _reaction,
+    lambda n: _chain(80 * n),
+    lambda n: _reaction(4 * n),
+    lambda n: _current("(" * (20 * n) + "v" + ")" * (20 * n)),
+    lambda n: _current("-" * (50 * n) + "v"),
+    lambda n: _current("not " * (50 * n) + "v"),
+    lambda n: _current("v^" * n + "1"),
+    lambda n: _current("v" + " + v*a" * (40 * n)),
+    lambda n: _current("*".join(f"(v + {k})" for k in range(n * 5))),
+    lambda n: _current("*".join(f"(1 + exp((v + {k})/{k + 5}))" for k in range(n * 2))),
+    lambda n: _current("(" + "+".join(f"{k}*v" for k in range(5 * n)) + ")^9"),
+    lambda n: _current("exp(" * n + "v" + ")" * n),
+    lambda n: _current("sqrt(" * (3 * n) + "v" + ")" * (3 * n)),
+    lambda n: _current("tanh(" * (3 * n) + "v" + ")" * (3 * n)),
+    lambda n: _current(f"v*{'9' * (10 ** min(n // 3, 4) * 4)}"),
+    lambda n: _current(f"v*0.{'3' * (10 ** min(n // 3, 4) * 2)}"),
+    lambda n: _current(f"v*1e{10 ** min(n, 8)}"),
+    lambda n: _current(f"v*1e-{10 ** min(n, 8)}"),
+    lambda n: _current(f"v^{10 ** min(n, 12)}"),
+    lambda n: _current(f"({n}^{n * 7})^{n * 9}*v"),
+    lambda n: _current("v < " * (30 * n) + "a"),
+    lambda n: _current(" and ".join(["v < 1"] * 20 * n)),
+    lambda n: _current(f"exp({10 ** min(n, 9)})*v"),
+    lambda n: _current(f"exp(-{10 ** min(n, 9)})*v"),
+    lambda n: _current(f"{'a' * 10 ** min(n, 5)}*v"),
+    lambda n: "density " + "m" * 10 ** min(n, 5) + "\ncurrent i = v\n",
+    lambda n: _HEAD + "".join(f"y{k} = v + {k}\n" for k in range(50 * n)) + "current i = y1\n",
+    lambda n: _HEAD + "".join(f"parameter b{k} = {k}\n" for k in range(30 * n)) + "current i = v\n",
+    lambda n: _HEAD + "current i = v\n" + "#" * (10000 * n),
+    lambda n: "\n" * (9000 * n) + _current("v"),
+    lambda n: _HEAD + f"state s = 1\nds/dt = -s^3 + v*a\ncurrent i = s*v\nmethod rk4\nsubsteps {n}",
+]  # fmt: skip
+
+KNOWN = [
+    "point syn\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\non event: s /= 0\n",
+    "point syn\nstate s = 0\nds/dt = -s/2\ncurrent i = s*v\non event: s /= weight - weight\n",
+    _current("1e39*v*a"),
+    "density d\nparameter inf = 3\ncurrent i = (v + inf)*1e39\n",
+    "density d\nparameter inf = 3\ncurrent i = inf*v + exp(1000)\n",
+    "density d\nparameter a = 1e300\ncurrent i = a*v*1e300\n",
+    "density d\nparametee = 3\ncurrent i = v\n",
+    "density d\nparameter = 3\ncurrent i = parameter*v\n",
+    "density d\nmetod = 3\ncurrent i = 2*v\n",
+    "density d\nparameter g = 120 mS/cm2\ncurrent i = g*(v + 65)\n",
+    "density d\nparameter g = 3 S/m2\ncurrent i = g*(v + 65)\n",
+    "point d\nparameter g = 5 nS\ncurrent i = g*(v + 65)\n",
+    "density d\nparameter e = 0.05 V\ncurrent i = 0.001*(v - e)\n",
+    "density d\nparameter k = 3 /ms\nstate s = 0\nds/dt = k*(1 - s)\ncurrent i = s*v\n",
+    "density d\nparameter k = 3 Hz\nstate s = 0\nds/dt = k*(1 - s)\ncurrent i = s*v\n",
+    "density d\nparameter c0 = 2\nstate m = 0\ndm/dt = (c0^0.3 - m)/(exp(c0) + 1)\n"
+    "current i = m*c0*exp(c0*2)*v\n",
+    "density d\nparameter a = 2\nstate p1 = 0.5\ndp1/dt = -p1/(1 + a)\n"
+    "current i = (1 + exp(v/30))^3*(1 + exp(v/30))^4*p1*(v + a)^5\n",
+    "density d\nstate x = 0\nstate k1_x = 1\ndx/dt = -x^2 + 1\ndk1_x/dt = -k1_x^2 + 2\n"
+    "current i = x*k1_x*v\nmethod rk4\n",
+    "density d\nstate a = 1\nstate b = 0\nda/dt = 500*b - 500*a\ndb/dt = 500*a - 500*b\n"
+    "current i = a*v\n",
+    "density d\nstate a = 1\nstate b = 0\nda/dt = 500*b - 500*a\ndb/dt = 500*a - 500*b\n"
+    "current i = a*v\nmethod rk4\n",
+    "density d\nstate a = 1\nda/dt = -a\ncurrent i = a*v\nmethod rk4\n",
+    "density d\nstate a = 1\nstate b = 0\nda/dt = (0.2 - a)/1.1\ndb/dt = (a - b)/0.5\n"
+    "current i = b*v\n",
+    "density d\nstate a = 1\nstate b = 0\nda/dt = 2*b - 3*a\ndb/dt = 3*a - 2*b\n"
+    "current i = b*v\nmethod sparse\n",
+    "density d\nstate a = 1\nstate b = 0\nda/dt = 2*b^2 - 3*a\ndb/dt = 3*a - 2*b^2\n"
+    "current i = b*v\nmethod derivimplicit\n",
+    "density d\n", "", "\n", "density\n", "point 1\ncurrent i = v\n", "density d\ncurrent v = 1\n",
+    "density d\ncurrent i = (v\n", "density d\ncurrent i = v)\n", "density d\ncurrent i = v +\n",
+    "density d\ncurrent i = v.real\n",
+    "density d\ncurrent i = [v]\n", "density d\ncurrent i = 'v'\n",
+    "density d\ncurrent i = v if a else b\n", "density d\ncurrent i = lambda: v\n",
+    "density d\ncurrent i = __import__(v)\n", "density d\ncurrent i = 0x10*v\n",
+    "density d\ncurrent i = 1_000*v\n", "density d\ncurrent i = 1j*v\n",
+    "density d\ncurrent i = v == 1\n", "density d\ncurrent i = v!\n",
+    "density d\ncurrent i = v**2\n",
+    "density d\ncurrent i = 5//v\n", "density d\ncurrent i = exp(v, v)\n",
+    "density d\ncurrent i = exp\n", "density d\ncurrent i = sqrt(-1)*v\n",
+    "density d\ncurrent i = v/0\n", "density d\ncurrent i = log(0)*v\n",
+    "density d\ncurrent i = 1/(a - a)\n", "density d\ncurrent i = i\n",
+    "density d\na = b\nb = a\ncurrent i = a\n", "density d\ncurrent i = (-8)^(1/3)*v\n",
+    "density d\ncurrent i = (v, 1)\n", "density d\ncurrent i = max(v)\n",
+    "density d\ncurrent i = max(*v)\n", "density d\ncurrent i = exp(x=v)\n",
+    "density d\ncurrent i = v is 1\n", "density d\ncurrent i = v in v\n",
+    "density d\ncurrent i = None\n", "density d\ncurrent i = True*v\n",
+    "density d\ncurrent i = ...\n", "density d\ncurrent i = (v := 3)\n",
+    "density d\ncurrent i = 01*v\n", "density d\ncurrent i = 1if v else 2\n",
+]  # fmt: skip
+SPELLINGS = "parametr paramter parameters stat statte curent currrent metod densty".split()
+ODD = ["\0", "\ud800", "'", '"', "\\", "\\n", "##", "<%", "${v}"]
+ODD += list("\t\r\x0b\x0c\u2028\u202e\ufeffé²µ−＝ｖ{}[]$%;:日")
+
+
+def hostile(rng: np.random.Generator) -> str:
+    """Return a text made to break the reader."""
+    what = rng.random()
+    if what < 0.3:
+        sizes = [1, 2, 3, 5, 8, 10, 12, 14, 20, 30]
+        return pick(rng, BUILDERS)(int(pick(rng, sizes)))
+    if what < 0.5:
+        return pick(rng, KNOWN)
+    text = sensible(rng)
+    for _ in range(int(rng.integers(1, 4))):
+        text = pick(rng, MUTATIONS)(rng, text)
+    return text
+
+
+def _token(rng: np.random.Generator, text: str) -> str:
+    tokens = re.findall(r"\w+|\s+|.", text) or [""]
+    k = int(rng.integers(len(tokens)))
+    tokens[k] = pick(
+        rng, [*ODD, *TAKEN, *NAMES, "", "(", ")", "exp(", "^", "=", "1e999", tokens[0]]
+    )
+    return "".join(tokens)
+
+
+def _respelt(rng: np.random.Generator, text: str) -> str:
+    word = pick(rng, ["parameter", "state", "current", "density", "method"])
+    return text.replace(word, pick(rng, SPELLINGS), 1)
+
+
+def _relined(rng: np.random.Generator, text: str) -> str:
+    lines = text.splitlines() or [""]
+    k, j = (int(x) for x in rng.integers(len(lines), size=2))
+    new = pick(rng, [lines[j], "", lines[k] + lines[j], lines[k].upper(), lines[k][::-1], "  "])
+    return "\n".join([*lines[:k], new, *lines[k + 1 :]]) + "\n"
+
+
+def _spliced(rng: np.random.Generator, text: str) -> str:
+    k = int(rng.integers(len(text) + 1))
+    return text[:k] + pick(rng, [*ODD, *ODD, text[k:], " " * 5000, "(" * 300]) + text[k:]
+
+
+MUTATIONS: list[Callable[[np.random.Generator, str], str]] = [
+    _token, _token, _token, _respelt, _relined, _spliced,
+    lambda rng, text: text[: int(rng.integers(len(text) + 1))],
+    lambda rng, text: text.replace(pick(rng, [" ", "=", "v", "*", "\n", "1"]), pick(rng, ODD)),
+]  # fmt: skip

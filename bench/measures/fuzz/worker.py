@@ -1,0 +1,239 @@
+"""The process in which the cases of a fuzz run: what it measures, and the watchdog over it."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing as mp
+import os
+import time
+import traceback
+from importlib import import_module
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.measures.fuzz.common import MIB, Verdict, WrongError, without_numbers
+
+CASE_SECONDS = 5.0  # of CPU: more is a hang
+KILL_SECONDS = 30.0  # of CPU: a worker is ended; between the two the case is repeated
+WALL_SECONDS = 90.0  # a worker that waits for something
+GROWTH = 200 * MIB  # in one case, or from the first to the last case of a worker
+KILL_GROWTH = 1500 * MIB
+WARM_CASES = 25  # before what is kept is counted
+_PAGE, _TICK = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+
+
+# ------------------------------------------------------------------------------ in the worker
+
+
+def work(target: str, folder: str, pipe: Connection) -> None:
+    """Run cases until None comes; each answer is a `Verdict`."""
+    os.chdir(folder)
+    errors = os.open("stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(errors, 2)
+    os.environ["CLHINES_CACHE_DIR"] = str(Path(folder) / "store")
+    module = import_module(target)
+    module.prepare(Path(folder))
+    pipe.send("ready")
+    while (case := pipe.recv()) is not None:
+        pipe.send(measured(module, case))
+
+
+def measured(module: Any, case: Any) -> Verdict:
+    """Run one case and return what it came to."""
+    if hasattr(module, "ready"):
+        module.ready(case)
+    before = _reset_peak()
+    begin = time.process_time()
+    try:
+        verdict = Verdict(module.check(case))
+    except WrongError as error:
+        detail = str(error)
+        verdict = Verdict("wrong", without_numbers(detail), detail)
+    except BaseException as error:  # whatever comes out is a fault
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        verdict = Verdict("traceback", _place(error), _end_of(error))
+    verdict.seconds = time.process_time() - begin
+    if verdict.failed and hasattr(module, "explain"):
+        verdict.detail += f"\n  {module.explain(case)}"
+    verdict.peak = max(_memory("VmHWM") - before, 0)
+    verdict.notes["resident"] = _memory("VmRSS")
+    if not verdict.failed and verdict.peak > getattr(module, "most_memory", lambda _: GROWTH)(case):
+        verdict = Verdict(
+            "memory",
+            f"memory of a case{kind(module, case)}",
+            f"{verdict.peak / MIB:.0f} MiB for one case, then {verdict.outcome}",
+            verdict.seconds,
+            verdict.peak,
+            verdict.notes,
+        )
+    return verdict
+
+
+def kind(module: Any, case: Any) -> str:
+    """Return what tells faults of time and memory apart, by what the case is."""
+    text = module.kind(case) if hasattr(module, "kind") else ""
+    return f": {text}" if text else ""
+
+
+def _reset_peak() -> int:
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:  # the peak is then that of all cases so far
+        return _memory("VmHWM")
+    return _memory("VmRSS")
+
+
+def _memory(name: str, process: int | str = "self") -> int:
+    """Bytes of a line of the status of a process; 0 where it has ended."""
+    try:
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def _place(error: BaseException) -> str:
+    """Type of an error, and the last line of clhines that it passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [f for f in frames if f"{os.sep}clhines{os.sep}" in f.filename]
+    frame = (ours or frames)[-1]
+    return f"{type(error).__name__} at {Path(frame.filename).name}:{frame.lineno} {frame.name}"
+
+
+def _end_of(error: BaseException) -> str:
+    text = "".join(traceback.format_exception_only(error)).strip()
+    return text if len(text) < 400 else f"{text[:200]} ... {text[-150:]}"
+
+
+# ------------------------------------------------------------------------------ over the worker
+
+
+class Worker:
+    """A process that runs cases of one target, begun anew after it was ended.
+
+    Parameters
+    ----------
+    target : str
+        Module with the cases.
+    folder : Path
+        Where it works.
+
+    Attributes
+    ----------
+    kept : int, bytes
+        Most that any of the processes so far kept, beyond what it had after its first cases.
+    """
+
+    def __init__(self, target: str, folder: Path) -> None:
+        self.target, self.folder = target, folder
+        self.kept = self._cases = self._base = 0
+        self._process: Any = None
+        self._idle = True  # it waits for a case
+
+    def run(self, case: Any) -> Verdict:
+        """Run a case; one that took too long is repeated, as a first build of a kernel is slow."""
+        verdict = self._once(case)
+        if not verdict.failed and verdict.seconds > CASE_SECONDS:
+            verdict = self._once(case)
+            if not verdict.failed and verdict.seconds > CASE_SECONDS:
+                what = f"{verdict.seconds:.1f} s of CPU, then {verdict.outcome}"
+                what_kind = kind(import_module(self.target), case)
+                verdict = Verdict("hang", f"too slow{what_kind}", what, verdict.seconds)
+        return self._judged(verdict)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                self._pipe.send(None)
+                self._process.join(2 if self._idle else 0)
+            self._process.kill()
+            self._process.join()
+            self._pipe.close()
+            self._process = None
+
+    def _judged(self, verdict: Verdict) -> Verdict:
+        """Count what the process keeps."""
+        resident = verdict.notes.get("resident", 0)
+        self._cases += 1
+        if self._cases == WARM_CASES:
+            self._base = resident
+        if self._cases > WARM_CASES and resident:
+            grown = resident - self._base
+            self.kept = max(self.kept, grown)
+            if grown > GROWTH:
+                what = f"{grown / MIB:.0f} MiB more after {self._cases} cases in one process"
+                self.close()
+                if not verdict.failed:
+                    return Verdict("memory", "memory kept", what, verdict.seconds, verdict.peak)
+        return verdict
+
+    def _start(self) -> None:
+        context = mp.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(
+            target=work, args=(self.target, str(self.folder), other), daemon=True
+        )
+        self._process.start()
+        self._idle = True
+        other.close()
+        self._cases = 0
+        if not self._pipe.poll(300):
+            self.close()
+            raise RuntimeError(f"the worker of {self.target} does not begin")
+        self._pipe.recv()  # EOFError: its prepare() failed, see stderr.txt
+
+    def _once(self, case: Any) -> Verdict:
+        if self._process is None:
+            try:
+                self._start()
+            except EOFError:
+                text = (self.folder / "stderr.txt").read_text()[-2000:]
+                raise RuntimeError(f"the worker of {self.target} ended:\n{text}") from None
+        process = self._process.pid
+        cpu, resident, begin = _cpu(process), _memory("VmRSS", process), time.monotonic()
+        try:
+            self._pipe.send(case)
+            self._idle = False
+            while not self._pipe.poll(0.03):
+                used = _cpu(process) - cpu
+                grown = _memory("VmRSS", process) - resident
+                verdict = _too_much(used, time.monotonic() - begin, grown)
+                if verdict is not None:
+                    verdict.signature += kind(import_module(self.target), case)
+                    self.close()
+                    return verdict
+            self._idle = True
+            return self._pipe.recv()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._process.join()
+            self._idle = False
+            code = self._process.exitcode
+            self.close()
+            said = (self.folder / "stderr.txt").read_text(errors="replace")[-300:]
+            return Verdict("crash", f"the process ended with {code}", said.strip())
+
+
+def _too_much(used: float, wall: float, grown: int) -> Verdict | None:
+    if grown > KILL_GROWTH:
+        what = f"more than {grown / MIB:.0f} MiB; ended"
+        return Verdict("memory", "memory of a case", what, used, grown)
+    if used > KILL_SECONDS:
+        return Verdict("hang", "never ends", f"more than {used:.0f} s of CPU; ended", used)
+    if wall > WALL_SECONDS and used < wall / 10:
+        what = f"waits: {used:.1f} s of CPU in {wall:.0f} s; ended"
+        return Verdict("hang", "waits", what, used)
+    return None
+
+
+def _cpu(process: int) -> float:
+    """Seconds of CPU that a process has used."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICK

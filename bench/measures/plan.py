@@ -1,0 +1,185 @@
+"""Time planning, without a device.
+
+    python -m bench plan [--out FOLDER]
+    python -m bench plan --options [--nodes N ...] [--out FOLDER]
+
+Prints, for every method, 100,000 cells of 512 nodes over 64 shapes and 2,560 all-different cells
+of 512 nodes: seconds for the forest (validation, finding the distinct shapes) and for the plan.
+
+With ``--options`` instead, for every method and every option that shapes a plan: seconds for the
+plan over the number of nodes, the best of up to three. Cells of 512 nodes of 64 shapes and
+all different, and one random binary tree or chain; ``four options`` are reroot, split=block,
+packing=sorted and level_shift together; ``forest`` is the validation and finding
+the distinct shapes, ``branches`` what is worked out once a forest. In the last columns the time is
+divided by n log2 n: where that grows no more than memory gets slower, planning is O(n log n).
+Getting new pages from the system can take longer than planning, on virtual machines ten times as
+long; ``MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=40000000000`` keeps those that the process has.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+import clhines
+from bench import record, systems, table
+from clhines.cells.shapes import chain
+
+CASES = {"100,000 cells, 64 shapes": (100_000, 64), "2,560 cells, all different": (2_560, 2_560)}
+
+OPTIONS: dict[str, list[dict[str, Any]]] = {
+    "fine": [
+        {},
+        {"reroot": True},
+        {"split": "mean"},
+        {"split": "block"},
+        {"packing": "sorted"},
+        {"packing": "best_fit"},
+        {"level_shift": True},
+        {"local": True},
+        {"reroot": True, "split": "block", "packing": "sorted", "level_shift": True},
+    ],
+    "dhs": [{"k": 4}, {"k": 16}, {"k": 16, "local": True}],
+    "levels": [{"padding": "skip"}, {"padding": "compute"}],
+}  # of the methods that shape their plans; the others have none that matter
+
+SHAPED: dict[str, Callable[[int], clhines.Forest]] = {
+    "64 shapes": lambda n: systems.batch(n // 512, 512, 51, 64),
+    "all different": lambda n: systems.batch(n // 512, 512, 51, n // 512),
+    "one cell": lambda n: systems.batch(1, n, n // 10 | 1, 1),
+    "one chain": lambda n: clhines.Forest(chain(n)),
+}
+ENOUGH = 10.0  # s; what takes longer is not repeated
+
+
+def method_rows() -> list[dict[str, Any]]:
+    """Rows of both cases for every method."""
+    rows = []
+    for name, (cells, shapes) in CASES.items():
+        made = systems.batch(cells, 512, 50, shapes)
+        for method in systems.methods_for(made):
+            begin = time.perf_counter()
+            forest = clhines.Forest(made.parent, made.cell_offsets)
+            middle = time.perf_counter()
+            clhines.make_plan(forest, method)
+            end = time.perf_counter()
+            row = {"case": name, "method": method, "distinct_shapes": forest.trees.num_trees}
+            rows.append({**row, "forest_seconds": middle - begin, "plan_seconds": end - middle})
+    return rows
+
+
+def option_rows(sizes: list[int]) -> list[dict[str, Any]]:
+    """Rows of every method and option over the number of nodes."""
+    rows = []
+    for case, make in SHAPED.items():
+        for size in tqdm(sizes, case, disable=None):
+            forest = make(size)
+            for method, options, run in steps(forest, case):
+                row = {"case": case, "method": method, "options": options, "asked": size}
+                rows.append({**row, "nodes": forest.num_nodes, "plan_seconds": best_seconds(run)})
+    return rows
+
+
+def steps(
+    forest: clhines.Forest, case: str
+) -> Iterator[tuple[str, dict[str, Any], Callable[[], object]]]:
+    """Yield name, options and what to time, in order; only the first works the branches out."""
+    yield "forest", {}, lambda: clhines.Forest(forest.parent, forest.cell_offsets)
+    yield "branches", {}, lambda: worked_out(forest)
+    for method in systems.methods_for(forest):
+        if case == "one chain" and not clhines.METHODS[method].chains_only:
+            continue
+        for options in OPTIONS.get(method, [{}]):
+            if not (case == "one cell" and "local" in options):  # does not fit
+                yield method, options, lambda m=method, o=options: planned(forest, m, o)
+
+
+def planned(forest: clhines.Forest, method: str, options: dict[str, Any]) -> clhines.Plan:
+    """Plan a forest, with other roots where the options name ``reroot``."""
+    cells, others, _ = systems.rooted(forest, options)
+    return clhines.make_plan(cells, method, **others)
+
+
+def worked_out(forest: clhines.Forest) -> None:
+    """Find the branches, order and heights of a forest anew."""
+    trees = forest.trees
+    fresh = type(trees)(trees.offsets, trees.parent)
+    forest.trees = fresh
+    _ = fresh.order, fresh.heights, fresh.branch_offsets
+
+
+def best_seconds(run: Callable[[], object]) -> float:
+    """Least time of up to three runs."""
+    taken: list[float] = []
+    while len(taken) < 3 and sum(taken) < ENOUGH:
+        begin = time.perf_counter()
+        run()
+        taken.append(time.perf_counter() - begin)
+    return min(taken)
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    rows = result["rows"]
+    if "options" in rows[0]:
+        return "\n".join(option_lines(rows))
+    head = f"{'case':<28} {'method':<18} {'forest s':>9} {'plan s':>8} {'sum s':>8}"
+    lines = [
+        f"{r['case']:<28} {r['method']:<18} {r['forest_seconds']:>9.2f} {r['plan_seconds']:>8.2f} "
+        f"{r['forest_seconds'] + r['plan_seconds']:>8.2f}"
+        for r in rows
+    ]
+    return table.ruled(head, lines)
+
+
+def option_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the table of options: a line for each case, method and options."""
+    sizes = dict.fromkeys(r.get("asked", float(f"{r['nodes']:.0e}")) for r in rows)
+    shown = [f"{n:.0e}".replace("e+0", "e") for n in sizes]
+    wide = 10 * len(shown)
+    lines = [
+        f"{'':<40}{'s, by nodes:':>{wide}}{'ns / (n log2 n):':>{wide}}",
+        f"{'case':<14}{'method, options':<26}" + "".join(f"{n:>10}" for n in shown * 2),
+    ]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for r in rows:
+        found.setdefault((r["case"], label(r["method"], r["options"])), []).append(r)
+    last = ""
+    for (case, what), some in found.items():
+        lines += [""] if case != last else []
+        last = case
+        seconds = [r["plan_seconds"] for r in some]
+        scaled = [s / r["nodes"] / np.log2(r["nodes"]) * 1e9 for s, r in zip(seconds, some)]
+        lines.append(
+            f"{case:<14}{what:<26}"
+            + "".join(f"{s:>10.3f}" for s in seconds)
+            + "".join(f"{s:>10.2f}" for s in scaled)
+        )
+    return lines
+
+
+def label(method: str, options: dict[str, Any]) -> str:
+    """Name a method with its options in a few words."""
+    if len(options) > 2:
+        return f"{method} four options"
+    words = [k if v is True else f"{k}={v}" for k, v in options.items()]
+    return " ".join([method, *words])
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Write ``plan.*`` or ``plan-options.*``."""
+    parser = record.parser("plan", __doc__, device=False)
+    parser.add_argument("--options", action="store_true", help="options over numbers of nodes")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[10**5, 10**6, 10**7])
+    args = parser.parse_args(arguments)
+    rows = option_rows(args.nodes) if args.options else method_rows()
+    malloc = {k: v for k, v in os.environ.items() if k.startswith("MALLOC_")}
+    known = {**record.record(None, "plan", arguments), "malloc": malloc}
+    result = {"record": known, "rows": rows}
+    name = "plan-options" if args.options else "plan"
+    record.write(name, None, result, text(result), args.out)

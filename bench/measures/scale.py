@@ -1,0 +1,376 @@
+"""Time a network on one and more MPI ranks: strong and weak scaling, the exchange.
+
+    python -m bench scale [--device SPEC] [--ranks 1 2] [--strong 4096] [--weak 2048]
+
+The network is that of `ring` with an event from outside to each cell now and then, so
+that all cells spike. The script starts ``mpiexec`` (or ``$MPIEXEC``) itself, for each row anew. On
+a CPU a rank has one core, also the one rank that the others are held against; a GPU is a rank's
+own. Every row of one network must have the same spikes. Writes ``scale-<device>.json``, ``.txt``
+and, with matplotlib, ``.svg``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl.array as cla
+
+from bench import MissingError, child, plot, record, systems, table
+from clhines import Simulation
+from clhines.device import devices
+from clhines.network import ring
+from clhines.simulate import mpi, simulation
+from clhines.simulate.decisions import MAX_EPOCH
+
+RATE, EVENT_WEIGHT = 10.0, 0.05  # Hz, µS: of the events from outside
+PIECES = 5
+
+
+# -------------------------------------------------------------------------------- one rank
+
+
+def network(cells: int, delay: float, duration: float) -> Any:
+    """Ring of 64 different trees, with random events from outside for so many ms."""
+    net = ring.ring_network(ring.ring_cables(min(64, cells), seed=record.SEED), cells, delay=delay)
+    rng = np.random.default_rng(record.SEED)
+    count = int(rng.poisson(RATE * 1e-3 * duration * cells))
+    at, when = rng.integers(0, cells, count), rng.uniform(0, duration, count)
+    net.event(net.groups[-1], at, when, EVENT_WEIGHT)
+    return net
+
+
+def measure_rank(asked: dict[str, Any], out: str) -> None:
+    """Simulate on this rank; rank 0 writes what all have measured."""
+    comm = mpi.world()
+    simulation.OVERLAP = {"auto": None, "yes": True, "no": False}[asked["overlap"]]
+    begin = time.perf_counter()
+    length = asked["duration"] / PIECES
+    net = network(asked["cells"], asked["delay"], asked["duration"] + length)
+    described = time.perf_counter()
+    # one rank: on a device that is chosen as the others' are
+    queue = mpi.own_queue(mpi.Ranks(comm), asked["device"], asked["dtype"])
+    sim = Simulation(net, dtype=asked["dtype"], queue=queue, comm=comm, engine=asked["engine"])
+    before = bytes_on_device()
+    made = time.perf_counter()
+    results = [sim.run(length)]  # some drivers compile for the device only now
+    received, exchanges = counted(sim)
+    pieces = []
+    for _ in range(PIECES):
+        comm.Barrier()
+        results.append(sim.run(length))
+        pieces.append(results[-1].cost)
+    bytes_in, count = (b - a for a, b in zip((received, exchanges), counted(sim), strict=True))
+    own = {
+        "pieces": pieces,
+        "received": bytes_in,
+        "exchanges": count,
+        "device_bytes": before,
+        "host_bytes": host_bytes(),
+        "described_s": described - begin,
+        "made_s": made - described,
+        "where": sim.device_label,
+        "engine": sim.engine,
+    }
+    every = comm.gather(own)
+    if comm.rank == 0:
+        spikes = [np.concatenate([getattr(r, n) for r in results]) for n in SPIKES]
+        found = {
+            "every": every,
+            "compartments": int(np.count_nonzero(net.area)),
+            "steps": round(length / 0.025),
+            "spikes": sum(len(r.spike_time) for r in results[1:]),
+            "digest": hashlib.sha256(b"".join(a.tobytes() for a in spikes)).hexdigest(),
+        }
+        Path(out).write_text(json.dumps(found), "utf-8")
+
+
+SPIKES = ("spike_time", "spike_cell")
+
+
+def counted(sim: Simulation) -> tuple[int, int]:
+    """Bytes received and exchanges so far."""
+    return (sim.ranks.received, sim.ranks.exchanges) if sim.ranks is not None else (0, 0)
+
+
+def bytes_on_device() -> int:
+    """Bytes of all arrays that this process has on its device."""
+    return sum(a.nbytes for a in gc.get_objects() if isinstance(a, cla.Array))
+
+
+def host_bytes() -> int:
+    """Most memory that this process has had, 0 where that is not known."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+# ----------------------------------------------------------------------------- all of them
+
+
+def start(case: dict[str, Any], most: float) -> dict[str, Any]:
+    """Run a case under mpiexec; its row, or its reason."""
+    mpiexec = os.environ.get("MPIEXEC") or shutil.which(
+        "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
+    if mpiexec is None:
+        raise MissingError(f"there is no mpiexec; {mpi.INSTALL_HINT}")
+    launcher = [mpiexec, "-n", str(case["ranks"])]
+    found = child.run("measures.rank", [json.dumps(case)], most, launcher)
+    return {**case, **found} if "reason" in found else row_of(case, found)
+
+
+def row_of(case: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Bring together what the ranks have measured; a piece takes as long as its slowest rank."""
+    every = found.pop("every")
+    walls = [max(r["pieces"][k]["all"] for r in every) for k in range(PIECES)]
+    exchange = [
+        float(np.mean([r["pieces"][k].get("exchange", 0.0) for r in every])) / walls[k]
+        for k in range(PIECES)
+    ]
+    seconds = float(np.median(walls)) / found["steps"]
+    simulated = found["steps"] * PIECES * 0.025e-3
+    return {
+        **case,
+        **found,
+        "pieces_s": walls,
+        "seconds": seconds,
+        "ns_per_compartment": seconds / found["compartments"] * 1e9,
+        "exchange_share": float(np.median(exchange)),
+        "exchanges": every[0]["exchanges"],
+        "bytes_per_cell": sum(r["received"] for r in every) / case["cells"] / simulated,
+        "rate_hz": found["spikes"] / case["cells"] / simulated,
+        "device_bytes": max(r["device_bytes"] for r in every),
+        "host_bytes": max(r["host_bytes"] for r in every),
+        "described_s": max(r["described_s"] for r in every),
+        "made_s": max(r["made_s"] for r in every),
+        "where": [r["where"] for r in every],
+        "engine_taken": every[0]["engine"],
+    }
+
+
+def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """List the rows to measure."""
+    base = {
+        name: getattr(args, name) for name in ("device", "engine", "duration", "pin", "overlap")
+    }
+    found = []
+    for dtype, delay in itertools.product(args.dtype, args.delay):
+        common_part = {**base, "dtype": dtype, "delay": delay}
+        for kind in ("strong", "weak"):
+            for cells, count in itertools.product(getattr(args, kind), args.ranks):
+                total = cells if kind == "strong" else cells * count
+                found.append({**common_part, "kind": kind, "cells": total, "ranks": count})
+            if args.pin and kind == "strong":  # what one process makes of all the cores
+                found += [
+                    {**common_part, "kind": "threads", "cells": cells, "ranks": 1, "pin": False}
+                    for cells in args.strong
+                ]
+    return found
+
+
+def against_first(rows: list[dict[str, Any]]) -> None:
+    """Add speed-up and efficiency to the row of fewest ranks; stop where spikes differ."""
+    digests: dict[tuple[Any, ...], tuple[str, str]] = {}
+    first: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for r in rows:
+        key = r["cells"], r["dtype"], r["delay"]
+        name = f"{r['ranks']} ranks"
+        of, digest = digests.setdefault(key, (name, r["digest"]))
+        if digest != r["digest"]:
+            sys.exit(f"{r['cells']} cells, {r['dtype']}: other spikes with {name} than with {of}")
+        each = r["cells"] // r["ranks"] if r["kind"] == "weak" else r["cells"]
+        kind = "weak" if r["kind"] == "weak" else "strong"
+        one = first.setdefault((kind, each, r["dtype"], r["delay"]), r)
+        more = r["ranks"] / one["ranks"]
+        gain = one["seconds"] / r["seconds"]
+        r["speed_up"] = gain * more if kind == "weak" else gain
+        r["efficiency"] = r["speed_up"] / more
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text, what is missing, and what follows for more cells."""
+    rows = result["rows"]
+    head = (
+        f"{'':<7} {'dtype':<7} {'delay':>5} {'ranks':>5} {'cells':>7} {'step us':>9} "
+        f"{'ns/comp.':>8} {'faster':>7} {'effic.':>6} {'exch.':>6} {'Hz':>5} "
+        f"{'B/cell/s':>8} {'MiB':>6}"
+    )
+    lines = []
+    for r in rows:
+        lines.append(
+            f"{r['kind']:<7} {r['dtype']:<7} {r['delay']:>5g} {r['ranks']:>5} {r['cells']:>7,} "
+            f"{r['seconds'] * 1e6:>9.1f} {r['ns_per_compartment']:>8.3g} {r['speed_up']:>6.2f}x "
+            f"{r['efficiency']:>6.0%} {r['exchange_share']:>6.1%} {r['rate_hz']:>5.1f} "
+            f"{r['bytes_per_cell']:>8.0f} {r['device_bytes'] / 2**20:>6.0f}"
+        )
+    groups = [(r["kind"], r["dtype"], r["delay"]) for r in rows]
+    lines = [
+        table.ruled(head, lines, groups),
+        "",
+        "threads: one process on all cores, without MPI; else a rank has a core, or a GPU.",
+        "delay: of all connections, ms; an exchange in each, on GPUs two.",
+        "step us: median of the pieces, each as long as its slowest rank took.",
+        "faster, effic.: than the row of fewest ranks.",
+        "exch.: share of the time that a rank is in exchanges, waiting for slower ranks included.",
+        "Hz: spikes of a cell and second. B/cell/s: bytes that all ranks get, for each cell and",
+        "second simulated. MiB: of arrays on a rank's device.",
+    ]
+    for m in result["missing"]:
+        lines.append(f"missing: {m['kind']}, {m['ranks']} ranks, {m['cells']} cells: {m['reason']}")
+    return "\n".join([*lines, "", extended(rows)])
+
+
+def extended(rows: list[dict[str, Any]]) -> str:
+    """Extend what was measured to more cells than there are machines for here."""
+    found = [r for r in rows if r["kind"] == "strong" and r["dtype"] == "float64"]
+    delay = max((r["delay"] for r in found), default=0)
+    sizes = {r["cells"] for r in found if r["delay"] == delay}
+    some = {(r["cells"], r["ranks"]): r for r in found if r["delay"] == delay}
+    few, more = min(sizes, default=0), max(sizes, default=0)
+    if few == more or not {(few, 1), (few, 2), (more, 1), (more, 2)} <= set(some):
+        return "extended: needs rows of 1 and 2 ranks, float64, of two numbers of cells"
+
+    def on_host(count: int) -> float:
+        grown = some[more, count]["host_bytes"] - some[few, count]["host_bytes"]
+        return float(grown / (more - few))
+
+    one = some[more, 1]
+    own = 2 * (on_host(1) - on_host(2))  # of each cell on its rank; the others are on every rank
+    each = on_host(1) - own
+    on_device, step = one["device_bytes"] / more, one["seconds"] / more
+    describe = one["described_s"] / more
+    steps, decode = min(MAX_EPOCH, max(1, round(delay / 0.025))), decode_seconds()
+    head = f"{'cells':>13} {'ranks':>6} " + " ".join(f"{name:>12}" for name in EXTENDED)
+    lines = [
+        f"a cell: {on_device / 1e3:.1f} kB on its device, {own / 1e3:.1f} kB on its rank's host",
+        f"and {each / 1e3:.1f} kB on that of every rank, {step * 1e9:.1f} ns a step on one rank,",
+        f"{describe * 1e6:.0f} us to describe on every rank; a spike: 4 B to every",
+        f"rank, {decode * 1e9:.0f} ns on its host; {RATE:g} Hz, an exchange every {steps} steps,",
+        f"{WIRE / 1e9:g} GB/s into a machine",
+        "",
+        head,
+        "-" * len(head),
+    ]
+    for cells, count in ((10**6, 1), (10**6, 8), (10**9, 1000), (10**9, 10000)):
+        spikes = cells * RATE * steps * 0.025e-3
+        values = (
+            f"{on_device * cells / count / 1e9:.3g} GB",
+            f"{(each + own / count) * cells / 1e9:.3g} GB",
+            f"{step * cells / count * steps:.3g} s",
+            f"{4 * spikes / 1e6:.3g} MB",
+            f"{4 * spikes / WIRE * 1e3:.3g} ms",
+            f"{decode * spikes * 1e3:.3g} ms",
+        )
+        lines.append(f"{cells:>13,} {count:>6,} " + " ".join(f"{v:>12}" for v in values))
+    return "\n".join(lines)
+
+
+EXTENDED = ("device", "host", "epoch", "got", "on the wire", "decoded")  # of a rank
+WIRE = 25e9  # bytes a second into a machine, of a network of 200 Gbit/s
+
+
+def decode_seconds(count: int = 10**6) -> float:
+    """Seconds that a rank's host takes for a spike that it gets."""
+    codes = [np.random.default_rng(0).integers(0, 2**31, count).astype(np.uint32)]
+    taken = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        source, step = mpi.decoded(codes, np.zeros(2, np.int64), 0, 64)
+        source.astype(np.int32), step.astype(np.int32)
+        taken.append(time.perf_counter() - begin)
+    return float(np.median(taken)) / count
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw the speed-up of fixed networks, and the time of a step of growing ones."""
+    with plot.picture(path) as figure:
+        figure.set_size_inches(10, 4.2)
+        for axes, kind in zip(figure.subplots(1, 2), ("strong", "weak")):
+            panel(axes, [r for r in result["rows"] if r["kind"] == kind], kind)
+        record = result["record"]
+        figure.suptitle(f"{record['device']} ({record['platform']})")
+
+
+def panel(axes: Any, rows: list[dict[str, Any]], kind: str) -> None:
+    """Draw the rows of one kind over the number of ranks."""
+    is_strong = kind == "strong"
+    counts = sorted({r["ranks"] for r in rows})
+    lines: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for r in rows:
+        each = r["cells"] if is_strong else r["cells"] // r["ranks"]
+        lines.setdefault((each, r["dtype"], r["delay"]), []).append(r)
+    for marker, ((each, dtype, delay), some) in zip("os^DvP*X" * 4, lines.items()):
+        points = [(r["ranks"], r["speed_up"] if is_strong else r["seconds"] * 1e6) for r in some]
+        label = f"{each:,} cells{' a rank' * (not is_strong)}, {dtype}, {delay:g} ms"
+        axes.plot(*zip(*points), marker=marker, label=label)
+    if is_strong:
+        axes.plot(counts, [c / counts[0] for c in counts], "k--", lw=1, label="ideal")
+        axes.set(title="Strong: one network", ylabel="times as fast")
+    else:
+        axes.set(title="Weak: cells with ranks", ylabel="step, µs", ylim=(0, None))
+    axes.set_xticks(counts)
+    axes.set(xlabel="ranks")
+    axes.grid(True, **plot.GRID)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line; on a CPU `pin` is set."""
+    parser = record.parser("scale", __doc__)
+    add = parser.add_argument
+    add("--ranks", type=int, nargs="+", help="default: 1, 2, 4 ... as there are cores or GPUs")
+    add("--strong", type=int, nargs="*", default=[1024, 4096], help="cells")
+    add("--weak", type=int, nargs="*", default=[2048], help="cells of a rank")
+    add("--delay", type=float, nargs="+", default=[5.0, 0.5], help="ms, of the connections")
+    add("--dtype", nargs="+", default=["float64"])
+    add("--engine", default="auto")
+    add("--duration", type=float, default=100.0, help="ms that are timed, in five pieces")
+    add("--overlap", choices=["auto", "yes", "no"], default="auto",
+        help="exchange during the next epoch, half as long, or between full ones")  # fmt: skip
+    add("--rounds", type=int, default=1, help="of which the fastest run of a row counts")
+    add("--most", type=float, default=180.0, help="seconds of a row at most")
+    args = parser.parse_args(arguments)
+    chosen = devices.choose(args.device, np.float32)
+    args.pin = devices.is_cpu(chosen)
+    if args.ranks is None:
+        most = systems.host_threads() if args.pin else len(devices.alike(chosen, np.float32))
+        args.ranks = [1 << k for k in range(most.bit_length())]
+    return args
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure all rows and write the tables and the picture."""
+    args = parsed(arguments)
+    queue = record.queue(args.device)
+    every = cases(args)
+    best: list[dict[str, Any] | None] = [None] * len(every)
+    for k in list(range(len(every))) * args.rounds:  # in turns, as noise comes and goes
+        found, before = start(every[k], args.most), best[k]
+        if before is None or "reason" in found or found["seconds"] < before["seconds"]:
+            best[k] = found if before is None or "reason" not in before else before
+        print(*(every[k][name] for name in ("kind", "cells", "ranks", "delay")), file=sys.stderr)
+    rows: list[dict[str, Any]] = []
+    missing: list[dict[str, Any]] = []
+    for found in best:
+        assert found is not None
+        (missing if "reason" in found else rows).append(found)
+    if not rows:
+        raise MissingError(f"nothing ran: {missing[0]['reason']}")
+    against_first(rows)
+    known = {**record.record(queue, "scale", arguments), "rate_hz": RATE}
+    result = {"record": known, "rows": rows, "missing": missing}
+    record.write("scale", queue, result, text(result), args.out, draw)

@@ -1,0 +1,245 @@
+"""Time the algorithms that deliver spikes: Brette and Goodman (2012), figure 4.
+
+    python -m bench spikes [--device SPEC] [--targets 1e5] [--max-delay 1] [--out FOLDER]
+
+100 cells that only spike, 100,000 targets that only receive, over the share of pairs that are
+connected and the mean number of spikes a step; every cell spikes in a step with the same
+probability. All algorithms take the same lists of spikes in turn, and what each one delivers is
+compared bit by bit. Needs matplotlib for the picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+from tqdm import tqdm
+
+from bench import plot, record, table
+from clhines.network.connections import random_connections
+from clhines.simulate.delivery import Delivery
+
+LISTS = 4  # steps whose spikes take turns
+COLOURS = {"vpo": "#009E73", "vsn": "#F0E442", "vssn": "#CC79A7", "pull": "#56B4E9"}
+REVIEW = ("vpo", "vsn", "vssn")  # the algorithms of the figure
+
+
+def lists_of(sources: int, spikes: float, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Source and step of the spikes of some steps; never an empty list."""
+    generator = np.random.Generator(np.random.Philox(seed))
+    lists = []
+    while len(lists) < LISTS:
+        fired = np.flatnonzero(generator.random(sources) < spikes / sources)
+        if len(fired):
+            lists.append((generator.permutation(fired), np.zeros(len(fired), int)))
+    return lists
+
+
+def same_bits(delivery: Delivery, spikes: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Whether all that was measured delivers the same sums."""
+    queue, size = delivery.queue, delivery.slots * delivery.num_targets
+    arrays = [
+        cla.to_device(queue, a.astype(np.int32)) for a in (*spikes, np.array([len(spikes[0])]))
+    ]
+    sums = []
+    for name in delivery.seconds:
+        algorithm, *columns = name.split()
+        delivery.use(algorithm, *map(int, columns))
+        incoming = cla.to_device(queue, np.zeros(size, np.int64))
+        count = cla.to_device(queue, np.zeros(1, np.int32))
+        delivery.reset(count)
+        delivery.enqueue(*arrays, incoming, 0)
+        sums.append(incoming.get())
+    expected = np.zeros((delivery.slots, delivery.num_targets), np.int64)
+    c = delivery.connections
+    here = np.flatnonzero(np.isin(c.source, spikes[0]))
+    place = (1 + c.delay[here]) % delivery.slots, c.target[here]
+    np.add.at(expected, place, delivery.quantise(c.weight[here]))
+    return all(np.array_equal(s, expected.reshape(-1)) for s in sums)
+
+
+def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row for every share of pairs and number of spikes."""
+    rows = []
+    sources, targets = args.sources, int(args.targets)
+    bar = tqdm(total=len(args.probability) * len(args.spikes), disable=None)
+    for probability in args.probability:
+        connections = random_connections(
+            sources, targets, probability, record.SEED, (0.5, 2.0), (1, args.max_delay)
+        )
+        slots = args.max_delay + 1
+        delivery = Delivery(queue, connections, targets, slots, sources, "vpo")
+        for spikes in args.spikes:
+            lists = lists_of(sources, spikes, record.SEED + int(spikes * 100))
+            delivery.tune(expected=max(1, round(spikes)))
+            chosen = best_of(delivery.seconds)
+            seconds = delivery.measure(lists)
+            best = min(seconds.values())
+            rows.append(
+                {
+                    "probability": probability,
+                    "spikes": spikes,
+                    "found": float(np.mean([len(a) for a, _ in lists])),
+                    "connections": connections.count,
+                    "seconds": seconds,
+                    "best": best_of(seconds),
+                    "chosen": chosen,
+                    "chosen_x_best": seconds[chosen] / best,
+                    "good": same_bits(delivery, lists[0]),
+                }
+            )
+            bar.update()
+    bar.close()
+    return rows
+
+
+def best_of(seconds: dict[str, float]) -> str:
+    """Return the name of the fastest."""
+    return min(seconds, key=lambda name: seconds[name])
+
+
+def family(seconds: dict[str, float], names: tuple[str, ...] = REVIEW) -> dict[str, float]:
+    """Return the best time of each algorithm, whatever its columns."""
+    found: dict[str, float] = {}
+    for name, t in seconds.items():
+        algorithm = name.split()[0]
+        if algorithm in names:
+            found[algorithm] = min(t, found.get(algorithm, np.inf))
+    return found
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    rows = result["rows"]
+    names = list(dict.fromkeys(name for r in rows for name in r["seconds"]))
+    head = f"{'pairs':>6} {'spikes':>6} " + " ".join(f"{n:>9}" for n in names)
+    head += f" {'auto':>9} {'x best':>6} good"
+    lines = []
+    for r in rows:
+        times = [cell(r, name) for name in names]
+        line = " ".join([f"{r['probability']:>6g} {r['found']:>6.1f}", *times])
+        line += f" {r['chosen']:>9} {r['chosen_x_best']:>6.2f} {table.verdict(r['good'])}"
+        lines.append(line)
+    found = table.ruled(head, lines)
+    return f"times in us, * the best; auto: chosen on other spikes\n{found}\n\n{summary(rows)}"
+
+
+def cell(row: dict[str, Any], name: str) -> str:
+    """Return the time of an algorithm, marked where it is the best one."""
+    if name not in row["seconds"]:
+        return f"{'-':>9}"
+    return f"{row['seconds'][name] * 1e6:.1f}{'*' * (name == row['best'])}".rjust(9)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Say which algorithm wins where, and what the choice by measurement costs."""
+    lines = []
+    for name in dict.fromkeys(r["best"].split()[0] for r in rows):
+        won = [r for r in rows if r["best"].split()[0] == name]
+        pairs, spikes = ([r[k] for r in won] for k in ("probability", "spikes"))
+        lines.append(
+            f"{name} is best in {len(won)} of {len(rows)} cases: pairs {min(pairs):g} to "
+            f"{max(pairs):g}, {min(spikes):g} to {max(spikes):g} spikes a step"
+        )
+    ratios = [max(f.values()) / min(f.values()) for f in (family(r["seconds"]) for r in rows)]
+    choice = [r["chosen_x_best"] for r in rows]
+    lines.append(f"slowest over fastest of the review's three: up to {max(ratios):.1f}")
+    lines.append(f"auto over the best: median {np.median(choice):.2f}, at worst {max(choice):.2f}")
+    return "\n".join(lines)
+
+
+# -- picture
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Write the three panels of the figure: the best, slowest and second over fastest."""
+    rows, record = result["rows"], result["record"]
+    with plot.picture(path, font_size=9) as figure:
+        fill(figure, rows)
+        figure.suptitle(plot.device_name(record))
+
+
+def fill(figure: Any, rows: list[dict[str, Any]]) -> None:
+    """Draw the three panels on a figure."""
+    figure.set_size_inches(15, 4.6)
+    axes = figure.subplots(1, 3, sharey=True)
+    draw_best(axes[0], rows)
+    draw_ratio(axes[1], rows, -1, "slowest / fastest of vpo, vsn, vssn")
+    draw_ratio(axes[2], rows, 1, "second / fastest of vpo, vsn, vssn")
+    axes[0].set_ylabel("share of pairs connected")
+    figure.supxlabel("mean number of spikes a step")
+
+
+def ticks(axes: Any, rows: list[dict[str, Any]]) -> tuple[dict[float, int], dict[float, int]]:
+    """Label the grid; column of each number of spikes, line of each share."""
+    found = []
+    for name in ("spikes", "probability"):
+        values = sorted({r[name] for r in rows})
+        found.append({v: k for k, v in enumerate(values)})
+    for axis, places in zip((axes.xaxis, axes.yaxis), found):
+        axis.set_ticks(list(places.values()), [f"{v:g}" for v in places])
+    axes.set_aspect("auto")
+    return found[0], found[1]
+
+
+def draw_best(axes: Any, rows: list[dict[str, Any]]) -> None:
+    """Colour every case by its best algorithm; inside are its name and time."""
+    from matplotlib.patches import Patch
+
+    across, up = ticks(axes, rows)
+    image = np.ones((len(up), len(across), 3))
+    for r in rows:
+        here = up[r["probability"]], across[r["spikes"]]
+        colour = COLOURS[r["best"].split()[0]]
+        image[here] = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+        text = f"{r['best']}\n{duration(min(r['seconds'].values()))}"
+        axes.text(here[1], here[0], text, ha="center", va="center", fontsize=7)
+    axes.imshow(image, origin="lower", aspect="auto")
+    there = {r["best"].split()[0] for r in rows}
+    handles = [Patch(color=c, label=name) for name, c in COLOURS.items() if name in there]
+    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.06), ncols=4)
+    axes.set_title("fastest")
+
+
+def duration(seconds: float) -> str:
+    """Write a time with three digits and its unit."""
+    return f"{seconds * 1e6:.3g} µs" if seconds < 9.995e-4 else f"{seconds * 1e3:.3g} ms"
+
+
+def draw_ratio(axes: Any, rows: list[dict[str, Any]], which: int, title: str) -> None:
+    """Shade every case by a time over the best, of the algorithms in the order of their times."""
+    across, up = ticks(axes, rows)
+    image = np.full((len(up), len(across)), np.nan)
+    for r in rows:
+        times = sorted(family(r["seconds"]).values())
+        here = up[r["probability"]], across[r["spikes"]]
+        image[here] = times[which if len(times) > 1 else 0] / times[0]
+    shown = np.log2(image)
+    top = max(1.0, float(np.nanmax(shown)))
+    axes.imshow(shown, origin="lower", aspect="auto", cmap="Blues", vmin=0, vmax=top)
+    for (line, column), ratio in np.ndenumerate(image):
+        colour = "white" if shown[line, column] > 0.6 * top else "black"
+        axes.text(column, line, f"{ratio:.1f}", ha="center", va="center", color=colour)
+    axes.set_title(title)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure; write ``spikes-<device>.json``, ``.txt`` and ``.svg``; 1 where one is wrong."""
+    parser = record.parser("spikes", __doc__)
+    parser.add_argument("--sources", type=int, default=100)
+    parser.add_argument("--targets", type=float, default=1e5)
+    parser.add_argument("--max-delay", type=int, default=1, help="steps; delays are uniform from 1")
+    parser.add_argument(
+        "--probability", type=float, nargs="+", default=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
+    )
+    parser.add_argument("--spikes", type=float, nargs="+", default=[1, 2, 5, 10, 20, 50, 100])
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device)
+    result = {"record": record.record(queue, "spikes", arguments), "rows": rows_of(queue, args)}
+    record.write("spikes", queue, result, text(result), args.out, draw)
+    return 0 if all(row["good"] for row in result["rows"]) else 1

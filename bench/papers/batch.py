@@ -1,0 +1,456 @@
+"""Figures of the cuHinesBatch paper: Valero-Lara et al., Oil & Gas Science and Technology 2018."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import clhines
+from bench import MissingError, plot, record, systems, table
+from bench.measures import accuracy
+from bench.papers import cases, pictures
+from bench.papers.cases import MULTICORE, NEW, PEERS, SEQUENTIAL_ENTRY, Entry, Run, method, timed
+from clhines.cells.shapes import chain, random_binary_tree
+from clhines.device import devices
+
+COUNTS = (256, 2560, 25_600, 256_000)
+LARGE_COUNTS = (20, 200, 2000, 20_000)  # of chains of 1,024 nodes and more
+SMALL_CHAINS, LARGE_CHAINS = (64, 128, 256, 512), (1024, 2048, 4096, 8192)
+NODES = {"small": 128, "medium": 512, "big": 1024}
+BRANCHES = {"low": 0.05, "high": 0.2}  # share of the nodes
+CHOSEN = "Table 1 is not in the text that we have: sizes and branches are chosen, see setup"
+FLAT = method("flat", "flat")
+INTERLEAVED = method("full-interleaved", "interleaved")
+THOMAS = method("Thomas, interleaved", "interleaved")  # cuThomasBatch
+CR_PCR = method("CR-PCR", "cr_pcr")
+SPEEDUP = "speed-up over sequential execution"
+CHAIN_CELLS = "random chains, diagonally dominant"
+
+
+def cell(size: str, level: str) -> np.ndarray:
+    """One of the six cells: a random binary tree in place of a reconstruction of Table 1."""
+    nodes = NODES[size]
+    return random_binary_tree(nodes, round(nodes * BRANCHES[level]), record.SEED)
+
+
+def found(run: Run, dtype: str = "float64", **setup: Any) -> dict[str, Any]:
+    """Return the result of a figure, still without rows."""
+    setup = {"nodes of a batch at most": f"{run.most_nodes:,}", **setup}
+    return {"dtype": dtype, "setup": setup, "scaled": [], "missing": [], "rows": []}
+
+
+def add(
+    run: Run,
+    result: dict[str, Any],
+    trees: Sequence[np.ndarray],
+    counts: Sequence[int],
+    entries: Sequence[Entry],
+    panel: str,
+    kind: str = "1 shape",
+) -> None:
+    """Time the same cells in different numbers; a row for each solver goes to `result`."""
+    nodes = float(np.mean([len(t) for t in trees]))
+    for cells in run.counts(counts, nodes, result["scaled"]):
+        cases.say(f"  {panel}: {cells:,} cells")
+        case = cases.batch(run, trees, cells, kind, result["dtype"])
+        result["rows"] += timed(run, case, entries, result["missing"], panel=panel)
+
+
+def six(size: str, level: str) -> str:
+    """Name a cell and say how large it is."""
+    tree = clhines.Forest.from_cells([cell(size, level)])
+    return f"{size}-{level} ({tree.num_nodes}, {tree.num_branches})"
+
+
+# -- figures 3, 4 and 5: one shape -------------------------------------------------------------
+
+
+def measure_3(run: Run) -> dict[str, Any]:
+    """Multicore, flat and full-interleaved over the number of medium-high cells."""
+    panel = six("medium", "high")
+    result = found(run, cell=f"{panel}: nodes, branches", table=CHOSEN)
+    entries = [SEQUENTIAL_ENTRY, MULTICORE, FLAT, INTERLEAVED, *NEW, *peers_for(run)]
+    add(run, result, [cell("medium", "high")], COUNTS, entries, panel)
+    return result
+
+
+def peers_for(run: Run) -> list[Entry]:
+    """Return the peers that are drawn; with ``--quick`` one of them."""
+    return PEERS[3:4] if run.quick else PEERS
+
+
+def draw_3(figure: Any, result: dict[str, Any]) -> None:
+    """Bars as in the paper, and all lines over the number of cells."""
+    left, right = pictures.panels(figure, 1, 2)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
+    pictures.bars(left, [r for r in rows if not r["new"]], "speedup", SPEEDUP)
+    left.set(xlabel="number of neurons", title="as in the paper")
+    pictures.lines(right, rows, "speedup", SPEEDUP, "number of neurons")
+    right.set_title("and what is new")
+    pictures.legend(figure, [left, right])
+
+
+BLOCKS = (32, 64, 128, 256, 512)
+WORK_GROUP = 128
+
+
+def measure_4(run: Run) -> dict[str, Any]:
+    """Block-interleaved over its block sizes, and local memory beside the others."""
+    panel = six("medium", "high")
+    result = found(
+        run,
+        cell=f"{panel}: nodes, branches",
+        table=CHOSEN,
+        work_group=f"{WORK_GROUP} for block-interleaved, as in the paper",
+        block_shared="as many cells a block as local memory holds",
+    )
+    vector = {"vector_width": 1, "work_group": WORK_GROUP}
+    blocks = [
+        method(f"block-interleaved {size}", "block_interleaved", block_size=size, **vector)
+        for size in run.some(BLOCKS)
+    ]
+    shared = method("block-shared", "block_local")
+    entries = [SEQUENTIAL_ENTRY, *blocks, shared, FLAT, INTERLEAVED, MULTICORE, *NEW]
+    if run.is_host:
+        entries.append(method("block-interleaved, vectors", "block_interleaved", new=True))
+    add(run, result, [cell("medium", "high")], COUNTS[-1:], entries, panel)
+    return result
+
+
+def draw_4(figure: Any, result: dict[str, Any]) -> None:
+    """Figures 4a and 4b side by side, the new rows behind those of 4b."""
+    left, right = pictures.panels(figure, 1, 2, width_ratios=[1, 1.5])
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width + 1.5, height)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
+    blocks = [r for r in rows if r["name"].split()[-1].isdigit()]
+    named = [{**r, "name": "block-interleaved", "BS": int(r["name"].split()[-1])} for r in blocks]
+    pictures.bars(left, named, "speedup", SPEEDUP, "BS")
+    left.set(xlabel="block size BS", title="(a) block-interleaved")
+    others = [r for r in rows if r not in blocks]
+    best = max(blocks, key=lambda r: r["speedup"])
+    others.sort(key=lambda r: r["new"])
+    others.insert(2, best)
+    single_bars(right, others)
+    right.set_title("(b) the others; hatched: not in the paper")
+    cells = f"{rows[0]['cells']:,} cells of {rows[0]['nodes']} nodes"
+    right.set_xlabel(cells)
+
+
+def single_bars(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
+    """One bar a solver; hatched those that are not in the paper."""
+    for k, r in enumerate(rows):
+        look = pictures.bar_look(r["name"]) | {"hatch": "//" if r["new"] else None}
+        drawn = axes.bar(k, r["speedup"], 0.7, **look)
+        text = f"{r['speedup']:.1f}" if r["speedup"] < 100 else f"{r['speedup']:.0f}"
+        axes.bar_label(drawn, [text], fontsize=7, padding=1)
+    names = [r["name"].replace("C/OpenMP, cell by cell", "multicore") for r in rows]
+    axes.set_xticks(range(len(rows)), names, rotation=30, ha="right")
+    axes.set_ylabel(SPEEDUP)
+    pictures.log_scale(axes)
+    axes.margins(y=0.12)
+    axes.grid(True, axis="y", **plot.GRID)
+    axes.set_axisbelow(True)
+
+
+def measure_5(run: Run) -> dict[str, Any]:
+    """Multicore and full-interleaved over the number of cells, for six cells."""
+    result = found(run, cells="size-branches (nodes, branches)", table=CHOSEN)
+    entries = [SEQUENTIAL_ENTRY, MULTICORE, INTERLEAVED, *NEW, *peers_for(run)]
+    for size, level in run.some(list(itertools.product(NODES, BRANCHES))):
+        add(run, result, [cell(size, level)], COUNTS, entries, six(size, level))
+    return result
+
+
+def draw_panels(
+    figure: Any, result: dict[str, Any], columns: int = 3, what: str = "neurons"
+) -> None:
+    """Speed-up over the number of cells, a panel for each kind of cells."""
+    names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
+    columns = min(columns, len(names))
+    axes = pictures.panels(figure, -(-len(names) // columns), columns, sharey=True)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
+    for letter, name, each in zip("abcdefghijkl", names, axes):
+        some = [r for r in rows if r["panel"] == name]
+        pictures.lines(each, some, "speedup", SPEEDUP, f"number of {what}")
+        each.set_title(f"({letter}) {name}", fontsize=9)
+    for each in axes[len(names) :]:
+        each.set_axis_off()
+    pictures.outer(axes)
+    pictures.legend(figure, axes)
+
+
+# -- figures 6 and 14: many shapes, and the branch levels one by one ---------------------------
+
+
+def measure_6(run: Run) -> dict[str, Any]:
+    """One shape against as many shapes as cells, 10 % and 50 % branches."""
+    nodes = NODES["medium"]
+    result = found(run, cells=f"{nodes} nodes; multi: all different")
+    counts = run.counts(COUNTS[2:3], nodes, result["scaled"])
+    entries = [SEQUENTIAL_ENTRY, MULTICORE, FLAT, INTERLEAVED]
+    entries += [method("block-interleaved", "block_interleaved", vector_width=1)]
+    entries += [method("block-shared", "block_local"), *NEW, *peers_for(run)]
+    for share in (0.1, 0.5):
+        for kind in ("mono", "multi"):
+            shapes = 1 if kind == "mono" else counts[0]
+            branches = round(nodes * share)
+            trees = [random_binary_tree(nodes, branches, k) for k in range(shapes)]
+            add(run, result, trees, counts, entries, f"{kind} {share:.0%}")
+    return result
+
+
+def draw_6(figure: Any, result: dict[str, Any]) -> None:
+    """Draw a group of bars for each kind of cells."""
+    (axes,) = pictures.panels(figure, 1, 1)
+    figure.set_size_inches(10.5, 5)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
+    order = [*dict.fromkeys(r["name"] for r in sorted(rows, key=lambda r: r["new"]))]
+    pictures.bars(axes, rows, "speedup", SPEEDUP, "panel", order, log=True)
+    axes.set_xlabel(f"{rows[0]['cells']:,} neurons of {rows[0]['nodes']} nodes; share of branches")
+    pictures.legend(figure, [axes])
+
+
+def level_tree(levels: int, nodes: int = 512) -> np.ndarray:
+    """Parents of a cell whose first branch has half of the nodes, and the further levels the rest.
+
+    Level k has 2^k branches of one length (section 4.2). The paper's lengths do not add up to its
+    512 nodes; here every further level gets the same share of the other half, and what does not
+    divide goes to the first branch.
+    """
+    share = nodes // 2 // (levels - 1)
+    lengths = [[share // (1 << k)] * (1 << k) for k in range(1, levels)]
+    first = nodes - sum(map(sum, lengths))
+    parent, ends = list(range(-1, first - 1)), [first - 1]
+    for level in lengths:
+        above, ends = ends, []
+        for k, length in enumerate(level):
+            start = len(parent)
+            parent += [above[k // 2], *range(start, start + length - 1)]
+            ends.append(start + length - 1)
+    return np.array(parent, np.int32)
+
+
+def measure_14(run: Run) -> dict[str, Any]:
+    """Branch level after branch level, for 2, 3 and 4 of them, beside one work-item a cell."""
+    result = found(
+        run,
+        cells="512 nodes; half of them in the first branch, 2, 4 and 8 branches on the next levels",
+        lengths="the paper's add up to other sizes than 512; here all levels but the first have "
+        "equal shares of the other half",
+    )
+    levels = method("levels", "levels", padding="compute")
+    entries = [SEQUENTIAL_ENTRY, MULTICORE, levels, INTERLEAVED, *NEW, *peers_for(run)]
+    for n in run.some((2, 3, 4)):
+        add(run, result, [level_tree(n)], COUNTS, entries, f"{n} levels")
+    return result
+
+
+def draw_14(figure: Any, result: dict[str, Any]) -> None:
+    """Draw the paper's lines, mono and multicore those of the last cells, and a panel a cell."""
+    names = list(dict.fromkeys(r["panel"] for r in result["rows"]))
+    axes = pictures.panels(figure, -(-(1 + len(names)) // 2), 2, sharey=True)
+    rows = [r for r in result["rows"] if r["name"] != cases.SEQUENTIAL]
+    multi = [{**r, "name": r["panel"]} for r in rows if r["name"] == "levels"]
+    olds = [r for r in rows if r["panel"] == names[-1] and r["name"] != "levels" and not r["new"]]
+    pictures.lines(axes[0], [*olds, *multi], "speedup", SPEEDUP, "number of neurons")
+    axes[0].set_title("as in the paper")
+    for name, each in zip(names, axes[1:]):
+        some = [r for r in rows if r["panel"] == name]
+        some = [{**r, "name": name if r["name"] == "levels" else r["name"]} for r in some]
+        pictures.lines(each, some, "speedup", SPEEDUP, "number of neurons")
+        each.set_title(f"and what is new, {name}")
+    for each in axes[1 + len(names) :]:
+        each.set_axis_off()
+    pictures.outer(axes)
+    pictures.legend(figure, axes)
+
+
+# -- figures 9 to 11: chains -------------------------------------------------------------------
+
+
+def chain_rows(run: Run, sizes: Sequence[int], dtype: str) -> dict[str, Any]:
+    """Time equal chains in different numbers, once for all figures that show them."""
+    key = "chains", tuple(sizes), dtype
+    if key not in run.shared:
+        result = found(run, dtype, systems=CHAIN_CELLS)
+        entries = [THOMAS, CR_PCR, *NEW, *PEERS[:2]]
+        if dtype == "float64":
+            entries = [SEQUENTIAL_ENTRY, MULTICORE, *entries, *peers_for(run)[2:]]
+        counts = COUNTS if sizes[0] < LARGE_CHAINS[0] else LARGE_COUNTS
+        for nodes in sizes[:1] if run.quick else sizes:
+            add(run, result, [chain(nodes)], counts, entries, f"{nodes} nodes", "chains")
+        run.shared[key] = result
+    return run.shared[key]
+
+
+def measure_9(run: Run) -> dict[str, Any]:
+    """Time of CR-PCR over that of one work-item a chain, both dtypes."""
+    result = found(run, "float32 and float64", systems=CHAIN_CELLS)
+    result["setup"]["CR-PCR"] = "clhines' row cr_pcr, after cuSPARSE gtsvStridedBatch"
+    for dtype in ("float32", "float64"):
+        for sizes in (SMALL_CHAINS, LARGE_CHAINS):
+            some = chain_rows(run, sizes, dtype)
+            result["scaled"] += some["scaled"]
+            result["missing"] += some["missing"]
+            result["rows"] += [
+                {**r, "panel": f"{dtype}, {r['panel']}"}
+                for r in some["rows"]
+                if r["name"] not in (cases.SEQUENTIAL, MULTICORE.name)
+            ]
+    return result
+
+
+def draw_9(figure: Any, result: dict[str, Any]) -> None:
+    """Panels (a) to (d): ratios over the number of systems, a line for each size."""
+    axes = pictures.panels(figure, 2, 2)
+    corners = itertools.product(("float32", "float64"), (SMALL_CHAINS, LARGE_CHAINS))
+    for letter, each, (dtype, sizes) in zip("abcd", axes, corners):
+        rows = [r for r in result["rows"] if r["dtype"] == dtype and r["nodes"] in sizes]
+        ratios(each, rows, sizes)
+        each.set_title(f"({letter}) {dtype}, {sizes[0]} to {sizes[-1]} nodes")
+        if letter in "ab":
+            each.legend(fontsize=7, frameon=False)
+
+
+def ratios(axes: Any, rows: Sequence[dict[str, Any]], sizes: Sequence[int]) -> None:
+    """Draw times of cyclic reduction over those of Thomas, a colour for each size."""
+    base = {(r["nodes"], r["cells"]): r["seconds"] for r in rows if r["name"] == THOMAS.name}
+    looks = {CR_PCR.name: ("o", "-", ""), PEERS[0].name: ("x", ":", ", cuSPARSE")}
+    shades = dict(zip(sizes, ("#56B4E9", "#0072B2", "#E69F00", "#D55E00")))
+    for (name, (mark, style, more)), (nodes, color) in itertools.product(
+        looks.items(), shades.items()
+    ):
+        some = [r for r in rows if r["name"] == name and r["nodes"] == nodes]
+        points = [(r["cells"], r["seconds"] / base[nodes, r["cells"]]) for r in some]
+        if points:
+            label = f"{nodes:,} nodes{more}"
+            axes.plot(*zip(*points), color=color, marker=mark, ls=style, label=label)
+    axes.axhline(1, color="black", lw=0.8, ls="--")
+    axes.set(xlabel="number of systems", ylabel="time of CR-PCR / time of Thomas")
+    pictures.counts(axes, [r["cells"] for r in rows])
+    pictures.log_scale(axes)
+    axes.grid(True, **plot.GRID)
+
+
+def measure_10(run: Run) -> dict[str, Any]:
+    """Speed-ups for chains of 64 to 512 nodes."""
+    return chain_rows(run, SMALL_CHAINS, "float64")
+
+
+def measure_11(run: Run) -> dict[str, Any]:
+    """Speed-ups for chains of 1,024 to 8,192 nodes."""
+    return chain_rows(run, LARGE_CHAINS, "float64")
+
+
+def draw_chains(figure: Any, result: dict[str, Any]) -> None:
+    """Draw a panel for each size of chains."""
+    draw_panels(figure, result, 2, "systems")
+
+
+# -- figure 12: accuracy and memory ------------------------------------------------------------
+
+SYSTEMS = 20_000
+FEW = 64  # chains that are planned; what a plan takes is proportional to their number
+
+
+def measure_12(run: Run) -> dict[str, Any]:
+    """Errors over the size of chains, and the memory that 20,000 of them take."""
+    result = found(run, systems=CHAIN_CELLS, chains=f"{accuracy.CELLS} for the errors")
+    limits = devices.limits(run.queue.device)
+    for nodes in run.some((*SMALL_CHAINS, *LARGE_CHAINS)):
+        cases.say(f"  {nodes} nodes")
+        result["rows"] += accuracy.errors(run.queue, nodes, "float64")
+    rows = {"Thomas": "interleaved", "CR-PCR": "cr_pcr", "contraction": "contraction"}
+    result["memory"] = [
+        {"name": name, "nodes": nodes, "bytes": memory(method_name, nodes, limits)}
+        for nodes in run.some(LARGE_CHAINS)
+        for name, method_name in rows.items()
+    ]
+    result["memory"] += [
+        {"name": "cuSPARSE gtsvStridedBatch", "nodes": nodes, "bytes": strided_bytes(nodes)}
+        for nodes in run.some(LARGE_CHAINS)
+    ]
+    for r in result["rows"]:
+        if not r["largest"] < systems.TOLERANCE["float64"]:
+            raise MissingError(f"{r['row']}, {r['nodes']} nodes: error {r['largest']:.3g}")
+    return result
+
+
+def memory(name: str, nodes: int, limits: Any) -> float:
+    """Bytes on the device for 20,000 chains in float64: d, u, b, x and all that the row adds."""
+    plan = clhines.make_plan(systems.chains(FEW, nodes), name, np.float64, limits)
+    return plan.bytes_needed(8, arrays=4 + plan.needs_factor) * SYSTEMS / FEW
+
+
+def strided_bytes(nodes: int) -> float:
+    """Bytes of three diagonals, the right-hand sides and the buffer that section 4.1.2 gives."""
+    return 8.0 * SYSTEMS * (4 * nodes + 4 * nodes + 2048)
+
+
+def draw_12(figure: Any, result: dict[str, Any]) -> None:
+    """Panel (a) the errors, panel (b) the memory."""
+    left, right = pictures.panels(figure, 1, 2)
+    accuracy.panel(left, result["rows"], "float64")
+    left.set_title("(a) accuracy, float64")
+    left.legend(fontsize=7, frameon=False, loc="lower center", ncols=5, columnspacing=1)
+    rows = [{**r, "GB": r["bytes"] / 1e9} for r in result["memory"]]
+    for name in dict.fromkeys(r["name"] for r in rows):
+        some = [r for r in rows if r["name"] == name]
+        style = pictures.look(name)
+        right.plot([r["nodes"] for r in some], [r["GB"] for r in some], label=name, **style)
+    places = sorted({r["nodes"] for r in rows})
+    right.set_xscale("log", base=2)
+    right.set_xticks(places, [f"{n:,}" for n in places])
+    right.set(ylim=(0, None), xlabel="size of the systems", ylabel="memory for 20,000 systems [GB]")
+    right.set_title("(b) memory, float64")
+    right.grid(True, **plot.GRID)
+    right.legend(fontsize=7, frameon=False)
+
+
+def table_12(result: dict[str, Any]) -> str:
+    """Return errors and memory as text."""
+    head = f"{'solver':<28} {'nodes':>6} {'largest':>10} {'median':>10} {'GB of 20,000':>13}"
+    lines = [
+        f"{r['row']:<28} {r['nodes']:>6} {r['largest']:>10.2e} {r['median']:>10.2e} {'':>13}"
+        for r in result["rows"]
+    ]
+    lines += [
+        f"{r['name']:<28} {r['nodes']:>6} {'':>10} {'':>10} {r['bytes'] / 1e9:>13.2f}"
+        for r in result["memory"]
+    ]
+    return table.ruled(head, lines)
+
+
+# -- figure 13: padding ------------------------------------------------------------------------
+
+
+def measure_13(run: Run) -> dict[str, Any]:
+    """Chains of 256 to 512 nodes with padding computed and skipped, between those of one size."""
+    low, high = (32, 64) if run.quick else (256, 512)
+    result = found(run, systems=f"chains of {low} to {high} nodes, sizes uniform")
+    rng = np.random.default_rng(record.SEED)
+    sizes = rng.integers(low, high + 1, cases.PERIOD)
+    ways = [
+        method("padding skipped", "levels", padding="skip"),
+        method("padding computed", "levels", padding="compute"),
+    ]
+    mixed = [chain(int(n)) for n in sizes]
+    add(run, result, mixed, COUNTS, [*ways, *NEW], f"{low} to {high} nodes", "ragged chains")
+    for n in (low, high):
+        entries = [method(f"all of {n} nodes", "interleaved")]
+        add(run, result, [chain(n)], COUNTS, entries, f"{n} nodes", "chains")
+    return result
+
+
+def draw_13(figure: Any, result: dict[str, Any]) -> None:
+    """Time over the number of systems."""
+    (axes,) = pictures.panels(figure, 1, 1)
+    mixed = result["rows"][0]["panel"]
+    floors = [r for r in result["rows"] if r["name"] == "memory floor" and r["panel"] != mixed]
+    rows = [r for r in result["rows"] if r not in floors]
+    pictures.lines(axes, rows, "seconds", "time of a solve", "number of systems")
+    pictures.legend(figure, [axes])

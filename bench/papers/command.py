@@ -1,0 +1,218 @@
+"""Run the experiments of three papers, and draw their figures.
+
+    python -m bench papers [FIGURE ...] [--device SPEC] [--quick] [--nodes N] [--out FOLDER]
+
+Figures are those of Huber 2018 (report-...), of Valero-Lara et al. 2018 (batch-...) and of Brette
+and Goodman 2012 (review-...); without a name all are run. Each becomes ``FIGURE.json``, ``.txt``
+and, with matplotlib, ``.svg`` in ``papers-<device>``, as soon as it is measured. Solutions are
+checked before they are timed, and wrong ones end their figure. Speed-ups are over the C baseline
+of hines.c with one thread, of the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from bench import MissingError, plot, record
+from bench.measures import spikes
+from bench.papers import batch, cases, pictures, report
+from bench.papers.cases import Run
+from bench.peers import host
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One experiment.
+
+    Attributes
+    ----------
+    title : str
+    measure : callable
+        ``measure(run)`` gives what goes into the JSON.
+    draw : callable
+        ``draw(figure, result)`` draws that, and nothing else, on a figure of matplotlib.
+    table : callable
+        ``table(result)`` gives it as text.
+    """
+
+    title: str
+    measure: Callable[[Run], dict[str, Any]]
+    draw: Callable[[Any, dict[str, Any]], None]
+    table: Callable[[dict[str, Any]], str] = cases.text
+
+
+# -- Brette and Goodman 2012, figure 4 ---------------------------------------------------------
+
+
+def measure_spikes(run: Run) -> dict[str, Any]:
+    """Three algorithms that deliver spikes, over sparseness and spikes per step."""
+    probability = (
+        [0.001, 0.01, 0.1, 1.0] if run.is_host else [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1]
+    )
+    number = [1, 5, 20, 100] if run.is_host else [1, 2, 5, 10, 20, 50, 100]
+    targets = 1e5
+    if run.quick:
+        probability, number, targets = [0.01, 0.1], [1, 20], 1e3
+    asked = SimpleNamespace(
+        sources=100, targets=targets, max_delay=1, probability=probability, spikes=number
+    )
+    rows = spikes.rows_of(run.queue, asked)
+    if not all(r["good"] for r in rows):
+        raise MissingError("an algorithm delivers other sums than the reference")
+    setup = {"network": f"100 sources, {targets:,.0f} targets, delays of one step"}
+    scaled = [f"{1e5:,.0f} targets scaled to {targets:,.0f}"] if run.quick else []
+    return {"dtype": "int64 sums", "setup": setup, "scaled": scaled, "missing": [], "rows": rows}
+
+
+def draw_spikes(figure: Any, result: dict[str, Any]) -> None:
+    """Draw the best algorithm, and the slowest and second over the fastest, as in the review."""
+    spikes.fill(figure, result["rows"])
+
+
+FIGURES: dict[str, Figure] = {
+    "report-4.1": Figure(
+        "Huber 2018, figure 4.1: idle lanes, sorted and unsorted",
+        report.measure_4_1,
+        report.draw_4_1,
+        report.table_4_1,
+    ),
+    "report-7.1": Figure(
+        "Huber 2018, figure 7.1: old, fine, and fine with splitting",
+        report.measure_7_1,
+        report.draw_7_1,
+    ),
+    "report-7.2": Figure(
+        "Huber 2018, figure 7.2: high, medium and low branching",
+        report.measure_7_2,
+        report.draw_7_2,
+    ),
+    "report-options": Figure(
+        "Huber 2018, sections 4, 6 and 8: what each step of the work distribution buys",
+        report.measure_options,
+        report.draw_options,
+        report.table_options,
+    ),
+    "batch-3": Figure(
+        "Valero-Lara 2018, figure 3: medium-high neurons", batch.measure_3, batch.draw_3
+    ),
+    "batch-4": Figure(
+        "Valero-Lara 2018, figures 4a and 4b: block sizes, local memory",
+        batch.measure_4,
+        batch.draw_4,
+    ),
+    "batch-5": Figure(
+        "Valero-Lara 2018, figure 5: six morphologies", batch.measure_5, batch.draw_panels
+    ),
+    "batch-6": Figure(
+        "Valero-Lara 2018, figure 6: one shape against many", batch.measure_6, batch.draw_6
+    ),
+    "batch-9": Figure(
+        "Valero-Lara 2018, figure 9: cyclic reduction over Thomas", batch.measure_9, batch.draw_9
+    ),
+    "batch-10": Figure(
+        "Valero-Lara 2018, figure 10: tridiagonal systems of 64 to 512 rows",
+        batch.measure_10,
+        batch.draw_chains,
+    ),
+    "batch-11": Figure(
+        "Valero-Lara 2018, figure 11: tridiagonal systems of 1,024 to 8,192 rows",
+        batch.measure_11,
+        batch.draw_chains,
+    ),
+    "batch-12": Figure(
+        "Valero-Lara 2018, figure 12: accuracy and memory",
+        batch.measure_12,
+        batch.draw_12,
+        batch.table_12,
+    ),
+    "batch-13": Figure(
+        "Valero-Lara 2018, figure 13: padding computed and skipped", batch.measure_13, batch.draw_13
+    ),
+    "batch-14": Figure(
+        "Valero-Lara 2018, figure 14: cells of 2, 3 and 4 branch levels",
+        batch.measure_14,
+        batch.draw_14,
+    ),
+    "review-4": Figure(
+        "Brette and Goodman 2012, figure 4: delivery of spikes",
+        measure_spikes,
+        draw_spikes,
+        spikes.text,
+    ),
+}
+
+
+def make(run: Run, name: str, known: dict[str, Any], folder: Path) -> None:
+    """Measure one figure, and write and print what was found."""
+    figure = FIGURES[name]
+    begin = time.perf_counter()
+    cases.say(f"{name}: {figure.title}")
+    known = {**known, "load_before": load()}
+    result = figure.measure(run)
+    known["peers"] = host.versions()  # of what has been imported
+    result = {"figure": name, "title": figure.title, "record": known, **result}
+    result["seconds"] = time.perf_counter() - begin
+    head = f"{figure.title}\n{plot.device_name(known)}, commit {known['commit']}"
+    record.files(folder / f"{name}.json", result, f"{head}\n\n{text(result)}\n", draw)
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the table of a figure, and its notes."""
+    return f"{FIGURES[result['figure']].table(result)}\n\n{cases.notes(result)}"
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw a figure."""
+    figure = FIGURES[result["figure"]]
+    pictures.sheet(result, path, figure.draw, figure.title)
+
+
+def load() -> float:
+    """Return how many programs wanted a processor in the last minute, where the system says so."""
+    return float(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0.0
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = record.parser("papers", __doc__)
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("--quick", action="store_true", help="a few small batches only")
+    parser.add_argument("--nodes", type=float, help="of a batch at most; default by the device")
+    parser.add_argument("--seconds", type=float, help="of rounds a case of 12 solvers; default 1")
+    args = parser.parse_args(arguments)
+    for name in args.figures:
+        if name not in FIGURES:
+            parser.error(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    for name in ("nodes", "seconds"):
+        value = getattr(args, name)
+        if value is not None and not 0 < value < float("inf"):
+            parser.error(f"--{name} {value}: expected a positive number")
+    return args
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the figures, one after another; 1 where one of them failed."""
+    args = parsed(arguments)
+    queue = record.queue(args.device, ["float64"])
+    most = cases.most_nodes(queue, args.nodes, args.quick)
+    seconds = args.seconds or (0.02 if args.quick else 1.0)
+    run = Run(queue, args.quick, most, seconds)
+    folder = Path(args.out) / f"papers-{record.slug(queue.device)}"
+    known, failed = record.record(queue, "papers", arguments), {}
+    for name in args.figures or FIGURES:
+        try:
+            make(run, name, known, folder)
+        except (Exception, SystemExit) as error:  # the other figures are run all the same
+            failed[name] = f"{type(error).__name__}: {error}"
+            cases.say(f"{name} failed: {failed[name]}")
+    for name, why in failed.items():
+        print(f"failed: {name}: {why}", file=sys.stderr)
+    return 1 if failed else 0

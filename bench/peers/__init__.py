@@ -1,0 +1,1 @@
+"""Other solvers (`host`, `cuda`, `jaxley`) and simulators (`ring`, `neuron`, `arbor`, `jaxley`)."""

@@ -1,0 +1,162 @@
+"""cuSPARSE's batched tridiagonal solvers, for the measure `peers`: chains on an NVIDIA GPU.
+
+CuPy brings the arrays, the events and the library's folder; the solvers themselves are called
+through ctypes, because not every version of CuPy has them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench import MissingError
+from bench.systems import Candidate, Case
+
+DELAY = """
+extern "C" __global__ void delay(long long cycles) {
+    const long long begin = clock64();
+    while (clock64() - begin < cycles) {}
+}
+"""
+CYCLES = 400_000  # 0.2 ms: as long as the host takes to enqueue a solve, and more
+ALGORITHMS = {0: "Thomas", 1: "LU", 2: "QR"}  # of gtsvInterleavedBatch
+
+
+@functools.cache
+def cupy() -> Any:
+    """Import CuPy and see that it has a device."""
+    try:
+        import cupy as cp
+    except ImportError as error:
+        raise MissingError(str(error)) from error
+    try:
+        cp.cuda.runtime.getDeviceCount()
+        cp.zeros(1).sum().item()
+    except Exception as error:  # CuPy's own errors have no common base
+        raise MissingError(f"CuPy finds no CUDA device: {error}") from error
+    return cp
+
+
+@functools.cache
+def library() -> tuple[ctypes.CDLL, ctypes.c_void_p]:
+    """Load cuSPARSE, wherever CuPy found it, and make a handle."""
+    cupy()
+    names = ["libcusparse.so", "libcusparse.so.12", "libcusparse.so.13", "libcusparse.so.11"]
+    try:
+        from cupy_backends.cuda.libs import cusparse as bound
+
+        bound.destroy(bound.create())  # loads the library
+        maps = Path("/proc/self/maps").read_text("utf-8").split()
+        names = [name for name in maps if "libcusparse.so" in name] + names
+    except (ImportError, AttributeError, OSError):
+        pass
+    for name in dict.fromkeys(names):
+        try:
+            found = ctypes.CDLL(name)
+        except OSError:
+            continue
+        handle = ctypes.c_void_p()
+        if status := found.cusparseCreate(ctypes.byref(handle)):
+            raise MissingError(f"cusparseCreate returned {status}")
+        return found, handle
+    raise MissingError("libcusparse.so was not found")
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Call a function of cuSPARSE with whole numbers, CuPy arrays and ctypes values."""
+    found, handle = library()
+
+    def passed(a: Any) -> Any:
+        if isinstance(a, int):
+            return ctypes.c_int(a)
+        return ctypes.c_void_p(a.data.ptr) if hasattr(a, "data") else a
+
+    if status := getattr(found, name)(handle, *map(passed, arguments)):
+        raise MissingError(f"{name} returned {status}")
+
+
+@functools.cache
+def delay() -> Any:
+    """Compile the kernel that keeps the device busy for a while."""
+    return cupy().RawKernel(DELAY, "delay")
+
+
+def timed(launch: Callable[[], None]) -> float:
+    """Seconds between two events around `launch`, with the host far ahead of the device."""
+    cp = cupy()
+    begin, end = cp.cuda.Event(), cp.cuda.Event()
+    delay()((1,), (1,), (np.int64(CYCLES),))
+    begin.record()
+    launch()
+    end.record()
+    end.synchronize()
+    return float(cp.cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
+def solver(
+    name: str, case: Case, interleaved: bool, routine: str, before: tuple, after: tuple
+) -> Candidate:
+    """Return one routine as a candidate.
+
+    Parameters
+    ----------
+    routine : str
+        ``{}`` stands for the letter of the dtype.
+    before, after : tuple of int
+        Arguments before and after the arrays dl, d, du, x.
+    """
+    cp = cupy()
+    shape = (case.cells, case.nodes)
+
+    def ordered(a: np.ndarray) -> Any:
+        a = a.reshape(shape)
+        return cp.asarray(np.ascontiguousarray(a.T if interleaved else a))
+
+    fresh = []
+    for d, u, b in case.sets:
+        e = np.append(u[1:], 0).astype(case.dtype)
+        fresh.append([ordered(a) for a in (u, d, e, b)])
+    work = [[a.copy() for a in arrays] for arrays in fresh]
+    routine = "cusparse" + routine.format({"float64": "D", "float32": "S"}[case.dtype.name])
+    size = ctypes.c_size_t()
+    call(f"{routine}_bufferSizeExt", *before, *work[0], *after, ctypes.byref(size))
+    buffer = cp.empty(max(size.value, 1), np.uint8)
+
+    def restore(k: int) -> None:
+        for a, saved in zip(work[k], fresh[k]):
+            a[...] = saved
+
+    def launch(k: int) -> float:
+        return timed(lambda: call(routine, *before, *work[k], *after, buffer))
+
+    def result(k: int) -> np.ndarray:
+        x = cp.asnumpy(work[k][3])
+        return np.ascontiguousarray(x.T if interleaved else x).reshape(-1)
+
+    return Candidate(name, launch, result, restore, clock="device")
+
+
+def strided(case: Case) -> Iterator[Candidate]:
+    """Solve chains one after another in memory."""
+    if case.kind != "chains":
+        return
+    if case.nodes < 3:
+        raise MissingError("chains of fewer than 3 nodes are refused")
+    after = case.cells, case.nodes
+    yield solver(
+        "cuSPARSE gtsv2StridedBatch", case, False, "{}gtsv2StridedBatch", (case.nodes,), after
+    )
+
+
+def interleaved(case: Case, algorithm: int = 0) -> Iterator[Candidate]:
+    """Solve chains side by side in memory."""
+    if case.kind != "chains":
+        return
+    name = f"cuSPARSE gtsvInterleavedBatch, {ALGORITHMS[algorithm]}"
+    before = algorithm, case.nodes
+    yield solver(name, case, True, "{}gtsvInterleavedBatch", before, (case.cells,))

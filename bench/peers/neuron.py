@@ -1,0 +1,126 @@
+"""The ring network in NEURON and in CoreNEURON, for `bench.peers.ring`."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from bench import MissingError
+from bench.peers.ring import CELSIUS, Case, Clock, Running, printed_to, totals
+from clhines.cells.cable import Cable
+from clhines.network import ring
+
+
+def neuron_cell(h: Any, cable: Cable, hh_everywhere: bool) -> list[Any]:
+    """Return NEURON's sections of a cell; the first holds the soma."""
+    ours, found = cable.sections, []
+    for s in range(ours.num_sections):
+        section = h.Section(name=f"s{s}")
+        for point in ours.points[ours.offsets[s] : ours.offsets[s + 1]].tolist():
+            section.pt3dadd(*point)
+        section.nseg, section.Ra, section.cm = int(cable.nseg[s]), cable.Ra, cable.cm
+        if s:
+            section.connect(found[ours.parent[s]](float(ours.parent_x[s])), 0)
+        if s == 0 or hh_everywhere:
+            section.insert("hh")
+        else:
+            section.insert("pas")
+            section.g_pas, section.e_pas = ring.G_PAS, ring.E_PAS
+        found.append(section)
+    return found
+
+
+def neuron_ring(h: Any, pc: Any, case: Case, cables: list[Cable]) -> list[Any]:
+    """Make the cells and connect them; what must be kept, connections from cell c at ``[c]``."""
+    cells, sources = [], []
+    for gid in range(case.cells):
+        sections = neuron_cell(h, cables[gid % len(cables)], case.hh == "all")
+        soma = sections[0](0.5)
+        synapse = h.ExpSyn(soma)
+        synapse.tau, synapse.e = ring.TAU, ring.REVERSAL
+        pc.set_gid2node(gid, pc.id())
+        source = h.NetCon(soma._ref_v, None, sec=sections[0])
+        source.threshold = ring.THRESHOLD
+        pc.cell(gid, source)
+        sources.append(source)
+        cells.append((sections, synapse))
+    into = []
+    for gid in range(case.cells):
+        connection = pc.gid_connect((gid - 1) % case.cells, cells[gid][1])
+        connection.weight[0], connection.delay = ring.WEIGHT, ring.DELAY
+        into.append(connection)
+    return [into, cells, sources]
+
+
+def neuron_start(case: Case, core: bool) -> Running:
+    """Return the ring in NEURON's fixed step, or the same model handed to CoreNEURON."""
+    from neuron import __version__, coreneuron, h
+
+    clock = Clock()
+    cables = case.cables()
+    with clock.part("build"):
+        h.load_file("stdrun.hoc")
+        pc = h.ParallelContext()
+        kept = neuron_ring(h, pc, case, cables)
+        pc.nthread(case.threads)
+        times, cells = h.Vector(), h.Vector()
+        pc.spike_record(-1, times, cells)
+        h.celsius, h.dt, h.secondorder = CELSIUS, case.dt, 0
+        h.cvode.active(0)
+        pc.set_maxstep(10)
+        h.finitialize(ring.V_INIT)
+        kept[0][0].event(ring.START)
+    steps_done = 0
+    if core:
+        coreneuron.enable, coreneuron.verbose = True, 2  # it says then how long it took
+
+    def advance(steps: int) -> float | None:
+        nonlocal steps_done
+        steps_done += steps
+        end = steps_done * case.dt
+        if not core:
+            pc.psolve(end)
+            return None
+        with tempfile.TemporaryFile() as said:
+            with printed_to(said):
+                pc.psolve(end)
+            said.seek(0)
+            found = re.findall(rb"Solver Time : ([0-9.eE+-]+)", said.read())
+        if len(found) != 1:
+            raise MissingError("CoreNEURON did not say how long its solver took")
+        return float(found[0])
+
+    def spikes() -> tuple[np.ndarray, np.ndarray]:
+        return np.array(times), np.array(cells).astype(int)
+
+    nodes = sum(1 + c.sections.num_sections + int(c.nseg.sum()) for c in cables)
+    notes = [
+        "a node without membrane at the end of each section, tips and roots too; rates of HH from "
+        "tables, linearly interpolated"
+    ]
+    if core:
+        notes.append("the time that its solver prints; copying the model to it is in plan s")
+    return Running(
+        name=f"{'CoreNEURON' if core else 'NEURON'} {__version__}",
+        where=f"{case.threads} threads",
+        compartments=totals(case, cables),
+        nodes=round(nodes * case.cells / len(cables)),
+        advance=advance,
+        spikes=spikes,
+        built=clock.parts,
+        notes=notes,
+        keep=kept,
+    )
+
+
+def neuron(case: Case) -> Running:
+    """NEURON."""
+    return neuron_start(case, core=False)
+
+
+def coreneuron(case: Case) -> Running:
+    """CoreNEURON, in memory."""
+    return neuron_start(case, core=True)

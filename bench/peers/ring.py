@@ -1,0 +1,313 @@
+"""Run the ring network in one simulator, in a process of its own, and time its steps.
+
+    python -m bench peers.ring NEURON '{"cells": 16}' result.json
+
+The measure `ring` starts this for each simulator, so that none has the threads, the memory or the
+crashes of another. The result is one row, or the reason why there is none.
+
+Every simulator gets the same cells (`clhines.ring.ring_cables`): the same sections, cut into the
+same numbers of compartments, with the same areas and resistances as far as it takes them. Time
+goes in pieces of equal numbers of steps; a piece, divided by its steps, is one timing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench import MissingError
+from clhines.cells.cable import Cable
+from clhines.network import ring
+
+WARM = 8  # steps before any is timed
+LEAST, MOST = 3, 25  # timed pieces
+CELSIUS = 6.3
+
+
+@dataclass(frozen=True)
+class Case:
+    """One network and how long it may take.
+
+    Attributes
+    ----------
+    cells : int
+    shapes : int
+        Different cells, repeated in turn.
+    hh : str
+        ``soma``: HH there and passive dendrites; ``all``: HH in every compartment.
+    levels, branching, compartments, seed
+        Of `clhines.ring.ring_cables`.
+    dt, duration : float, ms
+        A step, and the longest time that is simulated.
+    seconds : float
+        For the timed pieces.
+    threads : int
+        Of simulators that run on the host.
+    dtype, engine, device : str
+        Of clhines.
+    """
+
+    cells: int
+    shapes: int = ring.SHAPES
+    hh: str = "soma"
+    levels: int = ring.LEVELS
+    branching: float = ring.BRANCHING
+    compartments: int = ring.COMPARTMENTS
+    seed: int = 0
+    dt: float = 0.025
+    duration: float = 200.0
+    seconds: float = 10.0
+    threads: int = 2
+    dtype: str = "float64"
+    engine: str = "auto"
+    device: str | None = None
+
+    def cables(self) -> list[Cable]:
+        """Return the different cells; cell c of the network is number ``c % len(...)``."""
+        shapes = min(self.shapes, self.cells)
+        return ring.ring_cables(
+            shapes, self.levels, self.branching, self.compartments, seed=self.seed
+        )
+
+
+@dataclass
+class Running:
+    """A simulation that is ready for its first step.
+
+    Attributes
+    ----------
+    name : str
+    where : str
+        What it runs on.
+    compartments, nodes : int
+        Those with membrane, and all rows of the matrices.
+    advance : callable
+        ``advance(steps)`` goes on and waits. It returns the seconds taken by a clock of the
+        simulator, and None where wall time is meant.
+    spikes : callable or None
+        Times [ms] and cells of all spikes so far.
+    prepare : callable
+        ``prepare(steps)`` compiles, outside the clock, what ``advance(steps)`` needs.
+    built : dict of str -> float
+        Seconds of each part of the set-up.
+    notes : list of str
+        What differs from the other simulators.
+    keep : object
+        What must live as long as the simulation.
+    """
+
+    name: str
+    where: str
+    compartments: int
+    nodes: int
+    advance: Callable[[int], float | None]
+    spikes: Callable[[], tuple[np.ndarray, np.ndarray]] | None
+    prepare: Callable[[int], object] = lambda steps: None
+    built: dict[str, float] = field(default_factory=dict)
+    dtype: str = "float64"
+    notes: list[str] = field(default_factory=list)
+    keep: Any = None
+
+
+class Clock:
+    """Seconds of the parts of a set-up."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, float] = {}
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Add the time of the block to a part."""
+        begin = time.perf_counter()
+        yield
+        self.parts[name] = self.parts.get(name, 0.0) + time.perf_counter() - begin
+
+
+def totals(case: Case, cables: list[Cable]) -> int:
+    """Count the compartments of the network."""
+    each = [int(cable.nseg.sum()) for cable in cables]
+    return int(np.resize(each, case.cells).sum())
+
+
+@contextmanager
+def printed_to(file: Any) -> Iterator[None]:
+    """Send what libraries print to a file."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(file.fileno(), 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+# -- clhines -----------------------------------------------------------------------------------
+
+
+def clhines_start(case: Case) -> Running:
+    """Start clhines on the device of the case."""
+    import clhines
+    from clhines.device import devices, program
+
+    clock = Clock()
+    cables = case.cables()
+    queue = devices.make_queue(devices.choose(case.device, np.dtype(case.dtype)))
+    early = len(program.build_seconds)
+    with clock.part("build"):
+        network = ring.ring_network(cables, case.cells, hh=case.hh)
+    with clock.part("plan"):
+        simulation = clhines.Simulation(
+            network,
+            dt=case.dt,
+            v_init=ring.V_INIT,
+            dtype=case.dtype,
+            queue=queue,
+            engine=case.engine,
+        )
+    clock.parts["compile"] = sum(program.build_seconds[early:])
+    clock.parts["plan"] -= clock.parts["compile"]
+    times: list[np.ndarray] = []
+    cells: list[np.ndarray] = []
+
+    def advance(steps: int) -> None:
+        result = simulation.run(steps * case.dt)
+        times.append(result.spike_time)
+        cells.append(result.spike_cell)
+
+    return Running(
+        name=f"clhines ({simulation.engine}), {case.dtype}",
+        where=devices.label(queue.device),
+        compartments=totals(case, cables),
+        nodes=network.forest.num_nodes,
+        advance=advance,
+        spikes=lambda: (np.concatenate(times), np.concatenate(cells)),
+        built=clock.parts,
+        dtype=case.dtype,
+        keep=simulation,
+    )
+
+
+# -- timing ------------------------------------------------------------------------------------
+
+OWN = "clhines"
+PEERS = {
+    OWN: "ring.clhines_start",
+    "NEURON": "neuron.neuron",
+    "CoreNEURON": "neuron.coreneuron",
+    "Arbor": "arbor.arbor_start",
+    "Jaxley": "jaxley.jaxley_start",
+}  # function of `bench.peers`, whose module only the process of that simulator imports
+
+
+def start(name: str, case: Case) -> Running:
+    """Return a simulator that is ready for its first step."""
+    module, _, function = PEERS[name].partition(".")
+    running: Running = getattr(import_module(f"bench.peers.{module}"), function)(case)
+    return running
+
+
+def timed(running: Running, steps: int) -> tuple[float, float]:
+    """Advance; seconds a step by the simulator's clock or the wall's, and wall seconds in all."""
+    running.prepare(steps)
+    begin = time.perf_counter()
+    own = running.advance(steps)
+    wall = time.perf_counter() - begin
+    return (wall if own is None else own) / steps, wall
+
+
+def measure(running: Running, case: Case) -> dict[str, Any]:
+    """Time pieces of the simulation until the seconds or the time simulated are used up."""
+    total = round(case.duration / case.dt)
+    if total < 2 * WARM + LEAST:
+        raise MissingError(f"{total} steps; expected at least {2 * WARM + LEAST}")
+    warm = min(WARM, (total - LEAST) // 2)
+    first, wall = timed(running, warm)
+    if wall > 2 * first * warm:  # what the simulator's own clock leaves out
+        running.built["plan"] = running.built.get("plan", 0.0) + wall - first * warm
+    step, _ = timed(running, warm)
+    pieces = max(LEAST, 9)
+    left = total - 2 * warm
+    steps = int(np.clip(case.seconds / pieces / step, WARM, max(left // pieces, 1)))
+    taken: list[float] = []
+    used = 0.0
+    while len(taken) < MOST and (len(taken) + 1) * steps <= left:
+        if len(taken) >= LEAST and used > case.seconds:
+            break
+        step, wall = timed(running, steps)
+        taken.append(step)
+        used += wall
+    done = 2 * warm + steps * len(taken)
+    result = row(running, case, taken)
+    result |= {"first_steps_s": first * warm, "piece_steps": steps, "simulated_ms": done * case.dt}
+    return result
+
+
+def row(running: Running, case: Case, taken: list[float]) -> dict[str, Any]:
+    """Return one line of the results."""
+    step = float(np.median(taken))
+    spikes = None
+    if running.spikes is not None:
+        times, cells = running.spikes()
+        order = np.lexsort((cells, times))
+        spikes = {"time": np.round(times[order], 6).tolist(), "cell": cells[order].tolist()}
+    return {
+        "name": running.name,
+        "where": running.where,
+        "cells": case.cells,
+        "hh": case.hh,
+        "shapes": min(case.shapes, case.cells),
+        "dtype": running.dtype,
+        "compartments": running.compartments,
+        "nodes": running.nodes,
+        "seconds": step,
+        "best_seconds": min(taken),
+        "pieces": len(taken),
+        "taken": taken,
+        "ns_per_compartment": step / running.compartments * 1e9,
+        "setup_s": {k: round(v, 4) for k, v in running.built.items()},
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "spikes": spikes,
+        "notes": running.notes,
+    }
+
+
+def run(name: str, case: Case) -> dict[str, Any]:
+    """Return the row of one simulator, or its ``reason`` for having none."""
+    try:
+        return measure(start(name, case), case)
+    except ImportError as error:
+        reason = f"not installed: {error}"
+    except MissingError as error:
+        reason = str(error)
+    except Exception as error:  # whatever a simulator does, the others are timed
+        reason = f"{type(error).__name__}: {error}"
+    return {"name": name, "cells": case.cells, "reason": first_line(reason)}
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text, shortened."""
+    return (text.strip().splitlines() or ["no reason"])[0][:200]
+
+
+def arguments_of(case: Case) -> str:
+    """Return a case as text, which `main` reads."""
+    return json.dumps(asdict(case))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run one simulator and write its row."""
+    name, case, out = arguments
+    result = run(name, Case(**json.loads(case)))
+    Path(out).write_text(json.dumps(result), "utf-8")

@@ -1,0 +1,136 @@
+"""The record of a run (command, device, versions, seed, commit) and the files of its results."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import clhines
+from bench import table
+from clhines.device import devices
+
+RESULTS = Path(__file__).parent / "results"
+SEED = 2018
+
+Draw = Callable[[dict[str, Any], Path], None]
+
+
+def parser(name: str, doc: str, device: bool = True) -> argparse.ArgumentParser:
+    """Return the parser of a measure, with ``--out`` and, where it has one, ``--device``."""
+    found = argparse.ArgumentParser(f"python -m bench {name}", description=doc.splitlines()[0])
+    if device:
+        found.add_argument("--device", help="index, or part of the name; see `clhines devices`")
+    found.add_argument("--out", default=str(RESULTS), metavar="FOLDER", help="of the results")
+    return found
+
+
+def queue(device: str | None, dtypes: Sequence[str] = ()) -> cl.CommandQueue:
+    """Return a queue on the device asked for, or the best one that has these dtypes."""
+    needed = np.float64 if "float64" in dtypes else np.float32
+    return devices.make_queue(devices.choose(device, needed))
+
+
+def record(queue: cl.CommandQueue | None, name: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return everything needed to read a result, and the command that produces it.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue or None
+        None where no device takes part.
+    name : str
+        Of the measure.
+    arguments : sequence of str
+        Of its command line; of absolute paths, which differ between machines, the last part stays.
+    """
+    words = [Path(word).name if os.path.isabs(word) else word for word in arguments]
+    found = {"command": f"python -m bench {shlex.join([name, *words])}"}
+    if queue is not None:
+        device = queue.device
+        found |= {
+            "device": device.name.strip(),
+            "platform": device.platform.name.strip(),
+            "driver": device.driver_version,
+            "opencl": device.version.strip(),
+            "compute_units": device.max_compute_units,
+        }
+    return {
+        **found,
+        "host_cores": os.cpu_count(),
+        "clhines": clhines.__version__,
+        "pyopencl": cl.VERSION_TEXT,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "seed": SEED,
+        "commit": os.environ.get("CLHINES_COMMIT") or _commit(),
+    }
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    folder = Path(__file__).parent
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def slug(device: cl.Device) -> str:
+    """Return the part of a file's name that stands for a device."""
+    name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")
+    platform_name = device.platform.name.lower()
+    if "portable" in platform_name:
+        name = "pocl-" + name.removeprefix("pthread-").removeprefix("cpu-")
+    elif "intel" in platform_name and "intel" not in name:  # its runtime on another's processor
+        name = "intel-" + name
+    return name
+
+
+def write(
+    name: str,
+    queue: cl.CommandQueue | None,
+    result: dict[str, Any],
+    text: str,
+    out: str,
+    draw: Draw | None = None,
+) -> None:
+    """Write the JSON, the text and the picture of a result under `out`, and print the text.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue or None
+        Names the files, and stands above the text.
+    draw : callable, optional
+        ``draw(result, path)`` writes a picture, where there is matplotlib.
+    """
+    head = f"commit {result['record']['commit']}"
+    if queue is not None:
+        name, head = f"{name}-{slug(queue.device)}", f"{devices.label(queue.device)}, {head}"
+    head = "\n".join(table.wrapped([head]))
+    files(Path(out) / f"{name}.json", result, f"{head}\n\n{text}\n", draw)
+
+
+def files(path: Path, result: dict[str, Any], text: str, draw: Draw | None = None) -> None:
+    """Write a result to `path`, its text and picture beside it, and print the text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    path.with_suffix(".txt").write_text(text, "utf-8")
+    print(text, flush=True)
+    picture(path, result, draw)
+
+
+def picture(path: Path, result: dict[str, Any], draw: Draw | None) -> None:
+    """Draw a result beside its JSON file; without matplotlib only say so."""
+    try:
+        if draw is not None:
+            draw(result, path.with_suffix(".svg"))
+    except ImportError as error:
+        print(f"no picture: {error}")

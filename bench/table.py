@@ -1,0 +1,60 @@
+"""How results look as text: tables with a ruled heading, at most 100 columns wide."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Hashable, Iterable, Sequence
+
+WIDTH = 100
+
+
+def ruled(head: str, lines: Sequence[str], groups: Sequence[Hashable] = ()) -> str:
+    """Return a table as text, its heading underlined.
+
+    Parameters
+    ----------
+    groups : sequence, optional
+        Group of each line; groups are set apart by blank lines.
+    """
+    found = [head, "-" * len(head)]
+    for k, line in enumerate(lines):
+        found += [""] if groups and k and groups[k] != groups[k - 1] else []
+        found.append(line)
+    return "\n".join(found)
+
+
+def narrow(value: float, width: int, digits: int) -> str:
+    """Write a number at the right of `width` columns; large ones get fewer than `digits` digits."""
+    texts = [*(f"{value:.{d}f}" for d in range(digits, -1, -1)), f"{value:.1e}"]
+    return next((t for t in texts if len(t) <= width), texts[-1]).rjust(width)
+
+
+def wrapped(texts: Iterable[str], first: str = "", others: str = "  ") -> list[str]:
+    """Return texts as lines: what the first one and the others of each text begin with."""
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=others)
+    ]
+
+
+def missing(found: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return lines for what is missing, one entry for each name and reason.
+
+    Parameters
+    ----------
+    found : iterable of (name, reason, case)
+    """
+    where: dict[tuple[str, str], list[str]] = {}
+    for name, reason, case in found:
+        where.setdefault((name, reason), []).append(case)
+    texts = []
+    for (name, reason), cases in where.items():
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        texts.append(f"missing: {name}: {reason}; {cases[0]}{more}")
+    return wrapped(texts)
+
+
+def verdict(good: bool) -> str:
+    """Return the entry of a column that says whether a result is right."""
+    return "yes" if good else "NO"

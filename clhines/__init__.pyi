@@ -1,0 +1,53 @@
+"""Types of the public names, which `__init__.py` imports when they are first used."""
+
+from clhines import cells as cells
+from clhines import cli as cli
+from clhines import device as device
+from clhines import draw as draw
+from clhines import mechanisms as mechanisms
+from clhines import network as network
+from clhines import plan as plan
+from clhines import reference as reference
+from clhines import simulate as simulate
+from clhines import solve as solve
+from clhines.cells.cable import Cable as Cable
+from clhines.cells.cable import discretise as discretise
+from clhines.cells.morphology import Morphology as Morphology
+from clhines.cells.swc import read_swc as read_swc
+from clhines.cells.synthetic import sample_cells as sample_cells
+from clhines.errors import AccuracyWarning as AccuracyWarning
+from clhines.errors import BuildError as BuildError
+from clhines.errors import CableError as CableError
+from clhines.errors import ClhinesError as ClhinesError
+from clhines.errors import DeviceError as DeviceError
+from clhines.errors import DeviceMemoryError as DeviceMemoryError
+from clhines.errors import ForestError as ForestError
+from clhines.errors import HostMemoryError as HostMemoryError
+from clhines.errors import InputError as InputError
+from clhines.errors import MorphologyError as MorphologyError
+from clhines.errors import PivotError as PivotError
+from clhines.errors import RankError as RankError
+from clhines.errors import RefinementWarning as RefinementWarning
+from clhines.errors import RepairWarning as RepairWarning
+from clhines.errors import ShareError as ShareError
+from clhines.errors import SimulationError as SimulationError
+from clhines.errors import SpikeOverflowError as SpikeOverflowError
+from clhines.errors import StoreWarning as StoreWarning
+from clhines.forest import Forest as Forest
+from clhines.mechanisms.mechanism import Mechanism as Mechanism
+from clhines.network import ring as ring
+from clhines.network.network import Network as Network
+from clhines.network.plasticity import STDP as STDP
+from clhines.neuron.entry import from_neuron as from_neuron
+from clhines.plan.methods import METHODS as METHODS
+from clhines.plan.methods import make_plan as make_plan
+from clhines.plan.plan import Plan as Plan
+from clhines.plan.transforms import Rerooted as Rerooted
+from clhines.plan.transforms import reroot as reroot
+from clhines.simulate.passive import PassiveCells as PassiveCells
+from clhines.simulate.simulation import Simulation as Simulation
+from clhines.solve.factors import Factors as Factors
+from clhines.solve.solver import Solver as Solver
+from clhines.solve.tridiagonal import solve_tridiagonal as solve_tridiagonal
+
+__version__: str

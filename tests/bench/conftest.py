@@ -1,0 +1,20 @@
+"""The benchmarks, which lie beside the tests, and a queue for the measures."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+if not (ROOT / "bench").is_dir():
+    pytest.skip("the benchmarks are not beside the tests", allow_module_level=True)
+sys.path.append(str(ROOT))  # behind an installed clhines
+
+
+@pytest.fixture
+def measured_on(fast_queue, monkeypatch):
+    """The queue that every measure takes, whatever device is asked for."""
+    from bench import record
+
+    monkeypatch.setattr(record, "queue", lambda *_: fast_queue)
+    return fast_queue

@@ -1,0 +1,162 @@
+"""The checks against NEURON in small sizes, and that they can fail."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from real_cells import FOLDER, needs_folder
+
+from clhines.device import devices
+
+pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+from bench import MissingError
+from bench.measures.checks import cells, command, common, kinetics, networks, timing
+
+pytestmark = pytest.mark.neuron
+
+
+@pytest.fixture
+def settings(fast_queue, needs):
+    """Small sizes; the bounds are those of the checks and are derived there."""
+    needs(fast_queue, "float64")
+    return common.Settings(
+        fast_queue, seeds=3, duration=150.0, step=0.025, engines=("epochs", "reference")
+    )
+
+
+@pytest.fixture
+def compiled(tmp_path_factory):
+    """NEURON's mechanisms of tests/mod, compiled once for all processes of these tests."""
+    try:
+        common.load_mechanisms(tmp_path_factory.getbasetemp().parent)
+    except MissingError as error:
+        pytest.skip(str(error))
+
+
+def assert_passed(outcomes):
+    assert outcomes
+    wrong = [text for o in outcomes for text in o.failures]
+    assert not wrong, "\n".join(wrong)
+    assert all(o.cases > 0 and not o.skipped for o in outcomes)
+
+
+def test_random_networks(settings):
+    outcomes = networks.networks(settings)
+    assert_passed(outcomes)
+    assert outcomes[0].figures["spikes in NEURON"] > 50
+
+
+def test_delays_and_events(settings):
+    outcomes = timing.delays(settings)
+    assert_passed(outcomes)
+    assert outcomes[0].cases > 300 and outcomes[1].cases > 100
+
+
+def test_hh_and_its_table(settings):
+    """Equal to NEURON's without its table; with it, NEURON's default, some tenths of a ms apart."""
+    exact, default = timing.hh(replace(settings, engines=("epochs",)))
+    assert_passed([exact, default])
+    assert exact.figures["spikes"] > 30
+    assert 0.01 < default.figures["ms at most"] < 0.5
+
+
+@pytest.mark.parametrize("title", kinetics.CASES)
+def test_kinetics(settings, compiled, title):
+    assert_passed([kinetics.kinetic(title, settings)])
+
+
+def test_what_kinetics_refuse():
+    assert_passed([kinetics.refusals()])
+
+
+def test_units(settings, compiled):
+    assert_passed(kinetics.units(settings))
+
+
+@needs_folder
+def test_small_real_cells(settings):
+    given = replace(settings, morphologies=FOLDER / "good", files=6, lengths=(20.0,))
+    shape, active = cells.cells(given)
+    assert_passed([shape, active])
+    assert shape.cases == 6 and active.figures["spikes in NEURON"] > 6
+
+
+# -- planted faults: a check that cannot fail shows nothing ---------------------------------------
+
+
+def test_a_weight_that_is_off_is_found(settings, monkeypatch):
+    """One weight of one seed, by a thousandth."""
+    right = networks.ours
+
+    def wrong(given):
+        given.links[0].weight[:] *= 1.001
+        return right(given)
+
+    monkeypatch.setattr(networks, "ours", wrong)
+    (found,) = networks.networks(replace(settings, seeds=1))
+    assert found.failures and not found.passed
+
+
+def test_a_delay_that_is_late_is_found(settings, monkeypatch):
+    right = timing.two_cells
+    monkeypatch.setattr(timing, "two_cells", lambda delays: right(delays + 0.1))
+    spiked, outside = timing.delays(replace(settings, engines=("epochs",), step=0.1))
+    assert len(spiked.failures) >= 20 * len(timing.DTS)
+    assert outside.passed
+
+
+def test_a_parameter_that_is_off_is_found(settings, compiled):
+    case = kinetics.CASES["cascade of 1 ms, in order"]
+    found = common.Outcome("kinetics", "planted")
+    theirs = kinetics.density(case.name, case.states)
+    ours = theirs.copy()
+    ours[:, 1] *= 1 + 1e-8
+    kinetics.compare(found, "planted", ours, theirs, case)
+    assert not found.passed and found.cases == 1
+    occupied = replace(case, occupancies=True)
+    kinetics.compare(found, "a sum of three gates", theirs, theirs, occupied)
+    assert "sum off by" in found.failures[1]
+    theirs[-1] = np.nan
+    kinetics.compare(found, "NaN", theirs, theirs, case)
+    assert len(found.failures) == 3
+
+
+def test_the_command(fast_queue, tmp_path, monkeypatch, capsys):
+    """Exit codes, and what is written."""
+    index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
+
+    def fails(settings):
+        found = common.Outcome("hh", "planted")
+        found.case("x" * 150)
+        found.case()
+        return [found]
+
+    def missing(settings):
+        raise MissingError("no compiler")
+
+    def main(*names):
+        return command.main([*names, "--device", index, "--out", str(tmp_path), "--seeds", "1"])
+
+    monkeypatch.setitem(command.CHECKS, "hh", fails)
+    monkeypatch.setitem(command.CHECKS, "units", missing)
+    assert main("hh", "units") == 1
+    text = (tmp_path / "checks.txt").read_text("utf-8")
+    assert "FAIL  hh" in text and "1 of 2" in text and "skip  units     no compiler" in text
+    assert all(len(line) <= 100 for line in text.splitlines()[1:])
+    result = json.loads((tmp_path / "checks.json").read_text("utf-8"))
+    assert [row["passed"] for row in result["checks"]] == [False, True]
+    assert result["record"]["commit"] and result["record"]["neuron"]
+    assert main("units") == 2
+    with pytest.raises(SystemExit):
+        main("hhh")
+    assert "there is no check 'hhh'" in capsys.readouterr().err
+
+
+def test_a_check_without_cases_has_not_passed():
+    found = common.Outcome("hh", "nothing")
+    assert not found.passed
+    found.case()
+    assert found.passed
+    found.largest("mV", float("nan"))
+    assert found.figures["mV"] == float("inf")

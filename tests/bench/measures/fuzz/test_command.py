@@ -1,0 +1,182 @@
+"""A small seeded fuzz of every reader, and the fuzz itself: what it must find, it does find."""
+
+import math
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import mpmath
+import pytest
+
+from bench import record
+from bench.measures.fuzz import command, language, swc, worker
+from bench.measures.fuzz.common import MIB, WrongError, check_refusal, fewer, shrink
+
+BENCH = Path(record.__file__).parent
+CASES = {"swc": 60, "mechanism": 24, "cli": 24, "state": 40, "api": 60}
+PLANTED = """
+import os
+from bench.measures.fuzz.common import WrongError
+
+kept = []
+
+def prepare(folder):
+    pass
+
+def check(case):
+    if case == "crash":
+        os.abort()
+    if case == "hang":
+        while True:
+            pass
+    if case == "memory":
+        return "accepted" if bytearray(b"x" * (300 << 20)) else ""
+    if case == "kept":
+        kept.append(b"x" * (10 << 20))
+    if case == "traceback":
+        raise KeyError("planted")
+    if case == "wrong":
+        raise WrongError("planted: 3 for 4")
+    return "refused" if case == "refused" else "accepted"
+"""
+
+
+@pytest.mark.parametrize("target", CASES)
+def test_nothing_is_found(target):
+    """The cases of one seed: neither tracebacks, hangs, memory nor anything wrong."""
+    command = [sys.executable, str(BENCH), "fuzz", "--only", target, "--no-shrink"]
+    command += ["--cases", str(CASES[target]), "--minutes", "2", "--seed", "14"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = re.search(rf"^ *{target} +(\d+) +(\d+) +(\d+)", done.stdout, re.M)
+    cases, accepted, refused = map(int, counts.groups())
+    assert cases == CASES[target] == accepted + refused
+    assert min(accepted, refused) > 3  # both kinds of input are among them
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """A worker whose cases are the faults planted above."""
+    (tmp_path / "fuzz_planted.py").write_text(PLANTED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(worker, "KILL_SECONDS", 1.0)
+    found = worker.Worker("fuzz_planted", tmp_path)
+    yield found
+    found.close()
+
+
+def test_planted_faults_are_found(planted):
+    for case in (
+        "accepted",
+        "refused",
+        "traceback",
+        "crash",
+        "wrong",
+        "hang",
+        "memory",
+        "accepted",
+    ):
+        verdict = planted.run(case)
+        assert verdict.outcome == case
+        assert verdict.failed == (case not in ("accepted", "refused"))
+    assert "KeyError" in planted.run("traceback").signature
+    assert planted.run("memory").peak > 290 * MIB
+
+
+def test_memory_that_is_kept_is_found(planted):
+    outcomes = [planted.run("kept").outcome for _ in range(worker.WARM_CASES + 25)]
+    assert "memory" in outcomes
+    assert outcomes.index("memory") >= worker.WARM_CASES
+    assert planted.kept > 200 * MIB
+
+
+def test_a_case_is_made_from_its_seed_alone():
+    for name in command.TARGETS:
+        module = import_module(command.PACKAGE + name)
+        made = [[module.generate(command.generator(k)) for k in range(20)] for _ in range(2)]
+        assert made[0] == made[1]
+        assert len({module.show(case) for case in made[0]}) > 10
+
+
+def test_smaller_cases_keep_the_fault():
+    found = shrink(list(range(40)), fewer, lambda items: {7, 31} <= set(items), 500)
+    assert found == [7, 31]
+
+
+@pytest.mark.parametrize(
+    "message", ["", "two\nlines", "x" * 301, "a bell \a", "a file\x1b[31m"], ids=repr
+)
+def test_refusals_are_one_readable_line(message):
+    with pytest.raises(WrongError):
+        check_refusal(ValueError(message))
+    assert check_refusal(ValueError("x is 1; expected 2")) == "x is 1; expected 2"
+
+
+HH = """
+    density smooth            # a rate that is 0/0 at -40 mV
+    parameter g = 120 mS/cm2
+    parameter e = 50 mV
+    a = 0.1*(v + 40)/(1 - exp(-(v + 40)/10)) [1/ms]
+    state m = a/(a + 4*exp(-(v + 65)/18))
+    dm/dt = a*(1 - m) - m
+    current i = g*m^3*max(v - e, -(2^3))*where(1 < 2 <= 2 and not v > 0, 1, 0)
+    on event: m += 2*weight; m2 = 0
+"""
+
+
+def test_the_language_is_evaluated_by_its_description():
+    """Numbers worked out by hand."""
+    text = language.read(HH)
+    at = {"v": -40.0, "g": 0.12, "e": 50.0, "m": 0.5, "weight": 0.25}
+    assert float(language.evaluate(text, text.named["a"], at).v) == pytest.approx(1, rel=1e-15)
+    assert float(language.evaluate(text, text.rates["m"], at).v) == pytest.approx(0, abs=1e-15)
+    current = language.evaluate(text, text.currents["i"], at)
+    assert float(current.v) == pytest.approx(0.12 * 0.125 * -8, rel=1e-15)
+    assert float(language.evaluate(text, text.events["m"][1], at).v) == 0.5
+    assert text.units["g"] == "mS/cm2" and language.UNITS["mS/cm2"] == 1e-3
+    start = language.evaluate(text, text.states["m"], at)
+    assert float(start.v) == pytest.approx(1 / (1 + 4 * math.exp(-25 / 18)), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "source", ["1/(x - x)", "log(-x)", "exp(1e4)", "where(x < 1, 1, 2)", "1/abs(v)", "1/v^2"]
+)
+def test_what_cannot_be_said_is_not_compared(source):
+    with mpmath.workdps(60), pytest.raises(language.UnclearError):
+        x = 1 - mpmath.mpf(2) ** -60  # below 1, but not in double precision
+        language.evaluate(language.Text(), language.tree_of(source), {"x": x, "v": 0})
+
+
+def test_rules_of_the_language():
+    circle = "density d\nstate a = 1\nstate b = 0\nda/dt = b - a\ndb/dt = a - b\ncurrent i = a\n"
+    assert language.read(circle).circles() == {"a", "b"}
+    assert "circle" in language.must_refuse(language.read(circle))
+    assert not language.must_refuse(language.read(circle + "method sparse\n"))
+    cascade = circle.replace("da/dt = b - a", "da/dt = -a")
+    assert not language.read(cascade).circles()
+    assert language.near_keyword("parametr") and language.near_keyword("metohd")
+    assert not language.near_keyword("state") and not language.near_keyword("rate")
+
+
+def test_swc_files_are_read_plainly():
+    rows = swc.read_plainly(b"\xef\xbb\xbf# x\r\n1 1 0 0 0 5 -1\r2 3 1e1 0 0 .5 1 # y\n")
+    assert rows == [(1, 1, 0, 0, 0, 5, -1), (2, 3, 10, 0, 0, 0.5, 1)]
+    assert swc.tree_problem(rows, "refuse") == ""
+    for data, problem in (
+        (b"1 1 0 0 0 5", "columns"),
+        (b"1 1 0 0 0 nan -1", "not a number"),
+        (b"1 1 0 0 0 1e999 -1", "not finite or negative"),
+        (b"1.5 1 0 0 0 1 -1", "not whole"),
+        (b"# only", "no samples"),
+    ):
+        assert swc.read_plainly(data) == problem
+    for parents, problem in (
+        ((-1, 1, 1), ""),
+        ((2, 1, -1), "cycle"),
+        ((-1, 9, 1), "absent parent"),
+        ((-1, -1, 1), "several roots"),
+    ):
+        rows = [(k + 1, 3, 0.0, 0.0, 0.0, 1.0, up) for k, up in enumerate(parents)]
+        assert swc.tree_problem(rows, "refuse") == problem

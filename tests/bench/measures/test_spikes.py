@@ -1,0 +1,34 @@
+"""Ways to deliver spikes."""
+
+import importlib.util
+import json
+
+import numpy as np
+
+from bench.measures import spikes
+
+
+def test_spikes(measured_on, monkeypatch, tmp_path, capsys):
+    arguments = "--targets 500 --probability 0.1 0.5 --spikes 2 10 --max-delay 2 --out".split()
+    arguments = [*arguments, str(tmp_path)]
+    assert spikes.main(arguments) == 0
+    (path,) = tmp_path.glob("spikes-*.json")
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [(r["probability"], r["spikes"]) for r in rows] == [
+        (0.1, 2),
+        (0.1, 10),
+        (0.5, 2),
+        (0.5, 10),
+    ]
+    for r in rows:
+        assert r["good"] and r["found"] > 0 and r["chosen"] in r["seconds"]
+        assert min(r["seconds"], key=r["seconds"].get) == r["best"]
+        assert all(0 < t < np.inf for t in r["seconds"].values())
+        assert r["chosen_x_best"] >= 1
+    printed = capsys.readouterr().out
+    assert all(len(line) <= 100 for line in printed.splitlines())
+    assert printed.count(" is best in ") >= 1 and printed.count(" yes") == len(rows)
+    if importlib.util.find_spec("matplotlib"):
+        assert path.with_suffix(".svg").stat().st_size > 10_000
+    monkeypatch.setattr(spikes, "same_bits", lambda *_: False)
+    assert spikes.main(arguments) == 1

@@ -1,0 +1,264 @@
+"""The papers' experiments: every figure in one small run, and the pieces that they are made of."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench_cases import needs_cc
+
+import clhines
+from bench import MissingError, __main__, record, systems
+from bench.measures import peers
+from bench.papers import batch, cases, command, report
+from bench.peers import host
+from clhines import reference
+from clhines.cells import shapes
+from clhines.device import devices
+
+BENCH = Path(record.__file__).parent
+TREES = [shapes.random_binary_tree(n, 7, n) for n in (1, 12, 40, 41)]
+
+# -- the whole run -----------------------------------------------------------------------------
+
+LINES = {
+    "report-7.1": {"old", "fine", "fine, split", "fine, packing counted", "auto"},
+    "report-7.2": {"old", "fine, split", "contraction"},
+    "report-options": {"none", "all"},
+    "batch-3": {"flat", "full-interleaved", "C/OpenMP, cell by cell", "auto"},
+    "batch-4": {"block-interleaved 32", "block-interleaved 512", "block-shared", "flat"},
+    "batch-5": {"full-interleaved", "C/OpenMP, cell by cell", "contraction"},
+    "batch-6": {"flat", "full-interleaved", "block-interleaved", "block-shared"},
+    "batch-9": {"Thomas, interleaved", "CR-PCR"},
+    "batch-10": {"Thomas, interleaved", "CR-PCR", "C/OpenMP, cell by cell"},
+    "batch-11": {"Thomas, interleaved", "CR-PCR", "C/OpenMP, cell by cell"},
+    "batch-13": {"padding skipped", "padding computed", "all of 32 nodes", "all of 64 nodes"},
+    "batch-14": {"levels", "full-interleaved", "C/OpenMP, cell by cell"},
+}  # of figures whose rows are times; the panels of some have to be several
+PANELS = {"report-7.2": 3, "report-options": 4, "batch-5": 2, "batch-6": 4, "batch-14": 2}
+WITHOUT_C = {"report-options", "batch-9", "batch-13"}
+
+
+@needs_cc
+def test_every_figure(fast_queue, tmp_path):
+    """One quick run of the command: in one test, so that no two workers run it."""
+    index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
+    asked = [sys.executable, BENCH, "papers", "--quick", "--device", index, "--out", tmp_path]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (folder,) = tmp_path.glob("papers-*")
+    found = {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
+    assert set(found) == set(command.FIGURES)
+    for name, result in found.items():
+        check_files(folder / f"{name}.json", result, done.stdout)
+    for name in LINES:
+        check_times(name, found[name])
+    rows = found["report-4.1"]["rows"]
+    assert {r["panel"].split()[0] for r in rows} == set(report.BRANCHINGS)
+    assert all(0 <= r["idle_sorted"] <= r["idle_unsorted"] < 1 for r in rows)
+    assert any(r["idle_sorted"] < r["idle_unsorted"] - 0.05 for r in rows)
+    accuracy, memory = found["batch-12"]["rows"], found["batch-12"]["memory"]
+    assert all(0 < r["median"] <= r["largest"] < 1e-13 for r in accuracy)
+    assert all(m["bytes"] >= 4 * 8 * m["nodes"] * batch.SYSTEMS for m in memory)
+    assert all(r["good"] for r in found["review-4"]["rows"])
+
+
+def check_times(name, result):
+    """The paper's lines and the floor, each checked, and speed-ups over one thread of C."""
+    rows = result["rows"]
+    assert LINES[name] <= {r["name"] for r in rows}, name
+    assert len({r["panel"] for r in rows}) >= PANELS.get(name, 1), name
+    sequential = {
+        (r["panel"], r["cells"]): r["seconds"] for r in rows if r["name"] == cases.SEQUENTIAL
+    }
+    assert bool(sequential) == (name not in WITHOUT_C), name
+    for r in rows:
+        assert 0 < r["seconds"] < np.inf and r["num_nodes"] <= cases.QUICK_NODES * 2, r
+        if r["name"] == peers.FLOOR:
+            continue
+        assert 0 < r["error"] < peers.BOUND * np.finfo(r["dtype"]).eps, r
+        if sequential:
+            expected = sequential[r["panel"], r["cells"]] / r["seconds"]
+            assert r["speedup"] == pytest.approx(expected), r
+    assert result["scaled"], "all of them are smaller than the paper's"
+
+
+def check_files(path, result, printed):
+    assert {"device", "driver", "seed", "commit"} <= set(result["record"])
+    assert result["rows"] and result["setup"] and result["figure"] == path.stem
+    text = path.with_suffix(".txt").read_text("utf-8")
+    assert text.strip() in printed
+    assert max(map(len, text.splitlines()[2:])) <= 100  # the second names the device
+    if importlib.util.find_spec("matplotlib"):
+        assert 10_000 < path.with_suffix(".svg").stat().st_size < 200_000
+
+
+# -- what goes wrong ---------------------------------------------------------------------------
+
+
+def test_an_unknown_figure(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["batch-3", "batch-99"])
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "no figure 'batch-99'; there are report-4.1, report-7.1" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--nodes", "0"], "--nodes 0.0: expected a positive number"),
+        (["--seconds", "nan"], "--seconds nan: expected a positive number"),
+        (["--device", "no such device"], "papers: device='no such device' matches no device"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, said, capsys):
+    with pytest.raises(SystemExit) as caught:
+        __main__.main(["papers", *arguments])
+    assert said in str(caught.value.code) + capsys.readouterr().err
+
+
+def test_a_figure_that_fails_does_not_end_the_others(measured_on, monkeypatch, tmp_path, capsys):
+    def fails(run):
+        raise ValueError("a broken figure")
+
+    broken = command.Figure("broken", fails, None)
+    whole = command.FIGURES["report-4.1"]
+    monkeypatch.setattr(command, "FIGURES", {"broken": broken, "report-4.1": whole})
+    assert command.main(["--quick", "--out", str(tmp_path)]) == 1
+    (folder,) = tmp_path.iterdir()
+    assert sorted(p.suffix for p in folder.iterdir() if p.suffix != ".svg") == [".json", ".txt"]
+    assert capsys.readouterr().err.splitlines()[-1] == "failed: broken: ValueError: a broken figure"
+    drawn = json.loads((folder / "report-4.1.json").read_text("utf-8"))
+    assert drawn["figure"] == "report-4.1"
+
+
+def run_on(queue, most_nodes=2000, quick=True):
+    return cases.Run(queue, quick, most_nodes, 0.01)
+
+
+@needs_cc
+def test_a_wrong_method_ends_its_figure_and_a_wrong_peer_does_not(fast_queue):
+    def wrong(case):
+        yield host.out_of_place("off", [lambda: case.sets[0][2] * 0.9] * 2)
+
+    run, missing = run_on(fast_queue), []
+    case = cases.batch(run, TREES, 5, "trees", "float32")
+    peer = cases.Entry("off", wrong, new=True)
+    rows = cases.timed(run, case, [cases.SEQUENTIAL_ENTRY, peer], missing, panel="p")
+    assert [r["name"] for r in rows] == [peers.FLOOR, cases.SEQUENTIAL]
+    assert rows[1]["speedup"] == 1 and rows[1]["num_nodes"] == case.forest.num_nodes
+    assert missing[0]["name"] == "off" and missing[0]["reason"].startswith("wrong")
+    own = cases.Entry("off", wrong, own=True)
+    with pytest.raises(MissingError, match="off, .*wrong, so not timed"):
+        cases.timed(run, case, [own], missing, panel="p")
+
+
+def test_no_compiler_no_speed_up(fast_queue, monkeypatch):
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setenv("PATH", "")
+    host.library.cache_clear()
+    run = run_on(fast_queue)
+    case = cases.batch(run, TREES, 2, "trees", "float32")
+    with pytest.raises(MissingError, match="speed-ups are over C, one thread: no C compil"):
+        cases.timed(run, case, [cases.SEQUENTIAL_ENTRY], [], panel="p")
+
+
+# -- the pieces --------------------------------------------------------------------------------
+
+
+def test_counts_are_scaled_and_said_so():
+    scaled: list[str] = []
+    run = run_on(None, 13_000, quick=False)
+    assert run.counts((2, 20, 200), 64, scaled) == [2, 20, 200] and not scaled
+    assert run.counts((2, 20, 200, 2000), 512, scaled) == [2, 20]
+    assert run.counts((2, 2000, 20_000), 10, scaled) == [2, 1300]
+    assert run.counts((2,), 1e6, scaled) == [1]
+    assert scaled == [
+        "200, 2,000 cells of 512 nodes scaled to the 20 before them",
+        "2,000, 20,000 cells of 10 nodes scaled to 1,300",
+        "2 cells of 1000000 nodes scaled to 1",
+    ]
+    assert run_on(None, 13_000).counts((1, 2, 3), 10, scaled) == [1, 3]
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4])
+def test_cells_of_figure_14(levels):
+    """512 nodes, half of them or a few more in the first branch, then 2, 4, 8 equal branches."""
+    forest = clhines.Forest.from_cells([batch.level_tree(levels)])
+    trees = forest.trees
+    assert forest.num_nodes == 512 and trees.num_levels[0] == levels
+    assert np.bincount(trees.branch_level).tolist() == [2**k for k in range(levels)]
+    lengths = [trees.branch_length[trees.branch_level == k] for k in range(levels)]
+    assert all(np.ptp(each) == 0 for each in lengths)
+    assert [int(each[0]) for each in lengths] == {
+        2: [256, 128],
+        3: [256, 64, 32],
+        4: [264, 42, 21, 10],
+    }[levels]
+
+
+def test_idle_lanes_by_hand():
+    """Lanes of 5, 1 steps and of 2: 8 busy of 10 + 4 steps; alone in a warp none is idle."""
+    assert report.idle([[5, 1], [2]], 2) == pytest.approx(1 - 8 / 14)
+    assert report.idle([[5, 1], [2]], 1) == 0
+    assert report.idle([[5, 5, 1, 1]], 2) == 0
+    assert report.idle([[5, 1, 5, 1]], 2) == pytest.approx(0.4)
+
+
+def test_memory_of_strided_batch():
+    """The formula of section 4.1.2 beside the four arrays: twice and a bit for large systems."""
+    plain = 4 * 8 * 8192 * 20_000
+    assert batch.strided_bytes(8192) == plain + 20_000 * (4 * 8192 + 2048) * 8
+
+
+def test_values_of_a_batch_repeat(fast_queue, monkeypatch):
+    monkeypatch.setattr(cases, "PERIOD", 4)
+    case = cases.batch(run_on(fast_queue), TREES, 10, "trees", "float32")
+    forest, one = case.forest, sum(map(len, TREES))
+    assert forest.sizes.tolist() == [len(TREES[k % 4]) for k in range(10)]
+    for values in case.sets:
+        assert all(len(a) == forest.num_nodes and a.dtype == np.float32 for a in values)
+        assert all(np.array_equal(a[: 2 * one], np.tile(a[:one], 2)) for a in values)
+        d, u, b = values
+        assert not u[forest.parent < 0].any() and np.all(d > 0) and np.ptp(b[:one]) > 0
+        assert reference.residual(forest, *values, reference.solve_serial(forest, *values)) < 1e-6
+
+
+@needs_cc
+@pytest.mark.parametrize("make", [host.c_serial, host.c_multicore])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_c_takes_cells_of_any_sizes(make, dtype):
+    case = cases.batch(run_on(None), TREES, 30, "trees", dtype)
+    (candidate,) = make(case)
+    for k, values in enumerate(case.sets):
+        candidate.run(k)
+        error = reference.residual(case.forest, *values, candidate.result(k))
+        assert error < peers.BOUND * np.finfo(dtype).eps
+
+
+def test_times_between_events_span_all_kernels(fast_queue, monkeypatch):
+    """Of a method with several launches the time is not that of the last one alone."""
+    monkeypatch.setattr(systems, "on_host", lambda _: False)
+    case = cases.batch(run_on(fast_queue), [batch.level_tree(4)], 50, "x", "float32")
+    kept = []
+    solver = clhines.Solver
+    monkeypatch.setattr(clhines, "Solver", lambda *a, **k: kept.append(solver(*a, **k)) or kept[0])
+    candidate = peers.own(case, "levels")
+    seconds = candidate.run(0)
+    times = [(e.profile.end - e.profile.start) * 1e-9 for e in kept[0].kernel_events]
+    assert len(times) >= 7 and seconds >= sum(times) * 0.999
+
+
+def test_packing_counted(fast_queue, monkeypatch):
+    """From natural order to natural order; on a GPU without what is between the kernels."""
+    case = cases.batch(run_on(fast_queue), TREES, 20, "trees", "float32")
+    for on_host in (True, False):
+        monkeypatch.setattr(systems, "on_host", lambda _, on_host=on_host: on_host)
+        for method, options in (("flat", {}), ("contraction", {}), ("fine", {"work_group": 4})):
+            candidate = report.packing(case, method, method, **options)
+            assert candidate.run(0) > 0
+            error = reference.residual(case.forest, *case.sets[0], candidate.result(0))
+            assert error < peers.BOUND * np.finfo("float32").eps

@@ -1,0 +1,59 @@
+"""Solvers on the host: the C baselines, and what is said where there is no compiler."""
+
+import numpy as np
+import pytest
+from bench_cases import TREES, needs_cc, small_case
+
+from bench import MissingError
+from bench.measures import peers
+from bench.peers import host
+from clhines.cells import shapes as cells_shapes
+
+
+def test_no_compiler(monkeypatch):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    host.library.cache_clear()
+    with pytest.raises(MissingError, match="no C compiler: set CC"):
+        list(host.c_serial(small_case([cells_shapes.chain(9)], 3)))
+
+
+def test_a_compiler_that_fails(monkeypatch, tmp_path):
+    script = tmp_path / "badcc"
+    script.write_text("#!/bin/sh\necho 'x.c:1: error: no OpenMP here' >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    host.library.cache_clear()
+    with pytest.raises(MissingError, match="badcc: x.c:1: error: no OpenMP here"):
+        list(host.c_serial(small_case([cells_shapes.chain(9)], 3)))
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_depth_first(name):
+    """A renumbering of the same tree; only starts of branches have a parent further away."""
+    parents = np.stack(TREES[name])
+    order, up = host.depth_first(parents)
+    for tree, o, p in zip(parents, order, up):
+        assert sorted(o) == list(range(len(tree)))
+        assert p[0] == -1 and (p[1:] < np.arange(1, len(tree))).all()
+        np.testing.assert_array_equal(tree[o[1:]], o[p[1:]])
+        further = int((p[1:] < np.arange(len(tree) - 1)).sum())
+        children = np.bincount(tree[tree >= 0], minlength=len(tree))
+        assert further == np.maximum(children - 1, 0).sum()
+
+
+@needs_cc
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("cells", [1, 7, 16, 33, 100])
+@pytest.mark.parametrize("name", TREES)
+def test_c_baselines(name, cells, dtype):
+    """All three are right, for lanes that are full or not, and any number of children."""
+    small = small_case(TREES[name], cells, dtype)
+    found = [*host.c_serial(small), *host.c_different(small)]
+    try:
+        found += host.c_equal(small)
+    except MissingError:
+        assert cells < 8 * len(TREES[name]) * (1 if dtype == "float64" else 2)
+    for candidate in found:
+        peers.check(small, candidate, {})  # raises where the error is too large
+        assert candidate.error is not None

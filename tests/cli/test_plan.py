@@ -1,0 +1,47 @@
+"""`clhines plan`."""
+
+import pytest
+from commands import TREE_METHODS, index_of, process
+
+from clhines.cells.cable import discretise
+from clhines.cells.swc import read_swc
+
+
+@pytest.mark.parametrize("method", TREE_METHODS)
+def test_plan(cli, swc, method):
+    result = cli("plan", swc(), "--cells", 9, "--method", method, "--max-length", 20)
+    assert (result.code, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= 100
+    table = result.table()
+    nodes = 9 * discretise(read_swc(swc()), max_length=20).num_nodes
+    assert table["method"] == method
+    assert table["cells"] == "9 (1 distinct shapes)"
+    assert table["nodes"] == str(nodes)
+    assert "kernel" in table
+
+
+def test_plan_is_drawn(cli, tmp_path):
+    pytest.importorskip("matplotlib")
+    result = cli("plan", "--method", "fine", "--plot", tmp_path / "plan.svg")
+    assert result.code == 0
+    assert "<svg" in (tmp_path / "plan.svg").read_text("utf-8")
+    assert cli("plan", "--method", "fine", "--plot", "plan.bmp").code == 2
+
+
+def test_plan_for_a_device(cli, queue):
+    result = cli("plan", "--device", index_of(queue), "--dtype", "float32")
+    assert (result.code, result.err) == (0, "")
+    assert queue.device.name.strip()[:40] in result.out
+
+
+def test_plan_without_opencl(cli, tmp_path):
+    """With pyopencl missing altogether; `solve` then fails, so it really is missing."""
+    code = (
+        "import sys; sys.modules['pyopencl'] = None; "
+        "from clhines.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = ["plan", "--cells", 100, "--method", "fine"]
+    result = process(*arguments, cwd=tmp_path, python=("-c", code))
+    assert (result.code, result.err) == (0, "")
+    assert result.out == cli(*arguments).out
+    assert process("solve", cwd=tmp_path, python=("-c", code)).code != 0

@@ -1,0 +1,331 @@
+"""`clhines solve`: its table, its check and what it writes."""
+
+import contextlib
+import errno
+import os
+import re
+
+import numpy as np
+import pytest
+from commands import (
+    OTHER,
+    SAMPLE_NODES,
+    TREE_METHODS,
+    TWO_ROOTS,
+    assert_one_line,
+    backward_euler,
+    index_of,
+)
+
+from clhines import METHODS
+from clhines.cells.cable import discretise
+from clhines.cells.swc import read_swc
+from clhines.cells.synthetic import sample_cells
+from clhines.device import devices, program, templates
+from clhines.simulate.passive import PassiveCells, PassiveSpec
+from clhines.solve.solver import Solver
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("method", ["auto", *TREE_METHODS])
+def test_solve_the_sample(cli, fast_queue, needs, method, dtype):
+    needs(fast_queue, dtype)
+    where = ["--device", index_of(fast_queue)]
+    result = cli("solve", "--steps", 2, "--cells", 7, "--method", method, "--dtype", dtype, *where)
+    assert result.code == 0
+    assert result.err == ""  # no progress bar either
+    assert max(map(len, result.out.splitlines())) <= 100
+    table = result.table()
+    expected_nodes = SAMPLE_NODES + discretise(sample_cells()[0]).num_nodes
+    assert table["cells"] == "7 (6 distinct shapes)"
+    assert table["nodes"] == str(expected_nodes)
+    assert int(table["branches"]) < expected_nodes
+    used, precision = table["method"].split(", ")
+    assert precision == dtype
+    assert used == method if method != "auto" else used in METHODS
+    assert fast_queue.device.name.strip()[:40] in table["device"]
+    assert all(re.fullmatch(r"\S+ s", table[name]) for name in ("plan", "build"))
+    assert re.match(r"\d+\.\d+ ms", table["step"])
+    assert re.fullmatch(r"\d+\.\d+ ms, \d+\.\d+ GB/s, \d+\.\d+ x floor", table["solve"])
+    eps = np.finfo(dtype).eps
+    assert 0 < float(table["residual"].split()[0]) < 8 * eps
+    difference = float(table["reference"].split()[0])
+    assert 0 < difference < 500 * eps
+    assert table["check"] == "good"
+
+
+def test_solve_on_every_device(cli, queue, swc):
+    """Simulators too."""
+    where = ["--device", index_of(queue), "--dtype", "float32"]
+    result = cli("solve", swc(), "--steps", 2, "--cells", 3, *where)
+    assert (result.code, result.err) == (0, "")
+    assert result.table()["check"] == "good"
+
+
+def test_solve_on_two_devices(cli, tmp_path):
+    """Half of the cells on each, and the same voltages as on one."""
+    found = [(index, devices.is_simulator(d)) for index, d in devices.all_devices()]
+    if len({simulator for _, simulator in found}) < 2:
+        pytest.skip("needs a simulator and another device")
+    indices = [next(i for i, s in found if s is kind) for kind in (False, True)]
+    where = [word for index in indices for word in ("--device", index)]
+    common = ["solve", "--steps", 2, "--cells", 12, "--dtype", "float32", "--method", "flat"]
+    both = cli(*common, *where, "--out", tmp_path / "two.npz")
+    assert both.code == 0
+    table = both.table()
+    assert table["check"] == "good"
+    first, second = (float(text.rstrip("%")) for text in table["shares"].split(", "))
+    assert first + second == pytest.approx(100, abs=0.1)
+    assert 40 < first < 60
+    lines = both.err.splitlines()
+    assert len(lines) == 2
+    assert all(re.match(r"clhines: \d+\.\d+ [KM]iB on the device: ", line) for line in lines)
+    cli(*common, *where[:2], "--out", tmp_path / "one.npz")
+    one, two = (np.load(tmp_path / f"{name}.npz")["v"] for name in ("one", "two"))
+    assert np.abs(one - two).max() < 1e-3
+    report = cli(*common, *where, "--json").report()
+    assert (report["devices"], report["check"]) == (2, "good")
+    assert sum(report["shares"]) == pytest.approx(1)
+
+
+def test_solve_in_slices_states_its_memory_first(cli, fast_queue):
+    where = ["--device", index_of(fast_queue), "--dtype", "float32"]
+    result = cli("solve", "--steps", 2, "--cells", 60, "--max-memory", 0.5, *where)
+    assert result.code == 0
+    said = re.fullmatch(r"clhines: (.*) KiB on the device.*, in (\d+) slices: .*\n", result.err)
+    assert 100 <= float(said[1]) <= 512
+    assert int(said[2]) > 2
+    table = result.table()
+    assert table["slices"] == said[2]
+    assert table["memory"].startswith(f"{said[1]} KiB at most")
+    assert table["check"] == "good"
+
+
+def test_json(cli):
+    program.forget()  # what other tests have built: build_s is to be positive
+    result = cli("solve", "--steps", 3, "--json")
+    assert (result.code, result.err) == (0, "")
+    report = result.report()
+    assert (report["cells"], report["shapes"], report["nodes"]) == (6, 6, SAMPLE_NODES)
+    assert (report["dtype"], report["steps"], report["check"]) == ("float64", 3, "good")
+    assert report["method"] in METHODS
+    assert 0 < report["residual"] < 1e-14
+    assert 0 < report["difference"] < 1e-13
+    for name in ("first_step_ms", "step_ms", "solve_ms", "gb_per_s", "x_floor"):
+        assert report[name] > 0
+    assert report["build_s"] > 0
+
+
+def test_times_are_of_this_run(cli):
+    """Builds of earlier runs in the same process are not counted again."""
+    first, second = (cli("solve", "--steps", 2, "--json").report() for _ in range(2))
+    assert second["plan_s"] >= 0
+    assert second["build_s"] < first["build_s"] + 1
+
+
+def test_no_check(cli):
+    result = cli("solve", "--steps", 2, "--no-check")
+    assert (result.code, result.err) == (0, "")
+    assert "solve" in result.table()
+    assert not {"residual", "reference", "check"} & set(result.table())
+    report = cli("solve", "--steps", 2, "--no-check", "--json").report()
+    assert not {"residual", "difference", "check"} & set(report)
+
+
+def test_no_check_does_not_fail(cli):
+    assert cli("solve", "--steps", 2, "--current", "1e308", "--no-check").code == 0
+
+
+def test_options_reach_the_cells(cli, swc, tmp_path):
+    """A finer cut has more nodes; --roots split makes one cell a root."""
+    nodes = [
+        cli("solve", swc(), "--steps", 1, "--json", "--max-length", um).report()["nodes"]
+        for um in (100, 10, 1)
+    ]
+    assert nodes[0] < nodes[1] < nodes[2]
+    path = swc(TWO_ROOTS, "two.swc")
+    cli("solve", path).assert_refused(f"{path}:7:")
+    split = cli("solve", path, "--roots", "split", "--steps", 1, "--json")
+    assert (split.code, split.report()["cells"]) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--current", "1e308"],
+        ["--current=-1e308", "--method", "fine"],
+        ["--current", "1e39", "--dtype", "float32"],
+    ],
+    ids=" ".join,
+)
+def test_overflow_fails_the_check(cli, arguments):
+    result = cli("solve", "--steps", 2, *arguments)
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: ")
+    assert result.table()["check"] == "failed"
+
+
+def test_negative_current(cli):
+    """Also in the notation that argparse takes for an option."""
+    for text in ("-0.1", "-1e-1"):
+        result = cli("solve", "--steps", 1, "--current", text)
+        assert (result.code, result.err) == (0, "")
+
+
+def test_overflow_in_json(cli):
+    result = cli("solve", "--steps", 2, "--current", "1e308", "--json")
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: ")
+    report = result.report()
+    assert report["check"] == "failed"
+    assert report["residual"] is None
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--dt", "1e-320"], ["--dt", "1e-45", "--dtype", "float32"]],
+    ids=" ".join,
+)
+def test_bad_pivot_fails_the_check(cli, arguments, form):
+    """A step so short that capacitance / dt is infinite."""
+    result = cli("solve", "--steps", 2, *arguments, *(["--json"] if form == "json" else []))
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: cell 0, node ", "pivot")
+    if form == "json":
+        assert result.report()["check"] == "failed"
+    else:
+        assert result.table()["check"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "0.5f * capacitance_over_dt[i] * v[i] - fixed[i]",
+        "capacitance_over_dt[i] * v[i]",
+        "capacitance_over_dt[i] * v[0] + fixed[i]",
+        "capacitance_over_dt[i] * v[i] + (real) 1.000001 * fixed[i]",
+    ],
+)
+def test_wrong_right_hand_side_fails_the_check(cli, monkeypatch, wrong):
+    build, used = program.build, []
+
+    def broken(context, spec, source=None):
+        if not isinstance(spec, PassiveSpec):
+            return build(context, spec, source)
+        text, count = re.subn(r"b\[i\] = [^;]*;", f"b[i] = {wrong};", templates.render(spec))
+        used.append(count)
+        return build(context, spec, text)
+
+    monkeypatch.setattr(program, "build", broken)
+    result = cli("solve", "--steps", 3)
+    assert used == [1]
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: residual ")
+    assert result.table()["check"] == "failed"
+
+
+def test_wrong_solve_fails_the_check(cli, monkeypatch):
+    enqueue = Solver.enqueue
+    monkeypatch.setattr(
+        Solver, "enqueue", lambda self, d, u, b, out: enqueue(self, d, u, d, out=out)
+    )
+    result = cli("solve", "--steps", 2, "--json")
+    assert result.code == 1
+    assert_one_line(result.err, "clhines: the check failed: residual ")
+    report = result.report()
+    assert report["check"] == "failed"
+    assert report["residual"] > 1e-3
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_out(cli, swc, tmp_path, dtype):
+    files, out = [swc(), swc(OTHER, "other.swc")], tmp_path / "result.npz"
+    arguments = ["--cells", 5, "--steps", 6, "--dt", 0.1, "--current", 0.2, "--max-length", 15]
+    assert cli("solve", *files, *arguments, "--dtype", dtype, "--out", out).code == 0
+    cables = [discretise(read_swc(f), max_length=15) for f in files]
+    forest, expected = backward_euler(cables, 5, 6, 0.1, 0.2)
+    with np.load(out) as found:
+        assert set(found) == {"v", "parent", "cell_offsets", "xyz"}
+        np.testing.assert_array_equal(found["parent"], forest.parent)
+        np.testing.assert_array_equal(found["cell_offsets"], forest.cell_offsets)
+        xyz = np.concatenate([cables[k % 2].xyz for k in range(5)])
+        np.testing.assert_array_equal(found["xyz"], xyz)
+        assert found["xyz"].shape == (forest.num_nodes, 3)
+        assert found["v"].dtype == np.dtype(dtype)
+        assert found["v"].shape == (forest.num_nodes,)
+        # mV; short compartments make the matrix nearly singular next to its axial entries
+        atol = 1e-9 if dtype == "float64" else 0.05
+        np.testing.assert_allclose(found["v"], expected, rtol=0, atol=atol)
+    assert np.ptp(expected) > 1  # there is something to get wrong
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cell.swc", "other.swc", "result.npz"]
+
+
+def test_out_replaces_an_older_file(cli, swc, tmp_path):
+    out = tmp_path / "result.npz"
+    out.write_bytes(b"older")
+    assert cli("solve", swc(), "--steps", 1, "--out", out).code == 0
+    with np.load(out) as found:
+        assert np.isfinite(found["v"]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing/folder/a.npz", "a.npz"),
+        ("", "--out"),
+        (".", "folder"),
+        ("folder.npz", "folder.npz"),
+        ("result.txt", ".npz"),
+        ("result", ".npz"),
+        ("cell.swc/a.npz", "a.npz"),
+    ],
+)
+def test_out_that_cannot_be_written(cli, swc, tmp_path, monkeypatch, name, said):
+    """Refused before any work is done: no solver is made."""
+    file = swc()
+    (tmp_path / "folder.npz").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(PassiveCells, "__init__", lambda *_, **__: pytest.fail("work was done"))
+    cli("solve", file, "--out", name).assert_refused(said)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cell.swc", "folder.npz"]
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_out_on_a_full_disk(cli, swc, tmp_path, monkeypatch, older):
+    out = tmp_path / "result.npz"
+    if older:
+        out.write_bytes(b"older")
+    reached = []
+
+    def savez(file, **_):
+        reached.append(True)
+        with contextlib.nullcontext(file) if hasattr(file, "write") else open(file, "wb") as f:
+            f.write(b"half of it")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", savez)
+    result = cli("solve", swc(), "--steps", 1, "--out", out)
+    assert reached
+    assert result.code == 2
+    assert_one_line(result.err, os.strerror(errno.ENOSPC))
+    expected = ["cell.swc", "result.npz"] if older else ["cell.swc"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == expected
+    if older:
+        assert out.read_bytes() == b"older"
+
+
+def test_full_disk_names_the_file(cli, swc, tmp_path, monkeypatch):
+    def savez(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "savez", savez)
+    out = tmp_path / "result.npz"
+    cli("solve", swc(), "--steps", 1, "--out", out).assert_refused(str(out))
+
+
+def test_methods_for_chains_refuse_cells_with_branches(cli):
+    for command in ("plan", "solve"):
+        result = cli(command, "--method", "cr_pcr")
+        assert result.code == 2
+        assert_one_line(result.err, "cell 0 branches: node", "'cr_pcr' solves chains only")

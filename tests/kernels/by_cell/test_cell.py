@@ -1,0 +1,56 @@
+"""Kernels with a work-item, or a lane of a vector, for each cell."""
+
+import numpy as np
+import pytest
+from solvers import DTYPES, make_solver
+from systems import (
+    dissimilar,
+    families,
+    make_system,
+)
+
+from clhines import Forest, Solver
+from clhines.cells.shapes import caterpillar, random_binary_tree, star
+
+
+@pytest.mark.parametrize("width", [2, 4, 8, 16])
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 17])
+def test_vectors_of_equal_cells(queue, width, count):
+    """Chains and trees of one shape fill vector types; the last vector is part idle."""
+    tree = random_binary_tree(33, 7, 1)
+    forest = Forest.from_cells([tree] * count)
+    options = {"vector_width": width, "block_size": width}
+    solver = Solver(forest, "block_interleaved", np.float32, queue=queue, **options)
+    idle = -count % width
+    assert solver.plan.parts[0].spec.same_shape == ((count + idle) <= 1.25 * count)
+    system = make_system(forest, np.float32, seed=count)
+    system.assert_solved(solver.solve(**system.arrays))
+
+
+def test_vectors_hold_one_shape_or_several(queue):
+    few = Forest.from_cells(families()["few_shapes"] * 8)
+    many = Forest.from_cells(dissimilar(21))
+    for forest, same in ((few, True), (many, False)):
+        solver = make_solver(queue, forest, "vector_4", np.float32)
+        assert solver.plan.parts[0].spec.same_shape is same
+        assert ("float4" in solver.source) is same
+        system = make_system(forest, np.float32)
+        system.assert_solved(solver.solve(**system.arrays))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_vectors_give_the_same_bits_whatever_the_batch(queue, needs, dtype):
+    needs(queue, dtype)
+    cells = [*dissimilar(8, least=40), *families()["few_shapes"], star(30), caterpillar(60)]
+    rng = np.random.default_rng(3)
+    systems = [make_system(Forest(np.asarray(p)), dtype, seed=k) for k, p in enumerate(cells)]
+    alone = [
+        make_solver(queue, s.forest, "fine_vector_4", dtype).solve(**s.arrays) for s in systems
+    ]
+    order = rng.permutation(len(cells))
+    batch = Forest.from_cells([cells[k] for k in order])
+    d, u, b = (np.concatenate([getattr(systems[k], a) for k in order]) for a in "dub")
+    for config in ("fine_vector_4", "fine_vector_16", "fine_scalar"):
+        x = make_solver(queue, batch, config, dtype).solve(d, u, b)
+        for k, part in zip(order, np.split(x, batch.cell_offsets[1:-1]), strict=True):
+            assert np.array_equal(part, alone[k]), (config, k)

@@ -1,0 +1,314 @@
+"""Cases that must run on Oclgrind without a report, for every kernel."""
+
+import os
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
+
+from systems import forest_for, make_system, updates_for
+
+from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver
+from clhines.cells.cable import discretise
+from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
+from clhines.cells.synthetic import ring_cell
+from clhines.device import devices, program
+from clhines.device.timing import FloorSpec
+from clhines.network.connections import random_connections
+from clhines.network.plasticity import STDP
+from clhines.plan.plan import Limits
+from clhines.simulate.delivery import ALGORITHMS, Delivery
+from clhines.simulate.epoch import BlockEpochs
+from clhines.simulate.epoch_vector import CellEpochs
+from clhines.simulate.passive import PassiveSpec
+from clhines.simulate.plasticity import Plasticity
+from clhines.simulate.runs import DeviceRun
+from clhines.solve import mixed
+
+CONFIGS = {
+    "flat": ("flat", {"work_group": 2}),
+    "interleaved": ("interleaved", {"work_group": 4}),
+    "block": ("block_interleaved", {"block_size": 3, "vector_width": 1, "work_group": 2}),
+    "vector": ("block_interleaved", {"block_size": 8, "vector_width": 4}),
+    "block_local": ("block_local", {"block_size": 3}),
+    "fine, many passes": ("fine", {"work_group": 3, "max_cells": 2}),
+    "fine": ("fine", {"work_group": 16, "max_cells": 4}),
+    "fine, shaped": (
+        "fine",
+        {
+            "work_group": 5,
+            "max_cells": 4,
+            "split": "mean",
+            "packing": "sorted",
+            "level_shift": True,
+            "local": True,
+        },
+    ),
+    "fine, vectors": ("fine", {"vector_width": 4, "max_cells": 4}),
+    "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
+    "levels": ("levels", {"work_group": 4, "padding": "skip"}),
+    "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
+    "dhs": ("dhs", {"k": 4, "work_group": 8}),
+    "dhs, local": ("dhs", {"k": 4, "work_group": 8, "local": True}),
+    "cr": ("cr", {"work_group": 5}),
+    "pcr": ("pcr", {"work_group": 16}),
+    "cr_pcr": ("cr_pcr", {"work_group": 4, "switch": 5}),
+}
+KNOWN = {method for method, _ in CONFIGS.values()}
+CONFIGS |= {m: (m, {}) for m in METHODS if m not in KNOWN}
+
+
+def mixed_forest(method="flat"):
+    tree = random_binary_tree(17, 5, 1)
+    return forest_for(method, [tree, star(9), caterpillar(8), tree, chain(3), tree, chain(1)])
+
+
+def equal_forest(method="flat"):
+    return forest_for(method, [random_binary_tree(14, 5, 2)] * 8)
+
+
+def open_queue():
+    simulators = [d for _, d in devices.all_devices() if devices.is_simulator(d)]
+    return cl.CommandQueue(cl.Context([simulators[0]]))  # a context without programs
+
+
+def solve_case(queue, config, forest, dtype, symmetric, rows):
+    method, options = CONFIGS[config]
+    solver = Solver(forest, method, dtype, queue=queue, **options)
+    system = make_system(forest, dtype, symmetric, rows)
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
+    if method == "fine" and solver.engine.loaded.takes_natural:  # what solve() did not need
+        packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+        out = cla.empty_like(packed["b"])
+        solver.enqueue(**packed, out=out)
+        system.assert_solved(solver.unpack(out).get())
+    return solver, system
+
+
+def factor_case(queue, forest, dtype, symmetric):
+    """Factors of a good matrix, and of one with bad pivots in two cells."""
+    solver = Solver(forest, "contraction", dtype, queue=queue)
+    system = make_system(forest, dtype, symmetric, 2)
+    factors = solver.factor(system.d, system.u, l=system.l)
+    system.assert_solved(factors.solve(system.b))
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    out = cla.empty_like(packed["b"])
+    solver.enqueue(**packed, out=out)  # plain, in device order
+    system.assert_solved(solver.unpack(out).get())
+    arrays = {k: cla.to_device(queue, a) for k, a in system.arrays.items() if a is not None}
+    x = solver.solve(**arrays, overwrite=True)  # in natural order, into b
+    system.assert_solved(x.get())
+    system.d[[2, 3, -1]] = -1
+    assert (solver.factor(system.d, system.u, l=system.l, check=False).status() >= 0).sum() == 2
+
+
+def in_place_case(queue, config, forest):
+    """Device order, several launches, d and b destroyed, and a bad pivot in two cells."""
+    solver, system = solve_case(queue, config, forest, np.float32, True, 6)
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    solver.enqueue(**packed, out=packed["b"], overwrite=True).wait()
+    system.assert_solved(solver.unpack(packed["b"]).get(), updates_for(CONFIGS[config][0]))
+    system.d[[2, 3, -1]] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert error.cell == 0
+    else:
+        raise AssertionError("no PivotError")
+
+
+def pieces_case(queue, dtype, symmetric):
+    """Cells above local memory, in pieces of at most 32 values, a bad pivot in one of them."""
+    real = devices.limits
+    devices.limits = lambda device: replace(real(device), local_bytes=2560)
+    try:
+        forest = Forest.from_cells([chain(130), random_binary_tree(150, 15, 3), chain(5)])
+        solver = Solver(forest, "contraction", dtype, queue=queue, work_group=16, segment=4)
+    finally:
+        devices.limits = real
+    assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
+    system = make_system(forest, dtype, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays))
+    system.d[140] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (1, 140)
+    else:
+        raise AssertionError("no PivotError")
+    return solver
+
+
+def mixed_case(queue, method, symmetric):
+    """Refinement in chunks of five nodes, of a good matrix and of one with a bad pivot."""
+    whole, mixed.CHUNK = mixed.CHUNK, 5
+    try:
+        solver = Solver(mixed_forest(), method, "mixed", queue=queue)
+    finally:
+        mixed.CHUNK = whole
+    system = make_system(mixed_forest(), np.float64, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays))
+    assert solver.refinement.reached
+    system.d[3] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (0, 3)
+    else:
+        raise AssertionError("no PivotError")
+
+
+def long_chains_case(queue, method, dtype, symmetric):
+    """Chains above local memory beside others, of which one has a bad pivot."""
+    real = devices.limits
+    devices.limits = lambda device: replace(real(device), local_bytes=700)
+    try:
+        forest = Forest.from_cells([chain(130), chain(4), chain(45), chain(1)])
+        solver = Solver(forest, method, dtype, queue=queue, work_group=8)
+    finally:
+        devices.limits = real
+    assert [p.spec.storage for p in solver.plan.parts] == ["local", "global"]
+    system = make_system(forest, dtype, symmetric, 2)
+    system.assert_solved(solver.solve(**system.arrays), updates_for(method))
+    system.d[[20, 140]] = -1
+    try:
+        solver.solve(**system.arrays)
+    except PivotError as error:
+        assert (error.cell, error.node) == (0, 20)
+    else:
+        raise AssertionError("no PivotError")
+    assert solver.status().tolist() == [20, -1, 140, -1]
+
+
+def floor_case(queue, real, width):
+    n = 35
+    dtype = np.float64 if real == "double" else np.float32
+    values = np.random.default_rng(1).random((3, n)).astype(dtype)
+    spec = FloorSpec(real, width, streaming=width > 1)
+    kernel = cl.Kernel(program.build(queue.context, spec), "floor_copy")
+    d, u, b = (cla.to_device(queue, v) for v in values)
+    x = cla.empty(queue, n, dtype)
+    items, group = (6, 1) if width > 1 else (48, 16)
+    kernel(queue, (items,), (group,), np.int64(n), d.data, u.data, b.data, x.data).wait()
+    assert np.allclose(x.get(), values[0] + values[1] * values[2], rtol=1e-6)
+
+
+def passive_case(queue, real):
+    n = 35
+    dtype = np.float64 if real == "double" else np.float32
+    values = np.random.default_rng(2).random((3, n)).astype(dtype)
+    kernel = cl.Kernel(program.build(queue.context, PassiveSpec(real)), "right_hand_side")
+    capacitance, fixed, v = (cla.to_device(queue, a) for a in values)
+    b = cla.empty(queue, n, dtype)
+    kernel(queue, (48,), (16,), np.int32(n), capacitance.data, fixed.data, v.data, b.data).wait()
+    assert np.allclose(b.get(), values[0] * values[2] + values[1], rtol=1e-6)
+
+
+def spikes_case(*arguments):
+    """Two lists of spikes of several steps, delivered with fixed or changing weights."""
+    assert deliver_spikes(*arguments).get().any()
+
+
+def deliver_spikes(queue, algorithm, plastic, delay):
+    connections = random_connections(9, 40, 0.3, 2, (0.2, 0.8), delay)
+    more = {"columns": 16, "work_group": 8} if algorithm in ("vsn", "vssn") else {"work_group": 8}
+    rule = STDP(0.01, 0.01, 3.0, 3.0, 0.0, 0.9)
+    largest = rule.largest(connections)
+    delivery = Delivery(queue, connections, 43, 40, 30, algorithm, largest=largest, **more)
+    change = Plasticity(delivery, rule, 0.5, np.arange(43) % 9) if plastic else delivery
+    arrays = [cla.to_device(queue, np.zeros(size, np.int32)) for size in (30, 30, 1)]
+    incoming = cla.to_device(queue, np.zeros(40 * 43, np.int64))
+    spikes = [(cell, 3 + cell % 4) for cell in (5, 0, 7, 2, 4)], [(8, 9), (0, 9), (8, 7)]
+    for found, first, steps in zip(spikes, (3, 7), (4, 36)):
+        for array, column in zip(arrays, zip(*found)):
+            array.set(np.resize(np.array(column, np.int32), array.shape))
+        arrays[2].set(np.array([len(found)], np.int32))
+        change.enqueue(*arrays, incoming, first, 3 if plastic else steps)
+        delivery.check()
+        delivery.reset(arrays[2])
+    return incoming
+
+
+def network_case(queue, engine, dtype, lanes, constant=False):
+    """Some steps of a network with every sort of mechanism, events and records; two epochs.
+
+    With `constant` all is at somas, so that other factors are constants.
+    """
+    cables = [discretise(ring_cell(2, 0.9, 2, seed=k), max_length=100.0) for k in (1, 2)]
+    net = Network(cables, 5)  # three cells of one shape, two of another
+    net.insert("hh", "soma", gnabar=[0.1, 0.12, 0.1, 0.12, 0.1])
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    tip = net.soma[:2] if constant else net.forest.cell_offsets[1:3] - 1
+    syn = net.add("expsyn", at=np.concatenate([net.soma, tip]), tau=2.0, e=0.0)
+    net.add("iclamp", at=net.soma[:2], dur=1.0, amp=0.5)
+    net.add("inoise", at=net.soma[2:], std=0.1)
+    net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
+    net.event(syn, [0, 6, 0], [0.0, 0.1, 0.3], 0.05)
+    net.threshold = -64.9
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps" if lanes else engine)
+    if lanes:
+        state = sim._run.state
+        blocks = engine == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
+        assert not blocks or blocks.launches[0].spec.constant == constant
+        sim._run = DeviceRun(state, blocks or CellEpochs(state, lanes))
+    sim.record("v", net.soma[:2])
+    sim.record("g", syn, [2])
+    found = sim.run(0.5)
+    assert len(found.spike_time)
+    assert np.isfinite(sim.voltages()).all()
+
+
+def clean_cases():
+    """Yield name and function of every case that must run without a report."""
+    for config, (method, _) in CONFIGS.items():
+        for name, forest in (("mixed", mixed_forest(method)), ("equal", equal_forest(method))):
+            for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+                for rows in (1, 2) if name == "mixed" else (1,):
+                    kind = "symmetric" if symmetric else "unsymmetric"
+                    label = f"{config}: {name}, {np.dtype(dtype).name}, {kind}, {rows} rows"
+                    arguments = config, forest, dtype, symmetric, rows
+                    yield label, lambda queue, a=arguments: solve_case(queue, *a)
+            arguments = config, forest
+            yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
+    for engine, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
+        for dtype in ("float64", "float32"):
+            label = f"network: {engine}, {lanes} lanes, {dtype}"
+            arguments = engine, dtype, lanes
+            yield label, lambda queue, a=arguments: network_case(queue, *a)
+    arguments = "blocks", "float64", 2, True
+    yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
+    for dtype in (np.float64, np.float32):
+        for symmetric in (True, False):
+            label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"
+            arguments = dtype, symmetric
+            yield label, lambda queue, a=arguments: pieces_case(queue, *a)
+    for method in ("cr", "pcr", "cr_pcr"):
+        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+            label = f"long chains: {method}, {np.dtype(dtype).name}, {symmetric}"
+            arguments = method, dtype, symmetric
+            yield label, lambda queue, a=arguments: long_chains_case(queue, *a)
+    for name, forest in (("mixed", mixed_forest()), ("equal", equal_forest())):
+        for dtype, symmetric in ((np.float64, True), (np.float32, False)):
+            label = f"factors: {name}, {np.dtype(dtype).name}, {symmetric}"
+            arguments = forest, dtype, symmetric
+            yield label, lambda queue, a=arguments: factor_case(queue, *a)
+    for method, symmetric in (("flat", True), ("contraction", False)):
+        yield f"mixed: {method}", lambda queue, a=(method, symmetric): mixed_case(queue, *a)
+    for algorithm in ALGORITHMS:
+        for plastic, delay in ((False, (1, 3)), (False, 2), (True, (1, 3))):
+            label = f"spikes: {algorithm}, {'plastic' if plastic else 'fixed'}, {delay}"
+            arguments = algorithm, plastic, delay
+            yield label, lambda queue, a=arguments: spikes_case(queue, *a)
+    for real in ("double", "float"):
+        yield f"passive: {real}", lambda queue, a=real: passive_case(queue, a)
+        for width in (1, 4):
+            yield f"floor: {real}, {width}", lambda queue, a=(real, width): floor_case(queue, *a)
+
+
+def share_of(part):
+    """Name and function of every second case, for ``clean 0`` or ``clean 1``."""
+    return list(clean_cases())[int(part[-1]) :: 2]

@@ -1,0 +1,173 @@
+"""Faults planted in kernels, and what Oclgrind must say of each."""
+
+import numpy as np
+import pyopencl.array as cla
+from oclgrind_cases import CONFIGS, deliver_spikes, equal_forest, mixed_forest, open_queue
+from systems import make_system
+
+from clhines import Solver
+from clhines.device import program
+
+# What is changed in a kernel's source, and what Oclgrind must then say.
+BACKWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (level > 0);"
+FORWARD = "        barrier(CLK_GLOBAL_MEM_FENCE);\n    } while (++level < levels);"
+CLEAR = "] = 0;\n    barrier(CLK_GLOBAL_MEM_FENCE);"
+FAULTS = {
+    "no barrier in the backward sweep": (
+        "fine",
+        BACKWARD,
+        BACKWARD.replace("barrier(CLK_GLOBAL_MEM_FENCE);", ""),
+        "race",
+    ),
+    "no barrier in the forward sweep": (
+        "fine",
+        FORWARD,
+        FORWARD.replace("barrier(CLK_GLOBAL_MEM_FENCE);", ""),
+        "race",
+    ),
+    "no barrier after the status is cleared": ("fine", CLEAR, "] = 0;", "race"),
+    "factor is not stored": ("fine", "FACTOR(place) = f;", "", "uninitialised"),
+    "x is read before it is written": ("fine", "SOLUTION(place, r) = g;", "", "uninitialised"),
+    "one row too far": ("fine", "SOLUTION(place, r) = g;", "x[place + num_values] = g;", "write"),
+    "coupling of another array": ("fine", "u[place]", "u[place + num_values]", "read"),
+    "a barrier that some pass by": (
+        "fine",
+        "    // backward sweep",
+        "    if (lane) return;\n    // backward sweep",
+        "divergence",
+    ),
+    "local: solution is not kept": ("fine, shaped", "SOLUTION(place, r) = g;", "", "uninitialised"),
+    "local: no barrier between levels": (
+        "fine, shaped",
+        "barrier(CLK_LOCAL_MEM_FENCE);",
+        "",
+        "race",
+    ),
+    "local: one value too far": (
+        "fine, shaped",
+        "x[place + (long)r * num_values] = above;",
+        "x[place + num_values] = above;",
+        "write",
+    ),
+    "vectors: blocks overlap": ("fine, vectors", "x += start;", "", "race"),
+    "vectors: blocks overlap in natural order": ("fine, vectors", "gather += start;", "", "race"),
+    "vectors: a branch leaves nothing": (
+        "fine, vectors",
+        "*(__local value *)own = sum_d;",
+        "",
+        "uninitialised",
+    ),
+    "vectors: factor is not kept": (
+        "fine, vectors",
+        "kept[(uint)place / W * 2] = f;",
+        "",
+        "uninitialised",
+    ),
+    "vectors: one row too far": ("fine, vectors", "put(x, place", "put(x, num_values", "write"),
+    "block_local: cells overlap": ("block_local", "(i) * 3", "(i) * 2", "race"),
+    "block_local: x is not kept": ("block_local", "KEPT(i) = g;", "", "uninitialised"),
+    "dhs: factor is not stored": ("dhs", "f[place] =", "if (place < 0) f[0] =", "uninitialised"),
+    "dhs: x is not stored": ("dhs", "g[place + r * row] = (", "sum_b[r] = (", "uninitialised"),
+    "dhs: the parent of another step": ("dhs", "g[parent + r", "g[place + 1 + r", "race"),
+    "dhs: cells share local memory": (
+        "dhs, local",
+        "kept + (start -",
+        "kept + 0 * (start -",
+        "race",
+    ),
+    "dhs: local memory too far": ("dhs, local", "* g[parent", "* g[CAPACITY + parent", "read"),
+    "dhs: a barrier that some pass by": (
+        "dhs",
+        "    // backward sweep",
+        "    if (lane) return;\n    // backward sweep",
+        "divergence",
+    ),
+    "flat: factor is not stored": ("flat", "store(factor, place, f);", "", "uninitialised"),
+    "levels: factor is not stored": ("levels", "factor[place] = f;", "", "uninitialised"),
+    "levels: branches overlap": ("levels", "level_offset[level] + k;", "k / 2;", "race"),
+    "levels: one row too far": (
+        "levels, padded",
+        "x[place + shift] = g;",
+        "x[place + num_values] = g;",
+        "write",
+    ),
+    "flat: cells overlap": ("flat", "cell_start[cell] + i * stride", "i * stride", "race"),
+}
+FAULTS["mixed: largest before all have come"] = ("mixed", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums go out before all have come"] = ("spikes", "barrier(", "(void)(", "race")
+FAULTS["spikes: sums that are not atomic"] = (
+    "spikes",
+    "atom_add(incoming + slot + c, stage[c])",
+    "incoming[slot + c] += stage[c]",
+    "race",
+)
+FAULTS["spikes: a target of the next columns"] = ("spikes", "- column)", "- column + 16)", "write")
+FAULTS |= {
+    "cr: no barrier in the substitution": (
+        "cr",
+        "        barrier(CLK_LOCAL_MEM_FENCE);\n    } while (s > 1);",
+        "    } while (s > 1);",
+        "race",
+    ),
+    "cr_pcr: steps of PCR in place": ("cr_pcr", "to = OTHER", "to = 0", "race"),
+    "pcr: one node too far": ("pcr", "x[j] = solution", "x[num_values] = solution", "write"),
+    "cr: one coupling too many": (
+        "cr",
+        "j + 1 < n ? u[j + 1]",
+        "j < n ? u[j + 1000]",
+        "read",
+    ),
+}
+# Without any barrier every kernel that has some must race.
+for _config in CONFIGS:
+    FAULTS[f"{_config}: no barriers at all"] = (_config, "barrier(", "(void)(", "race")
+
+
+def fault_case(config, old, new):
+    """Solve with a changed kernel in a context of its own, whatever comes out."""
+    queue, real_render, there = open_queue(), program.render, []
+    mixed = config == "mixed"
+
+    def changed(spec):
+        source = real_render(spec)
+        if mixed and spec.template != "around/residual":
+            return source
+        if spec.template != "around/permute":
+            there.append(old in source)
+        return source.replace(old, new)
+
+    program.render = changed
+    try:
+        if config == "spikes":
+            deliver_spikes(queue, "vsn", False, (1, 3))
+            assert any(there), f"{old!r} is not in the source"
+            return
+        method, options = ("flat", {}) if mixed else CONFIGS[config]
+        forest = mixed_forest(method)
+        system = make_system(forest, np.float32)
+        system.d[:17] = -1  # all of the first cell, so that several work-items report a pivot
+        dtype = "mixed" if mixed else np.float32
+        solver = Solver(forest, method, dtype, queue=queue, **options)
+        solver.solve(**system.arrays, check=False)
+        if solver.takes_device_order and solver.engine.loaded.takes_natural:  # the other kernel
+            given = system.d, system.u, system.b
+            packed = [solver.pack(v) for v in given]
+            solver.enqueue(*packed, out=cla.empty_like(packed[2]))
+        assert any(there), f"{old!r} is not in the source"  # of one of the kernels
+        queue.finish()
+    finally:
+        program.render = real_render
+
+
+def planted_faults():
+    has_barriers = {}
+    for config, (method, options) in CONFIGS.items():
+        queue = open_queue()
+        forest = equal_forest(method)
+        source = Solver(forest, method, np.float32, queue=queue, **options).source
+        has_barriers[config] = "barrier(" in source
+    return {
+        name: fault
+        for name, fault in FAULTS.items()
+        if not name.endswith("no barriers at all") or has_barriers[fault[0]]
+    }

@@ -1,0 +1,61 @@
+"""Plans of `contraction`."""
+
+import time
+
+import numpy as np
+import pytest
+
+from clhines import Forest, make_plan
+from clhines.cells.shapes import chain, star
+from clhines.plan.plan import Limits
+
+
+def test_contraction_cuts_cells_above_local_memory():
+    cells = [chain(400), star(30), chain(400), chain(7), star(600)]
+    forest = Forest.from_cells(cells)
+    small = Limits(local_bytes=8 << 10)
+    plan = make_plan(forest, "contraction", limits=small)
+    parts = [(part.spec.template, part.phase, part.source, part.target) for part in plan.parts]
+    assert parts == [
+        ("by_segment/contraction", "reduce", 0, 1),
+        ("by_segment/contraction", "solve", 1, 0),
+        ("by_segment/contraction", "expand", 0, 1),
+        ("by_branch/fine", "solve", 0, 0),
+    ]
+    reduce, rest, expand, stars = (set(p.tables["cell_number"].tolist()) for p in plan.parts)
+    assert reduce == rest == {0, 2}
+    assert expand == {0, 1, 2, 3}  # the small ones ride along
+    assert plan.parts[0].num_groups == plan.parts[2].launches[0][0] < plan.parts[2].num_groups
+    assert stars == {4}
+    assert np.array_equal(np.sort(plan.gather[plan.gather >= 0]), np.arange(forest.num_nodes))
+
+
+@pytest.mark.parametrize(
+    ("cells", "dtype", "limits"),
+    [
+        ([chain(1655)] * 4300, "float64", Limits(132, 1024)),
+        ([chain(3000), star(1000)], "float32", Limits(132, 1024)),
+        ([chain(480)] * 300, "float64", Limits(4, 64, local_bytes=16 << 10)),
+        ([chain(960)] * 300 + [star(60)] * 9, "float64", Limits(4, 256, local_bytes=32 << 10)),
+        ([chain(5000), star(30)], "float32", Limits(4, 32, local_bytes=8 << 10)),
+    ],
+)
+def test_contraction_stays_within_local_memory(cells, dtype, limits):
+    plan = make_plan(Forest.from_cells(cells), "contraction", dtype, limits)
+    for part in plan.parts:
+        if part.spec.template == "by_segment/contraction":
+            values = 3 * part.spec.capacity + 3 * part.spec.work_group  # unsymmetric
+            assert values * np.dtype(dtype).itemsize + 8 * part.spec.segment <= limits.local_bytes
+
+
+def test_contraction_in_groups_too_small_for_pieces():
+    plan = make_plan(Forest(chain(5000)), "contraction", limits=Limits(), work_group=1)
+    assert [part.spec.template for part in plan.parts] == ["by_branch/fine"]
+
+
+def test_many_branching_children_are_planned_at_once():
+    m = 6000  # children of the root, with two leaves each: in rounds of one, a matter of minutes
+    parent = np.concatenate(([-1], np.zeros(m, int), np.repeat(np.arange(1, m + 1), 2)))
+    begin = time.process_time()
+    make_plan(Forest(parent), "contraction", limits=Limits(132, 1024))
+    assert time.process_time() - begin < 2

@@ -1,0 +1,172 @@
+"""Arguments of a solver's methods: what is converted, and what is rejected and how."""
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+import pytest
+from solvers import make_solver
+
+from clhines import Forest, InputError, Solver
+from clhines.cells.shapes import chain, star
+
+
+def test_numbers_of_other_kinds_are_converted(queue):
+    forest = Forest([-1, 0])
+    solver = make_solver(queue, forest, dtype=np.float32)
+    for d, u, b in (
+        ([2, 2], [0, 1], [4, 5]),
+        (np.array([2, 2], np.int8), np.array([False, True]), np.array([4, 5], np.uint16)),
+        (np.array([2.0, 9, 2, 9])[::2], (0.0, 1.0), np.asfortranarray([[4.0, 5.0]])),
+    ):
+        x = solver.solve(d, u, b)
+        assert x.dtype == np.float32
+        assert x.reshape(-1) == pytest.approx([1, 2], rel=1e-6)
+
+
+def test_wrong_shapes_and_types(queue):
+    forest = Forest.from_cells([chain(3), star(4)])
+    solver = make_solver(queue, forest, dtype=np.float32)
+    good = np.ones(7, np.float32)
+    rows = np.ones((2, 7), np.float32)
+    gpu = cla.to_device(queue, good)
+    masked = np.ma.masked_array(good, [1] + [0] * 6)
+    for arguments, words in [
+        ((good, good, masked), "b has 1 masked values; expected none"),
+        ((masked, good, good), "d has 1 masked values; expected none"),
+        ((good, good, [masked, masked]), "b has 2 masked values; expected none"),
+        ((good[:6], good, good), r"d has shape \(6,\); expected \(7,\) or \(k, 7\) in natural"),
+        ((good, rows[:, :6], good), r"u has shape \(2, 6\)"),
+        ((good, good, np.ones((7, 2))), r"b has shape \(7, 2\); expected \(7,\) or \(k, 7\)"),
+        ((good, good, np.ones((0, 7))), r"b has shape \(0, 7\)"),
+        ((good, good, np.ones((1, 1, 7))), r"b has shape \(1, 1, 7\)"),
+        ((good, good, 1.0), r"b has shape \(1,\); expected \(7,\)"),
+        ((good, good, good, good[:1]), r"l has shape \(1,\)"),
+        ((rows, good, good), "d, u and l have one row; only b may have several"),
+        ((good, rows, good), "d, u and l have one row"),
+        ((good, good, good, rows), "d, u and l have one row"),
+        ((good, good, gpu), "mix NumPy and pyopencl arrays; expected one kind"),
+        ((gpu, gpu, gpu, good), "mix NumPy and pyopencl arrays"),
+        ((good, good, good + 1j), "b has dtype complex64; expected real numbers"),
+        ((good, good, list("abcdefg")), "b has dtype <U1; expected real numbers"),
+        ((good, good, [object()] * 7), "b has dtype object; expected real numbers"),
+        ((good, good, [[1], [1, 2]]), "b is not an array"),
+        ((gpu.astype(np.float64), gpu, gpu), "d has dtype float64; expected float32"),
+        ((gpu[:6], gpu, gpu), r"d has shape \(6,\)"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            solver.solve(*arguments[:3], l=arguments[3] if len(arguments) > 3 else None)
+        assert "\n" not in str(caught.value)
+    for out, words in [
+        (good[:6], r"out is ndarray of float32 with shape \(6,\); expected .* shape \(7,\)"),
+        (rows, r"out is ndarray of float32 with shape \(2, 7\)"),
+        (good.astype(np.float64), "out is ndarray of float64 .* expected ndarray of float32"),
+        (gpu, "out is Array of float32 .* expected ndarray"),
+        ([0.0] * 7, "out is list of"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            solver.solve(2 * good, 0 * good, good, out=out)
+        assert "\n" not in str(caught.value)
+    frozen = good.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(InputError, match="out is read-only"):
+        solver.solve(2 * good, 0 * good, good, out=frozen)
+
+
+def test_wrong_arguments_of_enqueue_pack_and_unpack(queue):
+    forest = Forest.from_cells([chain(3), star(4)])
+    solver = make_solver(queue, forest, dtype=np.float32)
+    good = solver.pack(np.ones(7))
+    size = solver.plan.packed_size
+    rows = solver.pack(np.ones((2, 7)))
+    other = cla.empty_like(good)
+    natural = cla.to_device(queue, np.ones(7, np.float32))
+    assert size != 7
+    for arguments, words in [
+        (
+            (natural, good, good, other),
+            rf"d has shape \(7,\); expected \({size},\) .* device order",
+        ),
+        ((np.ones(size), good, good, other), "d is ndarray; expected a pyopencl array"),
+        ((good, good, rows, other), rf"out has shape \({size},\); expected .* b, \(2, {size}\)"),
+        ((good, rows, good, other), "d, u and l have one row; only b and out may have several"),
+        ((good, other, cla.empty_like(good), other), "out is d, u or l; expected another array"),
+        ((good, good, good, other.astype(np.float64)), "out has dtype float64; expected float32"),
+        ((good, good, good, natural), r"out has shape \(7,\)"),
+    ]:
+        with pytest.raises(InputError, match=words) as caught:
+            solver.enqueue(*arguments[:3], out=arguments[3])
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"a has shape \(6,\); expected \(7,\)"):
+        solver.pack(np.ones(6))
+    with pytest.raises(InputError, match="a is ndarray; expected a pyopencl array"):
+        solver.unpack(np.ones(size))
+    with pytest.raises(InputError, match=r"out has shape \(32,\)|out has shape"):
+        solver.unpack(good, out=other)
+    with pytest.raises(InputError, match=r"out has shape \(7,\); expected a whole array of \(2, 7"):
+        solver.unpack(rows, out=natural)
+
+
+def test_arrays_of_another_context(queue):
+    forest = Forest(chain(3))
+    solver = make_solver(queue, forest, dtype=np.float32)
+    stranger = cl.CommandQueue(cl.Context([queue.device]))
+    theirs = cla.to_device(stranger, np.ones(3, np.float32))
+    mine = cla.to_device(queue, np.ones(3, np.float32))
+    with pytest.raises(InputError, match="u lives in another OpenCL context than the solver"):
+        solver.solve(mine, theirs, mine)
+    packed = solver.pack(mine)
+    there = cla.zeros(stranger, packed.shape, np.float32)
+    factors = solver.factor(2 * mine, 0 * mine)
+    for call, name in [
+        (lambda: solver.solve(2 * mine, 0 * mine, mine, out=theirs), "out"),
+        (lambda: solver.enqueue(packed, packed, packed, out=there), "out"),
+        (lambda: factors.solve(mine, out=theirs), "out"),
+        (lambda: factors.enqueue(packed, out=there), "out"),
+        (lambda: solver.unpack(packed, out=theirs), "out"),
+        (lambda: solver.pack(theirs), "a"),
+    ]:
+        with pytest.raises(InputError, match=f"{name} lives in another OpenCL context than the s"):
+            call()
+
+
+def test_wrong_arguments_of_the_solver(queue):
+    forest = Forest(chain(3))
+    for arguments, words in [
+        ({"method": "gauss"}, "method 'gauss' is unknown; expected auto, flat"),
+        ({"dtype": np.int32}, "expected float64 or float32"),
+        ({"method": "fine", "block_size": 4}, "'block_size' is not one of method 'fine'"),
+        (
+            {"work_group": 10**6},
+            r"work_group=1000000 is above the device's limit of \d+ work-items",
+        ),
+    ]:
+        with pytest.raises(InputError, match=words):
+            Solver(forest, **{"dtype": np.float32, **arguments}, queue=queue)
+
+
+def test_only_l_may_be_missing(queue):
+    solver = make_solver(queue, Forest(chain(4)), dtype=np.float32)
+    d, u, b, low = np.full(4, 3.0), np.full(4, -1.0), np.ones(4), np.full(4, -0.5)
+    for name in "dub":
+        arrays = {"d": d, "u": u, "b": b, "l": low} | {name: None}
+        with pytest.raises(InputError, match=f"^{name} "):
+            solver.solve(**arrays)
+    packed = solver.pack(d)
+    with pytest.raises(InputError, match=r"^u is NoneType"):
+        solver.enqueue(packed, None, packed, out=cla.empty_like(packed), l=packed)
+
+
+def test_offset_views_are_refused_in_device_order(queue):
+    solver = make_solver(queue, Forest(chain(4)), dtype=np.float32)
+    size = solver.plan.packed_size
+    wide = cla.zeros(queue, size + 4, np.float32)
+    whole = solver.pack(np.ones(4))
+    with pytest.raises(InputError, match="b is an offset view"):
+        solver.enqueue(whole, whole, wide[4:], out=cla.empty_like(whole))
+
+
+def test_unpack_into_itself_is_refused(queue):
+    solver = make_solver(queue, Forest(chain(64)), "flat", np.float32)
+    packed = solver.pack(np.ones(64))
+    with pytest.raises(InputError, match="out is a"):
+        solver.unpack(packed, out=packed)

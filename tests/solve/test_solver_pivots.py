@@ -1,0 +1,127 @@
+"""Bad pivots and numbers that are not finite: found in every method, never silent."""
+
+import itertools
+
+import numpy as np
+import pytest
+from solvers import CONFIGS, ONE_EACH, assert_solved, forest_of, make_solver, on_device
+from systems import (
+    dissimilar,
+    make_system,
+    renumbered,
+)
+
+from clhines import Forest, InputError, PivotError
+from clhines.cells.shapes import caterpillar, chain, star
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_bad_pivots_name_cell_and_node(queue, config):
+    values = itertools.cycle((0.0, -2.0, np.nan, np.inf, -np.inf))  # 12 nodes: each at least twice
+    rng = np.random.default_rng(8)
+    cells = [chain(9), star(9), *dissimilar(5, least=20, most=40), *[caterpillar(8)] * 5]
+    cells = [renumbered(p, rng) for p in cells]
+    forest = forest_of(config, cells)
+    system = make_system(forest, np.float32)
+    solver = make_solver(queue, forest, config, np.float32)
+    clean = solver.solve(**system.arrays)
+    tips = np.bincount(forest.parent[forest.parent >= 0], minlength=forest.num_nodes) == 0
+    roots = forest.parent < 0
+    for cell in (0, 1, 4, forest.num_cells - 1):
+        here = np.arange(*forest.cell_offsets[cell : cell + 2])
+        inner = here[~tips[here] & ~roots[here]]
+        nodes = [here[tips[here]][0], here[roots[here]][0], *inner[:1]]
+        for node in nodes:
+            bad = system.copy()
+            bad.d[node] = next(values)
+            bad.u[forest.parent == node] = 0  # so that the pivot is this very value
+            with pytest.raises(PivotError, match=f"cell {cell}, node {node} ") as caught:
+                solver.solve(**bad.arrays)
+            assert (caught.value.cell, caught.value.node) == (cell, node)
+            with pytest.raises(PivotError) as truth:
+                bad.truth()
+            assert (truth.value.cell, truth.value.node) == (cell, node)
+
+            x = solver.solve(**bad.arrays, check=False)
+            status = solver.status()
+            assert status[cell] == node
+            assert (np.delete(status, cell) == -1).all()
+            others = np.ones(forest.num_nodes, bool)
+            others[here] = False
+            assert np.array_equal(x[others], clean[others])
+    assert_solved(config, system, solver.solve(**system.arrays))
+    assert (solver.status() == -1).all()
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_deepest_of_several_bad_pivots_wins_in_each_cell(queue, config):
+    tree = [-1, 0, 1, 2, 2, 4, 1, 6]  # 0 1 | 2 | 3, 4 5 | 6 7
+    forest = forest_of(config, [tree] * 6)
+    system = make_system(forest, np.float32)
+    for cell, nodes in ((1, [0, 2, 4, 5]), (4, [1, 7])):
+        for node in nodes:
+            system.d[8 * cell + node] = -1
+    solver = make_solver(queue, forest, config, np.float32)
+    with pytest.raises(PivotError) as caught:
+        solver.solve(**system.arrays)
+    assert (caught.value.cell, caught.value.node) == (1, 13)
+    assert solver.status().tolist() == [-1, 13, -1, -1, 39, -1]
+    assert solver.status().dtype == np.int64
+    arrays = on_device(queue, system)
+    with pytest.raises(PivotError, match=r"cell 1, node 13 \(number 5 of its cell\)"):
+        solver.solve(**arrays)
+    solver.solve(**arrays, check=False)
+    assert solver.status().tolist() == [-1, 13, -1, -1, 39, -1]
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_nan_couplings_are_never_silent(queue, config):
+    forest = forest_of(config, [*dissimilar(6, least=9), chain(4)])
+    for symmetric in (True, False):
+        system = make_system(forest, np.float32, symmetric)
+        node = int(np.flatnonzero(forest.parent[: forest.cell_offsets[3]] >= 0)[-1])
+        array = system.u if symmetric else system.l
+        for value in (np.nan, np.inf):
+            array[node] = value
+            solver = make_solver(queue, forest, config, np.float32)
+            with pytest.raises(PivotError) as caught:
+                solver.solve(**system.arrays)
+            assert caught.value.cell == 2
+            assert caught.value.node == forest.parent[node]
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_right_hand_sides_that_are_not_finite(queue, config, value):
+    forest = forest_of(config, dissimilar(6, least=9))
+    solver = make_solver(queue, forest, config, np.float32)
+    system = make_system(forest, np.float32, rows=2)
+    clean = solver.solve(**system.arrays)
+    node = int(forest.cell_offsets[3]) + 2
+    system.b[1, node] = value
+    with pytest.raises(InputError, match=f"cell 3, node {node}: b is {value}; expected finite"):
+        solver.solve(**system.arrays)
+    x = solver.solve(**system.arrays, check=False)
+    assert not np.isfinite(x[1, node])
+    assert (solver.status() == -1).all()  # the matrix is good
+    good = np.ones(forest.num_nodes, bool)
+    good[forest.cell_offsets[3] : forest.cell_offsets[4]] = False
+    assert np.array_equal(x[0], clean[0])
+    assert np.array_equal(x[1, good], clean[1, good])
+
+
+@pytest.mark.parametrize("config", ONE_EACH)
+def test_a_pivot_without_a_finite_inverse_is_bad(queue, config):
+    solver = make_solver(queue, Forest(chain(5)), config, np.float32)
+    d = np.full(5, 2.0, np.float32)
+    d[4] = 1e-45
+    u = np.zeros(5, np.float32)
+    with pytest.raises(PivotError) as caught:
+        solver.solve(d, u, np.ones(5))
+    assert caught.value.node == 4
+
+
+def test_a_solution_beyond_the_largest_number_is_reported(queue):
+    solver = make_solver(queue, Forest(chain(3)), dtype=np.float32)
+    with pytest.raises(InputError, match=r"node 0: x is (inf|nan); expected finite"):
+        solver.solve(np.full(3, 1e-3), np.zeros(3), np.full(3, 1e38))

@@ -1,0 +1,96 @@
+"""Results of the command line, and cells for it."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines import METHODS, Forest, reference
+from clhines.cells.cable import discretise
+from clhines.cells.synthetic import sample_cells
+from clhines.device import devices
+
+SWC = """# a ball and three sticks
+1 1 0 0 0 10 -1
+2 3 0 10 0 1 1
+3 3 0 60 0 0.5 2
+4 3 40 90 0 0.5 3
+5 3 -40 90 0 0.5 3
+"""
+OTHER = "1 1 0 0 0 6 -1\n2 2 6 0 0 0.7 1\n3 2 200 0 0 0.7 2\n"
+TWO_ROOTS = SWC + "6 3 500 0 0 1 -1\n7 3 600 0 0 1 6\n"
+TREE_METHODS = [name for name, row in METHODS.items() if not row.chains_only]
+SAMPLE_NODES = sum(discretise(cell).num_nodes for cell in sample_cells())
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+    def table(self):
+        """First word of each line that is not indented -> the rest of it."""
+        lines = [line for line in self.out.splitlines() if not line.startswith(" ")]
+        return dict(line.split(maxsplit=1) for line in lines)
+
+    def report(self):
+        """The report of --json, which must be strict."""
+        return json.loads(self.out, parse_constant=not_json)
+
+    def assert_refused(self, *said):
+        """Assert exit code 2 and one line on stderr that says so."""
+        assert self.code == 2
+        assert_one_line(self.err, *said)
+        assert self.out == ""
+
+
+def not_json(text):
+    raise AssertionError(f"{text} is not JSON")
+
+
+def assert_one_line(err, *said):
+    assert "Traceback" not in err
+    assert err.startswith("clhines")
+    assert err.endswith("\n")
+    assert len(err.splitlines()) == 1, err
+    for text in said:
+        assert text in err
+
+
+def process(*arguments, cwd, python=("-m", "clhines.cli"), **environment):
+    """Run the command line in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, *python, *(str(a) for a in arguments)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def index_of(queue):
+    return next(index for index, found in devices.all_devices() if found == queue.device)
+
+
+def backward_euler(cables, num_cells, steps, dt, current):
+    """Forest and voltages of cells in turn, step by step in float64."""
+    cells = [cables[k % len(cables)] for k in range(num_cells)]
+    forest = Forest.from_cells([c.parent for c in cells])
+    systems = [c.system(dt) for c in cells]
+    d, u, c, constant = (
+        np.concatenate([getattr(s, name) for s in systems])
+        for name in ("d", "u", "capacitance_over_dt", "constant")
+    )
+    constant[[o + c.soma for o, c in zip(forest.cell_offsets[:-1], cells, strict=True)]] += current
+    v = np.full(forest.num_nodes, -65.0)
+    for _ in range(steps):
+        v = reference.solve_serial(forest, d, u, c * v + constant)
+    return forest, v

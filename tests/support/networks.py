@@ -1,0 +1,65 @@
+"""Networks that several tests simulate, and their reference results."""
+
+import numpy as np
+
+from clhines import Network, Simulation
+from clhines.cells.cable import discretise
+from clhines.cells.synthetic import ring_cell
+
+DT, ENGINES = 0.025, ("steps", "epochs")
+CABLES = [
+    discretise(ring_cell(3, 0.6, 3, seed=k, stems=1 + k % 2), max_length=90.0) for k in (1, 2, 3)
+]
+
+
+def mixed_network(cells=7):
+    """Active and passive dendrites, synapses and clamps anywhere, noise, delays of 1 to 9 steps."""
+    rng = np.random.default_rng(5)
+    net = Network(CABLES, cells)
+    membrane = np.flatnonzero(net.area > 0)
+    others = np.setdiff1d(membrane, net.soma)
+    active = np.sort(rng.choice(others, len(others) // 4, replace=False))
+    net.insert("hh", "soma", gnabar=rng.uniform(0.1, 0.15, cells))
+    net.insert("hh", active, gnabar=0.03)
+    net.insert("pas", np.setdiff1d(others, active), g=1e-4, e=-65.0)
+    at = np.concatenate([net.soma, rng.choice(others, 2 * cells), net.soma])
+    syn = net.add("expsyn", at=at, tau=rng.uniform(0.5, 3, len(at)), e=0.0)
+    net.add("iclamp", at=net.soma[[0, 0, 3]], delay=[0.5, 1.0, 2.0], dur=3.0, amp=[0.2, 0.1, -0.1])
+    net.add("inoise", at=net.soma[:4], mean=0.01, std=0.02)
+    count = 60
+    net.connect(
+        rng.integers(0, cells, count),
+        syn,
+        rng.integers(0, len(syn), count),
+        rng.uniform(-0.001, 0.02, count),
+        DT * rng.integers(1, 10, count),
+    )
+    net.event(syn, np.arange(cells), np.linspace(0, 4, cells), 0.05)
+    net.threshold = -10.0
+    return net, syn
+
+
+def simple_network(cells=5, delay=0.5):
+    """Active somas on passive dendrites in a ring: all that is constant is below the roots."""
+    net = Network(CABLES, cells)
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+    net.connect(np.arange(cells), syn, (np.arange(cells) + 1) % cells, 0.05, delay)
+    net.event(syn, 0, 0.2, 0.05)
+    return net, syn
+
+
+_truth = {}
+
+
+def truth(build, secondorder=False, duration=10.0):
+    """Result of the reference, once for all devices and paths."""
+    key = build, secondorder, duration
+    if key not in _truth:
+        net, syn = build()
+        sim = Simulation(net, DT, engine="reference", secondorder=secondorder, seed=7)
+        sim.record("v", net.soma)
+        sim.record("g", syn, [0, 3])
+        _truth[key] = sim.run(duration), sim.voltages()
+    return _truth[key]

@@ -1,0 +1,42 @@
+"""What tests of plans share: devices' limits, and a few cells."""
+
+import numpy as np
+
+from clhines import METHODS, Forest
+from clhines.cells.shapes import random_binary_tree
+from clhines.plan import packing
+from clhines.plan.plan import Limits
+
+CPU = Limits(compute_units=2, max_work_group=4096, is_cpu=True, vector_bytes=32)
+GPU = Limits()
+OPTIONS = [
+    ("flat", {}),
+    ("interleaved", {}),
+    ("block_interleaved", {}),
+    ("block_interleaved", {"block_size": 3}),
+    ("block_interleaved", {"block_size": 8, "vector_width": 4}),
+    ("block_interleaved", {"vector_width": 2}),
+    ("fine", {}),
+    ("fine", {"work_group": 1}),
+    ("fine", {"work_group": 7, "max_cells": 3}),
+    ("fine", {"work_group": 33, "max_cells": 1}),
+    ("fine", {"vector_width": 1, "max_cells": 3}),
+    ("fine", {"vector_width": 4}),
+    ("fine", {"vector_width": 16, "max_cells": 2}),
+    ("levels", {"padding": "compute"}),
+    ("levels", {"padding": "skip", "work_group": 3}),
+    ("block_local", {"block_size": 3}),
+    ("dhs", {"k": 1}),
+    ("dhs", {"local": True}),
+    ("dhs", {"k": 4, "work_group": 12}),
+]
+OPTIONS += [(method, {}) for method in METHODS if (method, {}) not in OPTIONS]
+
+
+def next_fit(forest, lanes, max_cells):
+    return packing.next_fit(forest, packing.level_widths(forest), lanes, max_cells)
+
+
+def equal_cells(count=6, size=9):
+    rng = np.random.default_rng(1)
+    return Forest.from_cells([random_binary_tree(size, 5, rng) for _ in range(count)])

@@ -1,0 +1,85 @@
+"""Configurations of every method, and solvers with them."""
+
+import numpy as np
+import pyopencl.array as cla
+from systems import forest_for, updates_for
+
+from clhines import METHODS, Solver
+
+DTYPES = [np.float64, np.float32]
+SHORT = 6  # nodes of a segment: a shorter kernel, sooner built
+CONFIGS = {
+    "flat": ("flat", {}),
+    "flat_7": ("flat", {"work_group": 7}),
+    "interleaved": ("interleaved", {"work_group": 4}),
+    "block_3": ("block_interleaved", {"block_size": 3, "vector_width": 1, "work_group": 2}),
+    "vector_2": ("block_interleaved", {"vector_width": 2, "block_size": 2}),
+    "vector_4": ("block_interleaved", {"vector_width": 4, "block_size": 8, "work_group": 2}),
+    "vector_8": ("block_interleaved", {"vector_width": 8, "block_size": 8}),
+    "block_local": ("block_local", {}),
+    "local_2": ("block_local", {"block_size": 2}),
+    "fine": ("fine", {}),
+    "fine_1": ("fine", {"work_group": 1, "max_cells": 3}),  # a pass for every branch
+    "fine_5": ("fine", {"work_group": 5, "max_cells": 4}),
+    "fine_64": ("fine", {"work_group": 64, "max_cells": 100}),
+    "fine_scalar": ("fine", {"vector_width": 1}),
+    "fine_vector_4": ("fine", {"vector_width": 4, "max_cells": 3}),
+    "fine_vector_16": ("fine", {"vector_width": 16}),
+    "levels": ("levels", {"padding": "skip"}),
+    "levels_padded": ("levels", {"padding": "compute", "work_group": 5}),
+    "dhs": ("dhs", {}),
+    "dhs_4": ("dhs", {"k": 4, "work_group": 12}),
+    "dhs_local": ("dhs", {"k": 8, "work_group": 16, "local": True}),
+    "cr": ("cr", {}),
+    "pcr_5": ("pcr", {"work_group": 5}),  # several unknowns a lane
+    "cr_pcr": ("cr_pcr", {"switch": 7, "work_group": 8}),
+    "fine_shaped": (
+        "fine",
+        {
+            "work_group": 6,
+            "max_cells": 5,
+            "split": "mean",
+            "packing": "sorted",
+            "level_shift": True,
+            "local": True,
+        },
+    ),
+    "contraction": ("contraction", {}),
+    "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
+}
+ONE_EACH = [
+    "flat",
+    "interleaved",
+    "block_3",
+    "vector_4",
+    "local_2",
+    "fine_5",
+    "fine_vector_4",
+    "levels_padded",
+    "dhs_4",
+    "cr",
+    "pcr_5",
+    "cr_pcr",
+    "contraction_6",
+]
+OTHERS = [name for name in METHODS if name not in {method for method, _ in CONFIGS.values()}]
+CONFIGS |= {name: (name, {}) for name in OTHERS}  # a new row is tested from its first day on
+ONE_EACH += OTHERS
+
+
+def make_solver(queue, forest, config="fine_5", dtype=np.float64, **more):
+    method, options = CONFIGS[config]
+    return Solver(forest, method, dtype, queue=queue, **options, **more)
+
+
+def forest_of(config, cells):
+    """The cells, as chains where the method takes nothing else."""
+    return forest_for(CONFIGS[config][0], cells)
+
+
+def assert_solved(config, system, x):
+    system.assert_solved(x, updates_for(CONFIGS[config][0]))
+
+
+def on_device(queue, system):
+    return {k: None if a is None else cla.to_device(queue, a) for k, a in system.arrays.items()}
