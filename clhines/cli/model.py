@@ -44,7 +44,7 @@ def add_model(networks: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
-    add("--path", choices=("auto", "steps", "reference"), default="auto",
+    add("--engine", choices=("auto", "steps", "reference"), default="auto",
         help="steps (the device), reference (NumPy on the host); default: auto")  # fmt: skip
     add("--json", action="store_true", help="print JSON instead of a table")
     model.set_defaults(run=run_model)
@@ -63,7 +63,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         rejected = check()
         print("\n".join(str(r) for r in rejected) or "all is simulated")
         return int(bool(rejected))
-    sim, at = from_neuron(arguments.dtype, arguments.device, arguments.path)
+    sim, at = from_neuron(arguments.dtype, arguments.device, arguments.engine)
     ready = time.perf_counter()
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
@@ -74,7 +74,7 @@ def run_model(arguments: argparse.Namespace) -> int:
         "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in sim.network.groups),
         "connections": len(at.imported.connections),
         "device": sim.device_label,
-        "path": sim.path,
+        "engine": sim.engine,
         "dt_ms": sim.model.dt,
         "steps": steps,
         "script_s": built - begin,

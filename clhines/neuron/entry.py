@@ -112,7 +112,7 @@ class At:
 def from_neuron(
     dtype: DTypeLike = "float64",
     device: cl.Device | str | None = None,
-    path: str = "auto",
+    engine: str = "auto",
     vectors: dict[Hoc, Hoc] | None = None,
     **options: object,
 ) -> tuple[Simulation, At]:
@@ -120,7 +120,7 @@ def from_neuron(
 
     Parameters
     ----------
-    dtype, device, path
+    dtype, device, engine
         See `Simulation`.
     vectors : dict of VecStim -> Vector, optional
         Times of VecStim whose Vector cannot be found.
@@ -138,14 +138,14 @@ def from_neuron(
     RejectedError
         An `InputError` that lists everything that cannot be simulated.
     """
-    return _simulation(read_model(interpreter(), vectors or {}), dtype, device, path, **options)
+    return _simulation(read_model(interpreter(), vectors or {}), dtype, device, engine, **options)
 
 
 def _simulation(
     model: Model,
     dtype: DTypeLike,
     device: cl.Device | str | None,
-    path: str,
+    engine: str,
     **options: object,
 ) -> tuple[Simulation, At]:
     imported, h = network_of(model), model.h
@@ -155,7 +155,7 @@ def _simulation(
         float(h.dt),
         dtype,
         device,
-        path=path,
+        engine=engine,
         v_init=float(h.v_init) if hasattr(h, "v_init") else -65.0,
         **given,  # type: ignore[arg-type]
     )
@@ -168,7 +168,7 @@ def run(
     device: cl.Device | str | None = None,
     dtype: DTypeLike = "float64",
     progress: bool = False,
-    path: str = "auto",
+    engine: str = "auto",
     vectors: dict[Hoc, Hoc] | None = None,
 ) -> None:
     """Advance the model in NEURON's memory, in place of ``h.continuerun(tstop)``.
@@ -197,7 +197,7 @@ def run(
     steps = num_steps(h, tstop)
     if not steps:
         return
-    sim, at = _simulation(read_model(h, vectors or {}), dtype, device, path)
+    sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine)
     records, begin = Records(sim, at.imported), float(h.t)
     first = 1 if sim.step == 0 else 0
     result = sim.run(steps * sim.model.dt, progress)
