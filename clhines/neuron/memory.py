@@ -9,6 +9,7 @@ fails, `Memory` is not available, and users are asked instead.
 from __future__ import annotations
 
 import ctypes
+import re
 import struct
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from clhines.neuron.session import Hoc, library_path
 
 _WORD = ctypes.c_uint64
+_NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
 _SEARCHED = 40  # words of an object that are searched
 _MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
 
@@ -203,6 +205,40 @@ class Memory:
     def row(place: Place) -> int:
         """Row of a variable in its column."""
         return _WORD.from_address(place.row).value
+
+    def columns(self, reference: Hoc) -> dict[str, int]:
+        """Columns of all variables of a mechanism by name, of those that hoc does not see, too.
+
+        Parameters
+        ----------
+        reference : Hoc
+            To a variable of it, as ``segment.hh._ref_m``. Columns are side by side: the reference
+            is pointed to one after the other, and NEURON names it.
+        """
+        at = _WORD.from_address(id(reference) + 8 * (self._reference + 2))
+        first, found = at.value, dict[str, int]()
+        owner = _NAMED.match(repr(reference))
+        if owner is None:
+            return {}
+        readable = _Readable()
+        try:
+            for step in (8, -8):
+                at.value = first
+                while _WORD.from_address(at.value).value in readable:
+                    named = _NAMED.match(repr(reference))
+                    if named is None or named[1] != owner[1]:
+                        break
+                    found[named[2]] = at.value
+                    at.value += step
+        finally:
+            at.value = first
+        return found
+
+    def set_value(self, place: Place, value: float) -> None:
+        """Set a variable that has a row."""
+        entry = self.row(place) * place.size + place.index
+        at = _WORD.from_address(place.column).value + 8 * entry
+        ctypes.c_double.from_address(at).value = value
 
     @staticmethod
     def point_of(address: int) -> int:
@@ -425,6 +461,29 @@ class Memory:
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
         at = _WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
+
+
+class _Readable:
+    """Addresses that can be read, as Linux tells them; none elsewhere."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        try:
+            with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+                for line in maps:
+                    where, rights = line.split(maxsplit=2)[:2]
+                    if rights.startswith("rw"):
+                        begin, end = (int(part, 16) for part in where.split("-"))
+                        self._ranges.append((begin, end))
+        except OSError:
+            pass
+
+    def __contains__(self, word: object) -> bool:
+        return (
+            isinstance(word, int)
+            and word % 8 == 0
+            and any(begin <= word < end - 4096 for begin, end in self._ranges)
+        )
 
 
 def _is_address(word: int) -> bool:

@@ -10,6 +10,7 @@ from clhines.errors import InputError
 from clhines.network.extended import Extended
 from clhines.network.groups import Group
 from clhines.neuron.contents import Instances
+from clhines.neuron.hidden import Hidden
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.session import Hoc
 from clhines.simulate.simulation import Simulation
@@ -43,14 +44,19 @@ def step_of(h: Hoc, dt: float) -> int:
 
 def _variables(
     sim: Simulation, imported: Imported, name: str, group: Group
-) -> Iterator[tuple[str, str, int | None, np.ndarray]]:
-    """Array's name, hoc's name, place and instances of the states that hoc sees."""
+) -> Iterator[tuple[str, str, int | None, np.ndarray, Instances | Hidden]]:
+    """Array's name, hoc's name, place, instances and owner of the states of a mechanism."""
     k, place = sim.model.instances[group.number]
-    ranges = imported.model.every[name].entry.ranges
+    instances = imported.model.every[name]
+    hidden: Hidden | None = None
     for quantity in group.mechanism.program.states:
         base, element = split_name(quantity)
-        if base in ranges:
-            yield f"state{k}_{quantity.name}", base, element, place
+        if base in instances.entry.ranges:
+            yield f"state{k}_{quantity.name}", base, element, place, instances
+        elif element is None:
+            hidden = hidden or Hidden(imported.model.memory, instances)
+            if base in hidden.columns:
+                yield f"state{k}_{quantity.name}", base, element, place, hidden
 
 
 def take_values(sim: Simulation, imported: Imported) -> None:
@@ -59,9 +65,9 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     arrays["v"] = voltages(imported).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
         instances = model.every[name]
-        for key, base, element, place in _variables(sim, imported, name, group):
+        for key, base, element, place, owner in _variables(sim, imported, name, group):
             if key in arrays:
-                arrays[key][place] = instances.values(base, element)
+                arrays[key][place] = owner.values(base, element)
         _take_streams(sim, arrays, group, instances)
     for ion in model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
@@ -140,9 +146,9 @@ def put_values(sim: Simulation, imported: Imported) -> None:
     _put_voltages(imported, arrays["v"].astype(np.float64))
     for name, group in imported.groups.items():
         instances = model.every[name]
-        for key, base, element, place in _variables(sim, imported, name, group):
+        for key, base, element, place, owner in _variables(sim, imported, name, group):
             if key in arrays:
-                instances.put(base, arrays[key][place].astype(np.float64), element)
+                owner.put(base, arrays[key][place].astype(np.float64), element)
         _put_streams(sim, arrays, group, instances)
     for ion in model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
