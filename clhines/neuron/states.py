@@ -155,6 +155,8 @@ def put_values(sim: Simulation, imported: Imported) -> None:
             if f"ion_{variable}" in arrays:
                 values = arrays[f"ion_{variable}"][ion.instances.nodes]
                 ion.instances.put(variable, values.astype(np.float64))
+    if model.memory.transfers:  # as at the end of NEURON's step
+        model.memory.transfer()
     netcons = extended_of(sim).netcons
     for c, number in enumerate(imported.connections.tolist()):
         if number < 0:
