@@ -380,8 +380,8 @@ def extended_run(
     """
     if engine == "epochs":
         raise InputError(
-            "engine='epochs' is for networks without ions, pointers, detectors, artificial cells and "
-            "mechanisms that need them; expected 'steps'"
+            "engine='epochs' is for networks without ions, pointers, detectors and artificial "
+            "cells; expected 'steps'"
         )
     if engine == "reference":
         return ExtendedReference(model)
