@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def with_model(argv: Sequence[str]) -> list[str]:
     return given
 
 
-def add_model(networks: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_model(networks: Any) -> None:
     """Add the command `model`, which a file's name stands for."""
     model = networks.add_parser("model", help="a model of NEURON: a script, .py or .hoc")
     add = model.add_argument
@@ -121,7 +121,7 @@ def _build(arguments: argparse.Namespace) -> None:
 def _spikes(
     imported: Imported, times: np.ndarray, sources: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times, numbers of origins, and gids (-1: none) of the events of NEURON's sources."""
+    """Return times, numbers of origins, and gids (-1: none) of the events of NEURON's sources."""
     network, origins = imported.network, imported.model.wires.origins
     number = {
         int(network.source_numbers(s, [k])[0]): place

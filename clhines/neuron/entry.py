@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import pyopencl as cl
 from numpy.typing import DTypeLike
 
 from clhines.errors import InputError
@@ -105,13 +104,13 @@ class At:
         raise InputError(f"{thing} has no source or no target here")
 
     def groups(self) -> dict[str, Group]:
-        """Groups of the network by the name of their mechanism."""
+        """Return the groups of the network by the name of their mechanism."""
         return dict(self.imported.groups)
 
 
 def from_neuron(
     dtype: DTypeLike = "float64",
-    device: cl.Device | str | None = None,
+    device: object = None,
     engine: str = "auto",
     vectors: dict[Hoc, Hoc] | None = None,
     **options: object,
@@ -144,7 +143,7 @@ def from_neuron(
 def _simulation(
     model: Model,
     dtype: DTypeLike,
-    device: cl.Device | str | None,
+    device: object,
     engine: str,
     **options: object,
 ) -> tuple[Simulation, At]:
@@ -165,7 +164,7 @@ def _simulation(
 
 def run(
     tstop: float,
-    device: cl.Device | str | None = None,
+    device: object = None,
     dtype: DTypeLike = "float64",
     progress: bool = False,
     engine: str = "auto",

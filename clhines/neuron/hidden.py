@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from clhines.neuron.contents import Instances
-from clhines.neuron.memory import Memory, Place
+from clhines.neuron.memory import Memory
+from clhines.neuron.raw import Place, ref
 
 
 class Hidden:
@@ -27,7 +28,7 @@ class Hidden:
         self.columns: dict[str, int] = {}
         for name, size in instances.entry.ranges.items():
             try:
-                found = [_reference(thing, name, size) for thing in instances.things]
+                found = [ref(thing, name, size) for thing in instances.things]
             except (AttributeError, RuntimeError, TypeError):
                 continue  # an ion's, or a name only
             columns = memory.columns(found[0])
@@ -48,8 +49,3 @@ class Hidden:
         """Set a variable of all instances."""
         for at, value in zip(self._at(name, place), values.tolist(), strict=True):
             self._memory.set_value(at, value)
-
-
-def _reference(thing: object, name: str, size: int) -> object:
-    found = getattr(thing, f"_ref_{name}")
-    return found[0] if size > 1 else found

@@ -14,6 +14,7 @@ from clhines.network.network import Network
 from clhines.neuron.contents import Instances
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.model import Model
+from clhines.neuron.raw import ref
 from clhines.neuron.session import Hoc
 
 
@@ -148,7 +149,7 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
 
 def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
     try:
-        return model.places.node(model.memory.place(getattr(thing, f"_ref_{pointer}")))
+        return model.places.node(model.memory.place(ref(thing, pointer)))
     except (AttributeError, RuntimeError, TypeError):
         return -1
 

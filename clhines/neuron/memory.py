@@ -11,108 +11,26 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
+from clhines.neuron.raw import (
+    WORD,
+    Place,
+    Played,
+    Queued,
+    Readable,
+    Source,
+    halves,
+    is_address,
+    only,
+    ref,
+    vector_at,
+    words_at,
+)
 from clhines.neuron.session import Hoc, library_path
 
-_WORD = ctypes.c_uint64
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
-_SEARCHED = 40  # words of an object that are searched
 _MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
-
-
-class Place(NamedTuple):
-    """A variable in NEURON's memory: a column, where its number of the row is, place in arrays."""
-
-    column: int
-    row: int
-    index: int
-    size: int = 1
-
-
-@dataclass(frozen=True)
-class Played:
-    """One entry of NEURON's list of what records or plays.
-
-    Attributes
-    ----------
-    what : str
-        Name of NEURON's class, as ``YvecRecord``.
-    place : Place
-    words : tuple of int
-        What follows in the object: vectors, times, ...
-    """
-
-    what: str
-    place: Place
-    words: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A source of events (PreSyn).
-
-    Attributes
-    ----------
-    address : int
-    place : Place or None
-        Its variable; None of an object that sends events.
-    sender : int
-        Address of that hoc object.
-    times, numbers : int
-        Addresses of the vectors that record, 0 for none.
-    record_as : int
-        What is appended to `numbers`.
-    gid : int
-        -1 for none.
-    """
-
-    address: int
-    place: Place | None
-    sender: int
-    times: int
-    numbers: int
-    record_as: int
-    gid: int
-
-
-@dataclass(frozen=True)
-class Queued:
-    """An event on its way.
-
-    Attributes
-    ----------
-    what : str
-        ``NetCon``, ``SelfEvent``, ``PreSyn``, ``PlayRecordEvent``, ``NetParEvent`` or ``other``.
-    time : float, ms
-    address, item : int
-        Of the event, for a NetCon that of the NetCon, and of its entry in the queue.
-    flag : float
-        Of a self event.
-    target, weight : int
-        Of a self event: address of the point process, and of its first weight or 0.
-    movable : int
-        Of a self event: where its instance keeps it for net_move.
-    """
-
-    what: str
-    time: float
-    address: int
-    item: int
-    flag: float
-    target: int
-    weight: int
-    movable: int
-
-    @property
-    def has_statement(self) -> bool:
-        """Whether an event of another kind runs hoc or Python code."""
-        return self.what == "other" and bool(_words(self.address, 2)[1])
-
-
-def _words(address: int, count: int = _SEARCHED) -> list[int]:
-    return [_WORD.from_address(address + 8 * k).value for k in range(count)]
 
 
 class Memory:
@@ -144,7 +62,7 @@ class Memory:
         if path is None:
             raise OSError("no library")
         self._h, self._library = h, ctypes.CDLL(path)
-        self._lists: dict[str, ctypes._CFuncPtr] = {}
+        self._lists: dict[str, Any] = {}
         for name, symbol in (
             ("play", "_Z22net_cvode_instance_prlv"),
             ("sources", "_Z22net_cvode_instance_pslv"),
@@ -161,7 +79,7 @@ class Memory:
         self._calibrate()
         self._calibrate_sources()
 
-    def _symbol(self, name: str) -> ctypes._CFuncPtr:
+    def _symbol(self, name: str) -> Any:
         try:
             return getattr(self._library, name)
         except AttributeError as error:
@@ -178,15 +96,15 @@ class Memory:
     @staticmethod
     def object_of(thing: Hoc) -> int:
         """Address of a hoc object: what Python's wrapper refers to."""
-        return _words(id(thing), 3)[2]
+        return words_at(id(thing), 3)[2]
 
     def inside(self, thing: Hoc) -> int:
         """Address of the C++ object behind a hoc object."""
-        return _words(self.object_of(thing), 2)[1]
+        return words_at(self.object_of(thing), 2)[1]
 
     def place(self, reference: Hoc) -> Place:
         """Where a variable is; `reference` as ``segment._ref_v``."""
-        return self._place(_words(id(reference), self._reference + 4)[self._reference :])
+        return self._place(words_at(id(reference), self._reference + 4)[self._reference :])
 
     @staticmethod
     def _place(words: list[int]) -> Place:
@@ -197,14 +115,14 @@ class Memory:
         """Present value of a variable."""
         at = place.column
         if place.row:
-            entry = self.row(place) * place.size + place.index
-            at = _WORD.from_address(place.column).value + 8 * entry
+            entry = self.row(place) * place.size + place.place
+            at = WORD.from_address(place.column).value + 8 * entry
         return float(ctypes.c_double.from_address(at).value)
 
     @staticmethod
     def row(place: Place) -> int:
         """Row of a variable in its column."""
-        return _WORD.from_address(place.row).value
+        return WORD.from_address(place.row).value
 
     def columns(self, reference: Hoc) -> dict[str, int]:
         """Columns of all variables of a mechanism by name, of those that hoc does not see, too.
@@ -215,16 +133,16 @@ class Memory:
             To a variable of it, as ``segment.hh._ref_m``. Columns are side by side: the reference
             is pointed to one after the other, and NEURON names it.
         """
-        at = _WORD.from_address(id(reference) + 8 * (self._reference + 2))
+        at = WORD.from_address(id(reference) + 8 * (self._reference + 2))
         first, found = at.value, dict[str, int]()
         owner = _NAMED.match(repr(reference))
         if owner is None:
             return {}
-        readable = _Readable()
+        readable = Readable()
         try:
             for step in (8, -8):
                 at.value = first
-                while _WORD.from_address(at.value).value in readable:
+                while WORD.from_address(at.value).value in readable:
                     named = _NAMED.match(repr(reference))
                     if named is None or named[1] != owner[1]:
                         break
@@ -236,32 +154,32 @@ class Memory:
 
     def set_value(self, place: Place, value: float) -> None:
         """Set a variable that has a row."""
-        entry = self.row(place) * place.size + place.index
-        at = _WORD.from_address(place.column).value + 8 * entry
+        entry = self.row(place) * place.size + place.place
+        at = WORD.from_address(place.column).value + 8 * entry
         ctypes.c_double.from_address(at).value = value
 
     @staticmethod
     def point_of(address: int) -> int:
         """Address of the point process behind a hoc object at an address."""
-        return _words(address, 2)[1]
+        return words_at(address, 2)[1]
 
     def pointers_of(self, thing: Hoc) -> list[int]:
         """Return what a point process may hold pointers to: words behind its POINTERs."""
-        point = _words(self.inside(thing), 4)
+        point = words_at(self.inside(thing), 4)
         found = []
         for prop in point:
-            for word in _words(prop, 12) if _is_address(prop) else ():
-                found += _words(word, 24) if _is_address(word) else []
+            for word in words_at(prop, 12) if is_address(prop) else ():
+                found += words_at(word, 24) if is_address(word) else []
         return found
 
     def weight_address(self, netcon: Hoc) -> int:
         """Address of the first weight of a NetCon."""
-        return self.place(netcon._ref_weight[0]).column
+        return self.place(ref(netcon, "weight", 2)).column
 
     @property
     def time_address(self) -> int:
         """Address of NEURON's t."""
-        return self.place(self._h._ref_t).column
+        return self.place(ref(self._h, "t")).column
 
     def _calibrate(self) -> None:
         """Find where a wrapped reference and a recorder keep the place of a variable."""
@@ -269,14 +187,14 @@ class Memory:
         section = next(iter(h.allsec()), None)
         if section is None:
             raise OSError("no section")
-        reference, vector = section(0.5)._ref_v, h.Vector()
+        reference, vector = ref(section(0.5), "v"), h.Vector()
         before = self._entries()
         vector.record(reference)
         new = [p for p in self._entries() if p not in before]
         try:
             if len(new) != 1:
                 raise OSError("a recorder is not in NEURON's list")
-            recorder, wrapper = _words(new[0], 9), _words(id(reference), 12)
+            recorder, wrapper = words_at(new[0], 9), words_at(id(reference), 12)
             if self._classes.get(recorder[0]) != "YvecRecord":
                 raise OSError("a recorder is of an unknown class")
             found = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
@@ -289,13 +207,13 @@ class Memory:
     # -- vectors that record and play ------------------------------------------------------------
 
     def _entries(self) -> list[int]:
-        return _vector(self._lists["play"]())
+        return vector_at(self._lists["play"]())
 
     def played(self) -> list[Played]:
         """Return what records and plays."""
         found = []
         for address in self._entries():
-            words = _words(address, 14)
+            words = words_at(address, 14)
             what = self._classes.get(words[0], "unknown")
             found.append(Played(what, self._place(words[1:5]), tuple(words[8:])))
         return found
@@ -305,14 +223,14 @@ class Memory:
     def sources(self) -> list[Source]:
         """Return NEURON's sources of events (PreSyn)."""
         list_ = self._lists["sources"]()
-        return [self._source(a) for a in _vector(list_)] if list_ else []
+        return [self._source(a) for a in vector_at(list_)] if list_ else []
 
     def _source(self, address: int) -> Source:
         f = self._source_fields
-        words = _words(address)
+        words = words_at(address)
         place = self._place(words[f["place"] : f["place"] + 4])
         known = place if place.column else None
-        signed = [i - (1 << 32) if i >> 31 else i for i in _halves(words[f["rank"] :])]
+        signed = [i - (1 << 32) if i >> 31 else i for i in halves(words[f["rank"] :])]
         at = f["odd"]
         return Source(
             address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
@@ -326,7 +244,7 @@ class Memory:
 
     def source_of(self, netcon: Hoc) -> int:
         """Address of the source of a NetCon; 0 where it has none."""
-        return _words(self.inside(netcon), 8)[self._source_fields["of_netcon"]]
+        return words_at(self.inside(netcon), 8)[self._source_fields["of_netcon"]]
 
     def _calibrate_sources(self) -> None:
         """Find where a source keeps its variable, its threshold and its vectors."""
@@ -336,19 +254,19 @@ class Memory:
         netcon.record(times, numbers, _MARK)
         netcon.threshold = _THRESHOLD
         try:
-            of_netcon = _words(self.inside(netcon), 8).index(own)
-            words = _words(own)
-            place = _words(id(reference), self._reference + 4)[self._reference :]
+            of_netcon = words_at(self.inside(netcon), 8).index(own)
+            words = words_at(own)
+            place = words_at(id(reference), self._reference + 4)[self._reference :]
             pair = [self.inside(times), self.inside(numbers)]
             level = struct.unpack("<Q", struct.pack("<d", _THRESHOLD))[0]
             rank = words.index(pair[0]) + 2
             self._source_fields = {
                 "of_netcon": of_netcon,
-                "place": _only([k for k in range(1, 30) if words[k : k + 4] == place]),
+                "place": only([k for k in range(1, 30) if words[k : k + 4] == place]),
                 "threshold": words.index(level),
-                "times": _only([k for k in range(1, 30) if words[k : k + 2] == pair]),
+                "times": only([k for k in range(1, 30) if words[k : k + 2] == pair]),
                 "rank": rank,
-                "odd": _halves(words[rank:]).index(_MARK),
+                "odd": halves(words[rank:]).index(_MARK),
             }
         except ValueError:
             raise OSError("a source is not as expected") from None
@@ -359,10 +277,10 @@ class Memory:
         """Make a NetCon with a source that was none before: a voltage, the NetCon, the source."""
         for section in self._h.allsec():
             for x in (1.0, 0.0, 0.5):
-                before = {*_vector(self._lists["sources"]() or 0)}
-                reference = section(x)._ref_v
+                before = {*vector_at(self._lists["sources"]() or 0)}
+                reference = ref(section(x), "v")
                 netcon = self._h.NetCon(reference, None, sec=section)
-                new = [a for a in _vector(self._lists["sources"]()) if a not in before]
+                new = [a for a in vector_at(self._lists["sources"]()) if a not in before]
                 if len(new) == 1:
                     return reference, netcon, new[0]
         raise OSError("each voltage is a source")
@@ -372,7 +290,7 @@ class Memory:
     def _queue(self) -> int:
         queue = self._symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
         queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-        return queue(_WORD.in_dll(self._library, "nrn_threads").value) or 0
+        return queue(WORD.in_dll(self._library, "nrn_threads").value) or 0
 
     def events(self) -> list[Queued]:
         """Return the events on their way, by time."""
@@ -380,9 +298,9 @@ class Memory:
         found: list[Queued] = []
 
         def take(item: int, _: int) -> None:
-            data, _ = _words(item, 2)
+            data, _ = words_at(item, 2)
             time = ctypes.c_double.from_address(item + 8).value
-            words = _words(data, 5)
+            words = words_at(data, 5)
             what = self._events.get(words[0], "other")
             flag = ctypes.c_double.from_address(data + 8).value
             found.append(Queued(what, time, data, item, flag, *words[2:5]))
@@ -443,15 +361,15 @@ class Memory:
     @property
     def transfers(self) -> bool:
         """Whether voltages are transferred in every step, as `ParallelContext` was told."""
-        return bool(_WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
+        return bool(WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
 
     def transfer(self) -> None:
         """Transfer voltages as in a step."""
-        gather = _WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
+        gather = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
         if gather:
             ctypes.CFUNCTYPE(None)(gather)()
-        scatter = _WORD.in_dll(self._library, "nrnthread_v_transfer_").value
-        threads = _WORD.in_dll(self._library, "nrn_threads").value
+        scatter = WORD.in_dll(self._library, "nrnthread_v_transfer_").value
+        threads = WORD.in_dll(self._library, "nrn_threads").value
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(scatter)(threads)
 
     # -- order of mechanisms -----------------------------------------------------------------------
@@ -459,51 +377,5 @@ class Memory:
     def order(self) -> list[int]:
         """Types of mechanisms in the order in which NEURON calls them."""
         count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
-        at = _WORD.in_dll(self._library, "memb_order_").value
+        at = WORD.in_dll(self._library, "memb_order_").value
         return list((ctypes.c_short * count).from_address(at))
-
-
-class _Readable:
-    """Addresses that can be read, as Linux tells them; none elsewhere."""
-
-    def __init__(self) -> None:
-        self._ranges: list[tuple[int, int]] = []
-        try:
-            with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-                for line in maps:
-                    where, rights = line.split(maxsplit=2)[:2]
-                    if rights.startswith("rw"):
-                        begin, end = (int(part, 16) for part in where.split("-"))
-                        self._ranges.append((begin, end))
-        except OSError:
-            pass
-
-    def __contains__(self, word: object) -> bool:
-        return (
-            isinstance(word, int)
-            and word % 8 == 0
-            and any(begin <= word < end - 4096 for begin, end in self._ranges)
-        )
-
-
-def _is_address(word: int) -> bool:
-    return word % 8 == 0 and 1 << 16 < word < 1 << 47
-
-
-def _only(found: list[int]) -> int:
-    if len(found) != 1:
-        raise ValueError
-    return found[0]
-
-
-def _halves(words: list[int]) -> list[int]:
-    return [word >> shift & 0xFFFFFFFF for word in words for shift in (0, 32)]
-
-
-def _vector(address: int) -> list[int]:
-    """Return the words of a std::vector."""
-    if not address:
-        return []
-    begin, end = _words(address, 2)
-    count = (end - begin) // 8
-    return _words(begin, count) if count else []

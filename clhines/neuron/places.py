@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clhines.neuron.contents import Contents, Instances
-from clhines.neuron.memory import Memory, Place
+from clhines.neuron.memory import Memory
+from clhines.neuron.raw import Place, ref
 from clhines.neuron.tree import Tree
 
 
@@ -55,8 +56,8 @@ class Places:
         column = 0
         for section in tree.sections:
             numbers = tree.nodes(section).tolist()
-            at = [(segment._ref_v, n) for segment, n in zip(section, numbers, strict=True)]
-            at += [(section(x)._ref_v, tree.node(section, x)) for x in (0.0, 1.0)]
+            at = [(ref(segment, "v"), n) for segment, n in zip(section, numbers, strict=True)]
+            at += [(ref(section(x), "v"), tree.node(section, x)) for x in (0.0, 1.0)]
             for reference, node in at:
                 column, row, *_ = memory.place(reference)
                 found[row] = node
@@ -78,7 +79,7 @@ class Places:
             return None
         owner, name, size = self._columns[place.column]
         number = self._instance(owner, name, place)
-        return Variable(owner, name, number, place.index if size > 1 else None)
+        return Variable(owner, name, number, place.place if size > 1 else None)
 
     def _read_columns(self) -> None:
         """Find the columns of all variables, from the first instance of each mechanism."""
@@ -91,7 +92,7 @@ class Places:
 
     def _add_column(self, owner: str, name: str, size: int, instances: Instances) -> None:
         try:
-            column = self._memory.place(_reference(instances.things[0], name, size)).column
+            column = self._memory.place(ref(instances.things[0], name, size)).column
         except (AttributeError, TypeError, RuntimeError):
             return  # no such variable for users
         if column:
@@ -102,12 +103,7 @@ class Places:
             instances = self._every.get(owner) or self._ions[owner]
             size = instances.entry.ranges.get(name, 1)
             self._rows[owner] = {
-                self._memory.place(_reference(thing, name, size)).row: k
+                self._memory.place(ref(thing, name, size)).row: k
                 for k, thing in enumerate(instances.things)
             }
         return self._rows[owner].get(place.row, -1)
-
-
-def _reference(thing: object, name: str, size: int) -> object:
-    found = getattr(thing, f"_ref_{name}")
-    return found[0] if size > 1 else found

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.neuron.convert import Rejected
-from clhines.neuron.memory import Memory, Played
+from clhines.neuron.memory import Memory
 from clhines.neuron.places import Places, Variable
+from clhines.neuron.raw import Played
 from clhines.neuron.session import Hoc
 
 
@@ -118,7 +119,7 @@ class PlayReader:
         if times is not None:
             t = np.array(times, np.float64)
         else:
-            t = np.arange(len(y)) * _number(played.words[2])
+            t = np.arange(len(y), dtype=np.float64) * _number(played.words[2])
         count = min(len(t), len(y))
         if count:
             self.players.append(Player(variable, t[:count], y[:count], continuous))

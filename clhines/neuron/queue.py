@@ -84,7 +84,7 @@ def read_pending(memory: Memory, wires: Wires, senders: dict[int, Sender]) -> Pe
                     "",
                     0,
                     "run up to that time, call it, and go on",
-                )  # fmt: skip
+                )
             )
     found.netcons.sort(key=lambda pair: pair[1])
     return found

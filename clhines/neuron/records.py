@@ -15,7 +15,7 @@ SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a voltage cross
 
 
 def clock(t: float, dt: float, steps: int) -> np.ndarray:
-    """(steps + 1,) float64, ms: NEURON's times; each step adds two halves."""
+    """Return NEURON's times, (steps + 1,) float64, ms; each step adds two halves."""
     halves = np.full(2 * steps + 1, 0.5 * dt)
     halves[0] = t
     return np.cumsum(halves)[::2]

@@ -59,7 +59,7 @@ def read_trains(
                         "",
                         0,
                         f"vectors={{{thing}: its Vector}}",
-                    )  # fmt: skip
+                    )
                 )
                 continue
             found.times[name, k] = times[times >= next_time - 1e-9]

@@ -120,7 +120,7 @@ class WireReader:
                     source.record_as,
                     source.gid,
                     source.address,
-                )  # fmt: skip
+                )
             )
         for netcon, address in zip(netcons, source_of, strict=True):
             self._connection(found, netcon, places.get(address, -1))

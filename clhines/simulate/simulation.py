@@ -465,7 +465,7 @@ class Simulation:
         self._step, self._broken = step, ""
 
     def rings(self) -> tuple[np.ndarray, np.ndarray]:
-        """(sources,) int64: first entry and size of the ring of each source, in `arrays`."""
+        """Return first entry and size of the ring of each source in `arrays`, (sources,) int64."""
         if self.model.extended is None:
             raise InputError("the network has no rings; expected an extended one")
         wires = wires_of(self.model, self.model.extended)

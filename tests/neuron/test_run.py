@@ -16,10 +16,14 @@ TOLERANCE = 1e-9
 
 
 def result_of(case, engine):
+    program = str(SUPPORT / "neuron_program.py")
+    start = (
+        f"import runpy, sys; sys.path.insert(0, {str(SUPPORT.parent)!r});"
+        f"sys.argv[1:] = [{case!r}, {engine!r}];"
+        f"runpy.run_path({program!r}, run_name='__main__')"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SUPPORT.parent)!r});"
-         f"sys.argv[1:] = [{case!r}, {engine!r}];"
-         f"import runpy; runpy.run_path({str(SUPPORT / 'neuron_program.py')!r}, run_name='__main__')"],
+        [sys.executable, "-c", start],
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert not done.returncode, done.stderr[-2000:]

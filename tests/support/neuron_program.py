@@ -76,8 +76,8 @@ def events():
     pc.set_gid2node(9, 0)
     pc.cell(9, h.NetCon(fire, None))
     pc.spike_record(-1, spikes, gids)
-    for source, target, weight, delay in ((7, fire, 0.7, 1.01), (7, fire, 0.6, 3.2),
-                                          (9, synapse, 0.03, 0.7), (9, fire, -0.2, 2.0)):  # fmt: skip
+    wires = [(7, fire, 0.7, 1.01), (7, fire, 0.6, 3.2), (9, synapse, 0.03, 0.7), (9, fire, -0.2, 2)]
+    for source, target, weight, delay in wires:
         netcon = pc.gid_connect(source, target)
         netcon.weight[0], netcon.delay = weight, delay
         KEPT.append(netcon)
