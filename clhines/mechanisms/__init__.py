@@ -39,7 +39,7 @@ decay: point mechanism
 
 To add a function of the language: a row in `parser.FUNCTIONS`, its value in `exact.FUNCTIONS`, its
 derivative in `expressions.Graph`. To add a method: a name in `meaning.METHODS` and a branch in
-`advance`. Another language of mechanisms makes `Equations` of its text; all below stays.
+`advance`. The language of NEURON, NMODL, is read by the subpackage `nmodl` on the same `Graph`.
 """
 
 from clhines.mechanisms.builtin import BUILT_IN

@@ -23,7 +23,9 @@ def _driven(name, records, params=None, **more):
 
 CASES = [
     _driven(
-        "nmexpr", ["out", "shared", "sum", "x", "y", "table[3]", "i"], {"scale": 0.7, "base": 3}
+        "nmexpr",
+        ["out", "shared", "sum", "x", "y", "table[3]", "i", "same"],
+        {"scale": 0.7, "base": 3},
     ),
     _driven("nmhand", ["m", "h", "minf", "mtau"], celsius=20.0),
     _driven("nmtable", ["m", "minf", "mtau", "f"], {"slope": 8}, celsius=11.0),
@@ -35,7 +37,9 @@ CASES = [
     _driven("nmrunge", ["a", "b"]),
     _driven("nmlinear", ["xx", "yy", "zz", "p", "q"]),
     _driven("nmkin", ["c1", "c2", "o", "b", "flux"]),
-    _driven("nmreact", ["ca[0]", "ca[1]", "ca[2]", "buf", "cabuf", "pump", "bound", "dimer", "flux"]),
+    _driven(
+        "nmreact", ["ca[0]", "ca[1]", "ca[2]", "buf", "cabuf", "pump", "bound", "dimer", "flux"]
+    ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
     _driven("hh", ["m", "h", "n"], ions=["na", "k"]),
@@ -58,8 +62,21 @@ CASES = [
         "name": "synapse",
         "density": [PAS],
         "points": [["nmsyn", {"tau": 2.5}], ["nmsyn", {}]],
-        "netcons": [[None, 0, [0.003, 0, 0, 0], 1], [None, 0, [0.006, 0, 0, 0], 1], [None, 1, [0.005, 0, 0, 0], 1]],
-        "events": [[0, 1.0], [1, 1.3], [0, 2.0125], [1, 2.0125], [2, 4.01], [0, 6.3], [1, 6.1], [1, 6.2]],
+        "netcons": [
+            [None, 0, [0.003, 0, 0, 0], 1],
+            [None, 0, [0.006, 0, 0, 0], 1],
+            [None, 1, [0.005, 0, 0, 0], 1],
+        ],
+        "events": [
+            [0, 1.0],
+            [1, 1.3],
+            [0, 2.0125],
+            [1, 2.0125],
+            [2, 4.01],
+            [0, 6.3],
+            [1, 6.1],
+            [1, 6.2],
+        ],
         "records": [[k, r] for k in (0, 1) for r in ("g", "s", "onset", "n", "total")]
         + [["weight", f"{k}[{j}]"] for k in (0, 1, 2) for j in (1, 2, 3)],
     },
@@ -74,9 +91,14 @@ CASES = [
         "name": "plasticity",
         "density": [PAS],
         "points": [["nmplast", {}]],
-        "netcons": [[None, 0, [0.002, 0, 0], 1], [None, 0, [0.003, 0, 0], 1], [None, 0, [-1, 0, 0], 1]],
+        "netcons": [
+            [None, 0, [0.002, 0, 0], 1],
+            [None, 0, [0.003, 0, 0], 1],
+            [None, 0, [-1, 0, 0], 1],
+        ],
         "events": [[0, 1.0], [1, 1.5], [2, 2.01], [0, 3.0], [2, 3.3], [1, 4.0], [0, 4.4]],
-        "records": [[0, "g"], [0, "post"]] + [["weight", f"{k}[{j}]"] for k in (0, 1) for j in (1, 2)],
+        "records": [[0, "g"], [0, "post"]]
+        + [["weight", f"{k}[{j}]"] for k in (0, 1) for j in (1, 2)],
     },
     {
         "name": "cells",

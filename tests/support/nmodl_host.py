@@ -40,11 +40,14 @@ class NetCon:
 class Cell:
     """A single compartment with instances, ions and events."""
 
-    def __init__(self, instances, dt, v=-65.0, area=100.0, cm=1.0, diam=500.0, celsius=6.3, ions=()):
+    def __init__(
+        self, instances, dt, v=-65.0, area=100.0, cm=1.0, diam=500.0, celsius=6.3, ions=()
+    ):
         self.instances, self.dt, self.v0 = instances, np.float64(dt), v
         self.area, self.cm, self.diam, self.celsius = area, cm, diam, celsius
         self.ions = {name: dict(values) for name, values in ions}
         self.queue, self.serial = [], itertools.count()
+        self.v, self.t = np.float64(v), np.float64(0)
         for one in instances:
             for name, value in (("area", area), ("diam", diam), ("celsius", celsius)):
                 if name in one.values:
@@ -53,14 +56,16 @@ class Cell:
     # ------------------------------------------------------------------------------- calls
 
     def call(self, one, block, t, v=None, weights=None, flag=0.0, other=None, x=None):
-        """Call the twin of a block; return what is no variable of the instance, by role and name."""
+        """Call the twin of a block; return what is no variable of the instance, by role, name."""
         arguments = one.m.calls(block, one.outputs)
         names = one.p.net.weights if one.p.net else ()
         given = []
         for a in arguments:
             if a.direction == "out":
                 continue
-            given.append(self.value(one, a, t, self.v if v is None else v, weights, flag, other, x, names))
+            given.append(
+                self.value(one, a, t, self.v if v is None else v, weights, flag, other, x, names)
+            )
         with np.errstate(all="ignore"):
             results = one.m.twin(block, one.outputs)(*given)
         found = {}
@@ -142,7 +147,9 @@ class Cell:
             own = list(weights)
             for k in range(one.p.net.for_netcons):
                 for each in one.netcons:
-                    self.call(one, f"for_netcons{k}", time, weights=own, flag=flag, other=each.weights)
+                    self.call(
+                        one, f"for_netcons{k}", time, weights=own, flag=flag, other=each.weights
+                    )
             found = self.call(one, "receive", time, weights=own, flag=flag)
             for a in one.m.calls("receive", one.outputs):
                 if a.role == "weight" and a.direction != "in":
@@ -224,6 +231,7 @@ class Cell:
 
     def step(self):
         dt = self.dt
+        self.watch(self.t)
         self.deliver(self.t + dt / 2)
         self.t = self.t + dt / 2
         self.when("before_breakpoint")
@@ -233,4 +241,4 @@ class Cell:
         self.when("advance")
         self.when("after_solve")
         self.when("before_step")
-        self.watch(self.t)
+        self.deliver(self.t)

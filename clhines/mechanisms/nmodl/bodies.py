@@ -8,10 +8,11 @@ from fractions import Fraction
 
 from clhines.mechanisms.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.forms import linear_parts
-from clhines.mechanisms.nmodl.execute import Loop, Run, Shared, weight
+from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.names import Names
 from clhines.mechanisms.nmodl.solve import solve
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
+from clhines.mechanisms.nmodl.values import Loop, Shared, weight
 from clhines.mechanisms.nmodl.verbatim import is_empty
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
@@ -120,7 +121,9 @@ class _Work:
                 start = self.names.start_name(variable.name)
                 for key in self.names.all_elements(variable.name):
                     value = run.read(start) if start else None
-                    run.set(key, value or self.graph.number(self.names.initial_state(variable.name)))
+                    run.set(
+                        key, value or self.graph.number(self.names.initial_state(variable.name))
+                    )
         run.body(self._main("INITIAL"))
         self._keep("initial", run, self._sends(run))
 
@@ -276,9 +279,9 @@ class _Work:
         found = []
         for name, key in zip(arguments, keys, strict=True):
             symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
-            value = self.graph.replaced(
-                [run.values[key]], {self.graph.symbol(changed): symbol}
-            )[0].definition
+            value = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})[
+                0
+            ].definition
             if value is symbol:
                 continue
             if run.values[key].uses(changed):

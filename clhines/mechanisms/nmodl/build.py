@@ -54,9 +54,7 @@ def build(
     return model
 
 
-def rejections(
-    text: str, path: str = "", includes: Includes | None = None
-) -> list[Rejection]:
+def rejections(text: str, path: str = "", includes: Includes | None = None) -> list[Rejection]:
     """Return what of an NMODL text cannot be simulated; nothing where all can."""
     try:
         build(text, path, includes)

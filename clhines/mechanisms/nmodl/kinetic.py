@@ -8,7 +8,7 @@ set to 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -23,6 +23,7 @@ RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # where its first passes leave stat
 MAX_STATES = 200
 
 Terms = Sequence[tuple[Fraction, Expression]]
+Change = Callable[[dict[str, Node], dict[str, Node]], tuple[dict[str, Node], bool]]
 
 
 @dataclass
@@ -94,7 +95,7 @@ class _Reactions:
 
     def _state(self, e: Expression, line: int) -> tuple[str, bool]:
         """Return the key of a reactant, and whether it is a state of this block."""
-        key = self.run.key(str(e[1]), self.run._index(e[2], line), line)
+        key = self.run.key(str(e[1]), self.run.index(e[2], line), line)
         return key, key in self.rows
 
     def _reaction(self, s: Statement) -> None:
@@ -121,16 +122,16 @@ class _Reactions:
         back = graph.local("_flux", fluxes[1]) if len(fluxes) > 1 else graph.zero
         self._set_fluxes(forward, back)
         net = graph.local("_net", forward - back)
-        for terms, direction in ((left, -1), (right, 1)):
-            for number, e in terms:  # type: ignore[attr-defined]
+        for side_terms, direction in ((left, -1), (right, 1)):
+            for number, e in side_terms:  # type: ignore[attr-defined]
                 key, own = self._state(e, s.line)
                 if not own:
                     continue
                 count = number * direction
                 self._add(key, graph.number(count) * net)
                 for side, sign_of in zip(slopes, (1, -1), strict=False):
-                    for other, slope in side.items():
-                        self._entry(key, other, graph.number(-count * sign_of) * slope)
+                    for other, by in side.items():
+                        self._entry(key, other, graph.number(-count * sign_of) * by)
 
     def _set_fluxes(self, forward: Node, back: Node) -> None:
         for name, value in (("f_flux", forward), ("b_flux", back)):
@@ -142,7 +143,7 @@ class _Reactions:
         factors: list[tuple[Node, Fraction, str, bool]] = []
         for number, e in terms:
             key, own = self._state(e, line)
-            factors.append((self.run.read(str(e[1]), self.run._index(e[2], line)), number, key, own))
+            factors.append((self.run.read(str(e[1]), self.run.index(e[2], line)), number, key, own))
         own_degree = sum(number for _, number, _, own in factors if own)
         if own_degree > 1:
             self.system.linear = False
@@ -206,7 +207,7 @@ def _conserved(run: Run, block: Block) -> list[str]:
             if variable.length and e[2] is None:
                 keys += run.names.all_elements(variable.name)
             else:
-                keys.append(run.key(variable.name, run._index(e[2], s.line), s.line))
+                keys.append(run.key(variable.name, run.index(e[2], s.line), s.line))
         free = [key for key in keys if key not in taken]
         if not free:
             raise Refused("CONSERVE of states that others have", s.line)
@@ -277,11 +278,13 @@ def _diagonal(system: _System, graph: Graph) -> None:
             raise Refused(f"no equation for '{key}' in KINETIC")
 
 
-def _iterated(run: Run, rows: Sequence[str], old: dict[str, Node], change: object) -> dict[str, Node]:
+def _iterated(
+    run: Run, rows: Sequence[str], old: dict[str, Node], change: Change
+) -> dict[str, Node]:
     graph = run.graph
     loop = run.open_loop(rows, [old[key] for key in rows], TURNS)
     now = {key: graph.symbol(name) for key, name in zip(rows, loop.names, strict=True)}
-    step, _ = change(now, old)  # type: ignore[operator]
+    step, _ = change(now, old)
     new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
     loop.values = [_positive(graph, new[key]) for key in rows]
     error = graph.add([graph.call("abs", step[key]) for key in rows])
@@ -295,7 +298,7 @@ def _positive(graph: Graph, x: Node) -> Node:
 
 
 def _steady(
-    run: Run, rows: Sequence[str], old: dict[str, Node], change: object, linear: bool
+    run: Run, rows: Sequence[str], old: dict[str, Node], change: Change, linear: bool
 ) -> dict[str, Node]:
     """Iterate at a step of 1e9 ms; where not linear, first single passes that may start again."""
     graph = run.graph
@@ -306,7 +309,7 @@ def _steady(
     now = dict(zip(rows, symbols, strict=False))
     start = dict(zip(rows, symbols[len(rows) :], strict=False))
     iterates = graph.less(graph.zero, symbols[-1])
-    step, _ = change(now, start)  # type: ignore[operator]
+    step, _ = change(now, start)
     new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
     bound = graph.number(NEGATIVE)
     below = {key: graph.less(new[key], bound) for key in rows}
@@ -315,9 +318,7 @@ def _steady(
         any_below = graph.where(below[key], graph.one, any_below)
     any_below = graph.local("_below", any_below)
     cut = {key: graph.where(below[key], graph.zero, new[key]) for key in rows}
-    states = {
-        key: graph.where(iterates, _positive(graph, new[key]), cut[key]) for key in rows
-    }
+    states = {key: graph.where(iterates, _positive(graph, new[key]), cut[key]) for key in rows}
     froms = {key: graph.where(iterates, start[key], cut[key]) for key in rows}
     error = graph.add([graph.call("abs", step[key]) for key in rows])
     ready = graph.where(graph.less(graph.zero, any_below), graph.zero, graph.one)

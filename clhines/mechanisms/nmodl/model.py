@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +14,9 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.mechanisms.expressions import ExpressionError
 from clhines.mechanisms.nmodl.build import Model, build
-from clhines.mechanisms.nmodl.lexer import Includes
+from clhines.mechanisms.nmodl.lexer import Includes, tokens
 from clhines.mechanisms.nmodl.source import Functions, name_of
+from clhines.mechanisms.nmodl.tree import Refused
 from clhines.mechanisms.program import Argument
 
 
@@ -53,7 +55,8 @@ def read(text_or_path: str | Path, path: str = "", use_tables: bool = True) -> t
         text = text_or_path
         folder = Path(path).parent if path else None
     includes = Includes(folder)
-    build(text, path, includes, use_tables)
+    with suppress(Refused):  # said where the text is read
+        tokens(text, includes)
     return text, Nmodl(path, tuple(includes.texts.items()), use_tables)
 
 
@@ -72,9 +75,7 @@ def functions_of(text: str, nmodl: Nmodl, real: str, outputs: tuple[str, ...]) -
         raise InputError(f"{nmodl.path or 'NMODL text'}: its functions take {error}") from error
 
 
-def calls_of(
-    text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]
-) -> tuple[Argument, ...]:
+def calls_of(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> tuple[Argument, ...]:
     """Return the arguments of a block's function."""
     model = model_of(text, nmodl)
     if block not in model.program.blocks:
@@ -98,7 +99,9 @@ def described(text: str, nmodl: Nmodl) -> str:
     """Return the mechanism in lines: its variables, and what its blocks do."""
     model = model_of(text, nmodl)
     program = model.program
-    lines = [f"{program.name}: {program.kind} mechanism" + (f" ({nmodl.path})" if nmodl.path else "")]
+    lines = [
+        f"{program.name}: {program.kind} mechanism" + (f" ({nmodl.path})" if nmodl.path else "")
+    ]
     for q in program.parameters:
         shown = f"  parameter {q.public or q.name} = {q.default:g} {q.unit}".rstrip()
         lines.append(shown + (", one for all" if q.is_global else ""))
@@ -134,7 +137,18 @@ def _equations(model: Model, name: str) -> list[str]:
 
 
 def _result(a: Argument) -> str:
-    return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name if a.name else a.role)
+    if a.role in ("send", "arm", "watch", "column", "grid"):
+        return f"{a.role} {a.name}"
+    return {"ion_current": f"d{a.name}/dv", "g": "di/dv"}.get(a.role, a.name)
 
 
-__all__ = ["Nmodl", "Sequence", "calls_of", "described", "functions_of", "model_of", "read", "twins_of"]
+__all__ = [
+    "Nmodl",
+    "Sequence",
+    "calls_of",
+    "described",
+    "functions_of",
+    "model_of",
+    "read",
+    "twins_of",
+]

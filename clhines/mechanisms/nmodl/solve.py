@@ -94,7 +94,9 @@ def _order(run: Run, s: Statement) -> int | None:
     name = str(s.names[0])
     order = _degree(s.values[0], name)
     if order == -2:
-        raise Refused(f"a power of {name} in {name}' with METHOD cnexp", s.line, "use derivimplicit")
+        raise Refused(
+            f"a power of {name} in {name}' with METHOD cnexp", s.line, "use derivimplicit"
+        )
     return None if order == -1 else order
 
 
@@ -125,8 +127,8 @@ def _leaf_degree(e: Expression, name: str) -> int:
         return _degree(e[1], name)  # type: ignore[arg-type]
     if e[0] == "number":
         return 0
-    inner = e[2] if e[0] == "call" else e[1:]
-    used = any(_degree(a, name) for a in inner)  # type: ignore[union-attr, arg-type]
+    inner: Sequence[object] = e[2] if e[0] == "call" else e[1:]  # type: ignore[assignment]
+    used = any(_degree(a, name) for a in inner)  # type: ignore[arg-type]
     return (-2 if e[0] == "^" else -1) if used else 0
 
 
@@ -244,9 +246,7 @@ def _implicit(run: Run, block: Block, steady: bool) -> None:
             for key, value in zip(keys, at, strict=True):
                 run.values[key] = value
             rates = _evaluated(run, block)
-        return [
-            rates[key] - (x - before) / h for key, x, before in zip(keys, at, old, strict=True)
-        ]
+        return [rates[key] - (x - before) / h for key, x, before in zip(keys, at, old, strict=True)]
 
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
@@ -255,9 +255,7 @@ def _implicit(run: Run, block: Block, steady: bool) -> None:
     run.given.pop("dt", None) if steady else None
 
 
-def newton(
-    run: Run, keys: Sequence[str], old: Sequence[Node], deviations: object
-) -> list[Node]:
+def newton(run: Run, keys: Sequence[str], old: Sequence[Node], deviations: object) -> list[Node]:
     """Return the zero of `deviations` that NEURON's iteration finds from the old values."""
     graph = run.graph
     symbols = [graph.symbol(f"_{key}__try") for key in keys]
@@ -325,10 +323,7 @@ def _iterated(
     known = dict(zip(entries, now[2 * size + 1 :], strict=True))
     renew = graph.less(graph.number(RENEW), change)
     fresh = _jacobian(graph, x, entries, where)
-    used = {
-        e: graph.local(f"_J{e[0]}_{e[1]}_{run.shared.loops}", graph.where(renew, fresh[e], known[e]))
-        for e in entries
-    }
+    used = {e: graph.local("_slope", graph.where(renew, fresh[e], known[e])) for e in entries}
     names = list(keys)
     matrix: dict[str, dict[str, Node]] = {n: {} for n in names}
     for (i, j), e in used.items():

@@ -9,7 +9,7 @@ from clhines.mechanisms.expressions import Node, postorder
 from clhines.mechanisms.helpers import helpers
 from clhines.mechanisms.nmodl.bodies import Body
 from clhines.mechanisms.nmodl.build import Model, arguments_of
-from clhines.mechanisms.nmodl.execute import NEVER, Loop
+from clhines.mechanisms.nmodl.values import NEVER, Loop
 from clhines.mechanisms.printer import Printer, folded, safe, wrapped
 from clhines.mechanisms.program import Argument
 
@@ -230,6 +230,7 @@ class _Body:
         p = self.p
         python = p.python
         begin = [p.show(e) for e in starts]
+        still = "_open" if python else f"_open{self.loops.index(loop)}"
         yes, no = ("True", "False") if python else ("1", "0")
         opened = yes if entered is None else p.where(entered, yes, no)
         if python:
@@ -239,8 +240,8 @@ class _Body:
         else:
             for name, value in zip(loop.names, begin, strict=True):
                 p.lines.append(folded(f"{p.indent}real {name} = {value};"))
-            p.line(f"int _open{self._number(loop)} = {opened};")
-            p.line(f"for (int _pass = 0; _pass < {loop.most} && _open{self._number(loop)}; _pass++) {{")
+            p.line(f"int {still} = {opened};")
+            p.line(f"for (int _pass = 0; _pass < {loop.most} && {still}; _pass++) {{")
         outside = p.indent
         p.indent += "    "
         if python:
@@ -248,8 +249,8 @@ class _Body:
             p.line("    break")
         p.steps(steps)
         new = [f"{name}_new" for name in loop.names]
-        for name, value in zip(new, values, strict=True):
-            p.assign(name, p.show(value))
+        for name, e in zip(new, values, strict=True):
+            p.assign(name, p.show(e))
         more = p.where(go_on, yes, no)
         if python:
             p.line(f"_more = {more}")
@@ -257,19 +258,15 @@ class _Body:
                 p.line(f"{name} = np.where(_open, {value}, {name})")
             p.line("_open = _open & _more")
         else:
-            p.lines.append(folded(f"{p.indent}_open{self._number(loop)} = {more};"))
+            p.lines.append(folded(f"{p.indent}{still} = {more};"))
             for name, value in zip(loop.names, new, strict=True):
                 p.line(f"{name} = {value};")
         p.indent = outside
         if not python:
             p.line("}")
-        failed = "_open" if python else f"_open{self._number(loop)}"
         for name, end in zip(loop.names, loop.ends, strict=True):
-            nan = f"np.where({failed}, np.nan, {name})" if python else f"{failed} ? NAN : {name}"
+            nan = f"np.where({still}, np.nan, {name})" if python else f"{still} ? NAN : {name}"
             p.assign(end, nan)
-
-    def _number(self, loop: Loop) -> int:
-        return self.loops.index(loop)
 
 
 __all__ = ["Functions", "name_of", "postorder"]

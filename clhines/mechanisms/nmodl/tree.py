@@ -53,7 +53,7 @@ class NmodlError(InputError):
         self.rejections = rejections
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818  (it is no error of its own)
     """One construct that is refused, on its way to the list of all."""
 
     def __init__(self, construct: str, line: int = 0, way_out: str = "") -> None:

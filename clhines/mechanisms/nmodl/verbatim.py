@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
-_LINES = re.compile(r"^[ \t]*#[ \t]*(include|ifndef|ifdef|if|endif|else|define|undef)\b[^\n]*$", re.M)
+_LINES = re.compile(
+    r"^[ \t]*#[ \t]*(include|ifndef|ifdef|if|endif|else|define|undef)\b[^\n]*$", re.M
+)
 _NOTHING = re.compile(
     r"return\s*(0|0\.0?|\(\s*0\s*\))?\s*;|extern\b[^;{}]*;|;"
     r"|(?:static\s+|const\s+|unsigned\s+)*(?:double|int|void|float|long)\s*\**\s*\w+\s*\([^;{}]*\)\s*;"

@@ -1,7 +1,7 @@
 TITLE expressions, declarations, loops and functions
 NEURON {
     SUFFIX nmexpr
-    RANGE g, out, table, scale, shared, sum, count, i, x, y
+    RANGE g, out, table, scale, shared, sum, count, i, x, y, same
     GLOBAL base, twice
     NONSPECIFIC_CURRENT i
     THREADSAFE
@@ -27,7 +27,7 @@ PARAMETER {
 ASSIGNED {
     v (mV)
     i (mA/cm2)
-    out table[N] shared sum count twice x y
+    out table[N] shared sum count twice x y same
 }
 LOCAL kept
 INITIAL {
@@ -42,6 +42,7 @@ INITIAL {
     kept = twice/7
     sum = 0
     x = 0 y = 1
+    IF (v > 0) { same = 2 } ELSE { same = 2 }
 }
 INCLUDE "nmshared.inc"
 BREAKPOINT {
