@@ -119,7 +119,8 @@ def _convert(model: Model) -> None:
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
-        found = converted(instances.entry, pointers, use_tables)
+        noise = name != "NetStim" or bool(instances.values("noise").any())
+        found = converted(instances.entry, pointers, use_tables, noise)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
         else:
