@@ -94,20 +94,20 @@ def pointing(text: str, name: str) -> str:
     word = re.compile(rf"\b{re.escape(name)}\b")
     lines, block, found = text.split("\n"), "", False
     for k, line in enumerate(lines):
-        opened = re.match(r"\s*(NEURON|PARAMETER|ASSIGNED)\b", line)
+        opened = re.match(r"\s*([A-Z_]+)\b[^}]*\{", line.split(":", 1)[0])
         block = opened.group(1) if opened else block
         code = line.split(":", 1)[0]
+        inside, block = block, "" if "}" in code else block
         if not word.search(code):
             continue
-        if block == "NEURON" and re.search(r"\b(RANGE|GLOBAL|POINTER)\b", code):
+        if inside == "NEURON" and re.search(r"\b(RANGE|GLOBAL|POINTER)\b", code):
             names = re.sub(rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?", _comma, code)
             names = re.sub(r"\b(RANGE|GLOBAL|POINTER)\s*(?=\}|$|[A-Z])", "", names.rstrip())
             lines[k], found = f"{names.removesuffix('}')} POINTER {name}", True
             lines[k] += " }" if code.rstrip().endswith("}") else ""
-        elif block == "PARAMETER":
-            lines[k] = re.sub(
-                rf"\b{re.escape(name)}\b\s*(=\s*[-+.\deE]+)?\s*(\([^)]*\))?\s*(<[^>]*>)?", "", code
-            )
+        elif inside == "PARAMETER":
+            value = r"\s*(=\s*[-+.\deE]+)?\s*(\([^)]*\))?\s*(<[^>]*>)?"
+            lines[k] = re.sub(word.pattern + value, "", code)
     if not found:
         raise InputError(f"{name} is in no RANGE of the text")
     joined = "\n".join(lines)
