@@ -4,7 +4,7 @@
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl, and
-it runs in a process of its own: by `h.continuerun`, and from the same start by `clhines.neuron.run`.
+it runs in a process of its own: by `h.continuerun`, and by `clhines.neuron.run`.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ CASES = {
 
 def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
     """Run a model that lies in the current folder by NEURON and by this package."""
-    import clhines
     from neuron import h
 
-    h.nrn_load_dll(str(next(Path().resolve().rglob("libnrnmech.so"))))
+    import clhines
+
     h.load_file("stdrun.hoc")
     os.chdir(case.here)
     sections, v_init, kept = case.build(h)
@@ -113,6 +113,7 @@ def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
         seconds.append(time.perf_counter() - begin)
     assert kept is not None
     ours = [np.array(v) for v in vectors], [np.array(s) for s in spikes]
+    pairs = list(zip(truth[0], ours[0], strict=True))
     return {
         "cells": sum(s.parentseg() is None for s in h.allsec()),
         "compartments": sum(s.nseg for s in h.allsec()),
@@ -120,8 +121,7 @@ def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
         "spikes": sum(map(len, truth[1])),
         "equal_spikes": all(map(np.array_equal, truth[1], ours[1])),
         "equal_until_ms": equal_until(truth[0], ours[0], float(h.dt)),
-        "largest_mv": max(float(np.abs(a - b).max()) for a, b in zip(*map(list, (truth[0], ours[0])),
-                                                                    strict=True)),
+        "largest_mv": max(float(np.abs(a - b).max()) for a, b in pairs),
         "neuron_s": neuron_s,
         "first_step_s": seconds[0],
         "clhines_s": seconds[1],
