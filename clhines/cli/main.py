@@ -14,6 +14,7 @@ import numpy as np
 import clhines
 from clhines.cli.arguments import Parser, add_cells, count, finite, positive_number
 from clhines.cli.devices import run_devices
+from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
 from clhines.cli.simulate import add_ring
 from clhines.cli.solve import run_solve
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns 0 for success, 1 for a failed check, 2 for bad input."""
     if not _streams_open():
         return 2
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args(with_model(sys.argv[1:] if argv is None else argv))
     arguments.told = None  # how the ranks of several processes end together
     code, message = _run(arguments)
     if arguments.told is not None:
@@ -153,7 +154,9 @@ def _parser() -> argparse.ArgumentParser:
     solve.set_defaults(run=run_solve)
 
     simulate = commands.add_parser("simulate", help="simulate a network of spiking cells")
-    add_ring(simulate.add_subparsers(dest="network", required=True))
+    networks = simulate.add_subparsers(dest="network", required=True)
+    add_ring(networks)
+    add_model(networks)
 
     tune = commands.add_parser(
         "tune", help="time what auto may choose on these cells, and store the fastest"

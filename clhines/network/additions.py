@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -150,7 +151,7 @@ class Additions:
         nodes = as_indices("node", given, self.forest.num_nodes, "node")
         return self._source(nodes, spread("threshold", threshold, len(nodes)), ())
 
-    def trains(self, times: list[ArrayLike] | tuple[ArrayLike, ...]) -> Sources:
+    def trains(self, times: Sequence[ArrayLike]) -> Sources:
         """Make sources whose events are given, as NEURON's VecStim.
 
         Parameters

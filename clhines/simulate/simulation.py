@@ -52,6 +52,7 @@ from clhines.simulate.runs import (
 )
 from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
+from clhines.simulate.wires import wires_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -405,6 +406,42 @@ class Simulation:
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._step, self._broken = step, ""
+
+    @exclusive
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all arrays that `save` would write, by name."""
+        if self._broken:
+            raise InputError(f"{self._broken}; there is nothing to go on from")
+        return {name: np.array(array) for name, array in self._run.save().items()}
+
+    @exclusive
+    def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
+        """Go on at the begin of a step from arrays as `arrays` gives them, with other values.
+
+        Parameters
+        ----------
+        step : int
+        arrays : dict of name -> array
+            All that `arrays` gives, of the same shapes.
+        """
+        if self.ranks is not None:
+            raise InputError("set_arrays() is for one process; expected a simulation without comm")
+        step = as_whole_number("step", step, 0, LAST_STEP)
+        known = self._run.save()
+        for name, array in known.items():
+            if name not in arrays or np.shape(arrays[name]) != array.shape:
+                got = np.shape(arrays[name]) if name in arrays else "missing"
+                raise InputError(f"{name} is {got}; expected an array of shape {array.shape}")
+        self._broken = "arrays were not set"
+        self._run.load({name: np.asarray(arrays[name]) for name in known})
+        self._step, self._broken = step, ""
+
+    def rings(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return first entry and size of the ring of each source in `arrays`, (sources,) int64."""
+        if self.model.extended is None:
+            raise InputError("the network has no rings; expected an extended one")
+        wires = wires_of(self.model, self.model.extended)
+        return wires.ring_first, wires.ring_size
 
     @property
     def _first(self) -> bool:

@@ -129,6 +129,8 @@ class Evaluation(Values):
             index = self.index(target[2], line)
             self.write(str(target[1]), index, self.expression(arguments[1]), line)
             return self.graph.zero
+        if name == "printf":  # says nothing to a simulation
+            return self.graph.zero
         if name == "at_time":  # of the fixed step
             return self._at_time(self.expression(arguments[-1]))
         if name.startswith("random_") and arguments and arguments[0][0] == "name":

@@ -34,6 +34,8 @@ class Names:
         self.elements: dict[str, str] = {}  # name in functions -> name in the file
         self.written: dict[str, Fraction | None] = {}
         taken: set[str] = set()
+        if "celsius" not in file.variables:  # NEURON's, whether the file declares it or not
+            file.variables["celsius"] = Variable("celsius", "assigned", 0, unit="degC")
         for name in file.variables:
             plain = _plain(name)
             while plain in taken:
