@@ -7,7 +7,7 @@ a *lane* is a work-item, or an element of a work-item's vector. A *spec* is a fr
 everything a template needs to know; it is the cache key of the kernel.
 
 Who owns what
-    `contract`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
+    `kernel_spec`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
     `plan`: `Limits` (what a plan needs to know of a device), `Part` (one kernel with its tables and
     launches) and `Plan`. `methods`: `METHODS`, `make_plan`. `auto`: candidates and the cost model,
     fitted to `costs.json`. `layout`: gather, pack and unpack. `packing`: which cells share a block.

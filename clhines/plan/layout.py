@@ -11,7 +11,7 @@ import numpy as np
 from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 from clhines.plan.by_cell.layout import runs
-from clhines.plan.contract import Word
+from clhines.plan.kernel_spec import Word
 from clhines.plan.packing import Blocks
 
 ORDER = Word(place=16, cell=15)  # of a value of a block in natural order

@@ -182,7 +182,7 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch as a part of a larger plan; see `contract.KernelSpec.tables`.
+        """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
 
         Parameters
         ----------

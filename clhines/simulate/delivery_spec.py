@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 
 FLAG_BITS = 32  # steps a launch of ``pull`` takes
 

@@ -19,7 +19,7 @@ from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.hostmemory import check_room
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.solve.solver import Part, Solver
 

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.plan.contract import STATUS, TemplateSpec
+from clhines.plan.kernel_spec import STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
 from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 

@@ -17,7 +17,7 @@ from clhines.device.program import Argument
 from clhines.device.templates import render
 from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, warn_caller
 from clhines.forest import Forest
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import MAX_RHS
 from clhines.solve.engine import BadPivots, DeviceOrder, nothing_solved
 from clhines.solve.memory import Memory

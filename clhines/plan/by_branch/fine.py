@@ -13,7 +13,7 @@ from clhines.plan import layout, packing, transforms
 from clhines.plan.by_branch import layout as branch_layout
 from clhines.plan.by_branch import schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec
+from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
     MAX_RHS,

@@ -12,7 +12,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec, Word
+from clhines.plan.kernel_spec import KernelSpec, Word
 from clhines.plan.plan import (
     MAX_RHS,
     Limits,

@@ -13,7 +13,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec
+from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
 
 LANES = 16  # a cell, unless asked for

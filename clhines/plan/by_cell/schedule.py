@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.arrays import offsets
 from clhines.forest import Trees
-from clhines.plan.contract import Word
+from clhines.plan.kernel_spec import Word
 
 # Code of a step of `serial_steps`; the parent of a root is -1.
 STEP = Word(first=1, waiting=1, parent=29)

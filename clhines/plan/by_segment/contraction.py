@@ -19,7 +19,7 @@ from clhines.plan.by_segment.joined import USUAL_PLACES, joined
 from clhines.plan.by_segment.pieces import Pieces, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import STATUS, KernelSpec, Word
+from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
 from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, local_size
 
 USUAL_LANES = 128  # of a work-group of `contraction`

@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.arrays import climb, offsets, starts
 from clhines.forest import Trees
-from clhines.plan.contract import Word
+from clhines.plan.kernel_spec import Word
 
 _NODES, _LANES = 5, 10  # bits of a number of nodes, and of a lane
 # Bit fields of `SegmentLanes`; `longest` is that of the lanes which surely run together.
