@@ -15,7 +15,7 @@ Who owns what
     partition of a network may change, made once. `delivery`, `delivery_spec`,
     `delivery_tables`, `delivery_timing`:
     spikes to targets. `plasticity`: weights. `result`: `Result`. `saved`: files. `reference`: the
-    same in NumPy, the oracle. `mpi`, `partition`, `ranks`, `received`: several processes.
+    same in NumPy, the oracle. `mpi`, `partition`, `split_run`, `received`: several processes.
     `passive`: `PassiveCells`.
 
 A cell with a current into its soma, on the device and by the oracle:

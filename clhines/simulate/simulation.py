@@ -36,7 +36,6 @@ from clhines.simulate.partition import (
     ranks_of,
     split,
 )
-from clhines.simulate.ranks import SplitRun
 from clhines.simulate.records import find_record
 from clhines.simulate.reference import ReferenceRun
 from clhines.simulate.result import Result, joined_result
@@ -48,6 +47,7 @@ from clhines.simulate.runs import (
     naming_memory,
     take_chunk,
 )
+from clhines.simulate.split_run import SplitRun
 from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
 
