@@ -1,4 +1,8 @@
-"""What `auto` chooses from, and the cost model that ranks it without a device.
+"""Candidates of `auto`, and the cost model that ranks them without a device.
+
+Three modules share the work: `ranked` orders the candidates here, `methods.candidate_plans` plans
+them in that order and skips those that are impossible, and `clhines.solve.pick` takes the first one
+or measures them.
 
 A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;
 to add one, add a line there and fit the model again (``python -m bench tune --fit``).

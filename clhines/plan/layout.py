@@ -1,7 +1,8 @@
-"""Layouts: where a number lies in device order, and the maps to and from natural order.
+"""What all layouts share: the maps between natural and device order, and aligned blocks.
 
 A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
-``clhines plan --layouts`` draws examples.
+The layouts themselves are `by_cell.layout.Columns`, `by_branch.layout.LevelStrided` and
+`VectorRows`, and `by_segment.layout.SegmentRows`; ``clhines plan --layouts`` draws them.
 """
 
 from __future__ import annotations

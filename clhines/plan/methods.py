@@ -41,7 +41,8 @@ class Method:
     source : str
         Publication it comes from.
     build : callable
-        ``build(forest, real, limits, options) -> Plan``.
+        ``build(forest, method, real, limits, options) -> Plan``: `method` is the row's name, as
+        several rows share a planner; `real` is ``double`` or ``float``.
     options : dict of name -> default
         Options besides dtype and device; None means that the limits decide.
     chains_only : bool

@@ -1,4 +1,8 @@
-"""Packing: which cells share a block, and so a work-group or a stride."""
+"""Packing: which cells share a work-group, for kernels with a lane per branch or segment.
+
+Kernels with one work-item per cell need no more than cells in order of size: see
+`by_cell.layout.columns`.
+"""
 
 from __future__ import annotations
 

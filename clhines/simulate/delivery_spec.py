@@ -1,4 +1,4 @@
-"""Spec of the kernels that deliver spikes."""
+"""Spec of the kernels that deliver spikes; `delivery` launches them."""
 
 from __future__ import annotations
 

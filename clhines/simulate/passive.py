@@ -206,7 +206,8 @@ class PassiveCells:
         dict
             `residual`: largest componentwise backward error over all cells. `difference`: largest
             difference from the reference's solution, over its largest magnitude. `condition`: by
-            how much such a difference may exceed the backward error, see `reference.condition`.
+            how much such a difference may exceed the componentwise backward error, see
+            `reference.condition`.
             The reference solves each different cell once; all its copies are compared with it.
 
         Raises

@@ -26,6 +26,7 @@ from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.engines import ENGINES
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
     Share,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
-ENGINES = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
@@ -142,7 +142,7 @@ class Simulation:
         with self._agreed():
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
-            as_choice("engine", engine, ENGINES)
+            as_choice("engine", engine, tuple(ENGINES))
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)

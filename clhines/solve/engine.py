@@ -46,7 +46,7 @@ class Refined(Protocol):
 
     @property
     def residual(self) -> float:
-        """Largest row-wise backward error."""
+        """Largest componentwise backward error."""
 
     @property
     def reached(self) -> bool:

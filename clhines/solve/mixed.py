@@ -24,7 +24,7 @@ from clhines.solve.memory import Memory
 from clhines.solve.whole import Whole, WholeFactors
 
 EPS = float(np.finfo(np.float64).eps)
-GOAL = 2 * EPS  # row-wise backward error at which a cell is left as it is
+GOAL = 2 * EPS  # componentwise backward error at which a cell is left as it is
 LIMIT = 4 * EPS  # above this, a warning
 MAX_STEPS = 20  # corrections after the first solve
 CHUNK = 1024  # nodes of a work-group
@@ -39,8 +39,8 @@ class Refinement:
     steps : int
         Corrections after the first solve, of the cell and right-hand side with most of them.
     residual : float
-        Largest row-wise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` over all cells and
-        right-hand sides, as `clhines.reference.residual` has it; infinite where a cell has no
+        Largest componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` over all cells
+        and right-hand sides, as `clhines.reference.residual` has it; infinite where a cell has no
         finite solution.
     """
 

@@ -88,7 +88,7 @@ def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options
     """`fine` for CPUs: one work-item per block of cells, one branch per lane of a vector.
 
     Cells too large for the cache-sized local memory of a work-item keep their factors in global
-    memory; where even what branches exchange does not fit, `_plan_lanes` takes over.
+    memory; where even what branches exchange does not fit, `plan_lanes` takes over.
     """
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)

@@ -1,4 +1,7 @@
-"""Schedules of kernels with one work-item per branch: levels."""
+"""Schedules of kernels with a lane per branch: levels, or vectors of branches of one height.
+
+The level of a branch within its tree is `clhines.forest.Trees.branch_level`.
+"""
 
 from __future__ import annotations
 

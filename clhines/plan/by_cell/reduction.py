@@ -101,8 +101,9 @@ def plan_reduction(
     elimination from the tip names. An unsymmetric matrix may have good pivots in one order only.
 
     The error has no bound, unlike that of elimination from the tips: on chains whose values
-    differ by many orders of magnitude, or whose rows are barely dominant, backward errors of 10^10
-    eps and more are seen. `Solver.solve` measures it and warns; ``auto`` takes none of these rows.
+    differ by many orders of magnitude, or whose rows are barely dominant, the componentwise
+    backward error was measured at 10^10 eps and more. `Solver.solve` measures it and warns;
+    ``auto`` takes none of these rows.
 
     Raises
     ------
