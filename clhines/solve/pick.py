@@ -20,7 +20,7 @@ from clhines.plan.methods import candidate_plans, make_plan
 from clhines.plan.plan import Option, Plan
 from clhines.solve.engine import Engine
 from clhines.solve.memory import Room, size_text
-from clhines.solve.mixed import Mixed, bytes_needed, too_large
+from clhines.solve.mixed import Mixed, bytes_beside, too_large
 from clhines.solve.sliced import Sliced
 from clhines.solve.store import load, save, store_key
 from clhines.solve.tune import Tuning, measure, random_system
@@ -144,9 +144,9 @@ def engine_for(
     if not mixed:
         pick = Pick(forest, method, dtype, queue, memory, tune, options)
         return pick.engine(), pick.tuning
-    left = max(1, memory - bytes_needed(forest.num_nodes, 1))
+    left = max(1, memory - bytes_beside(forest, 1))
     pick = Pick(forest, method, np.dtype(np.float32), queue, left, tune, options)
     rounded = pick.engine()
     if isinstance(rounded, Sliced):
-        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest.num_nodes, memory)
+        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest, memory)
     return Mixed(rounded, memory), pick.tuning
