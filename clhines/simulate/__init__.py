@@ -42,6 +42,7 @@ True
 >>> bool((same.spike_time == result.spike_time).all())
 True
 
-To add an executor: a class with the methods of `steps.Steps`, chosen in `runs`. To add a recorded
+To add an executor: a class with the methods of `runs.Executor`, chosen in `runs`; to try it,
+``Simulation(net, engine=make)`` with a function of the `State` that makes it. To add a recorded
 quantity: a `Record` in `state`, and the same in `reference`.
 """

@@ -42,6 +42,7 @@ from clhines.simulate.reference import ReferenceRun
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
+    MakeExecutor,
     PartRun,
     Run,
     choose_executor,
@@ -79,10 +80,11 @@ class Simulation:
         An in-order queue to work on.
     method : str
         Of the `Solver`, where one is used.
-    engine : str
+    engine : str, or callable
         ``steps``: a few kernels per step, for cells of any size. ``epochs``: whole cells advanced
         by as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
-        ``auto``: ``epochs`` where it can be used, else ``steps``.
+        ``auto``: ``epochs`` where it can be used, else ``steps``. Or a function that makes an
+        executor for a `State`; see `clhines.simulate.runs`.
     v_init : float or (n,) float64, mV
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
@@ -106,9 +108,10 @@ class Simulation:
     step : int
         Steps taken so far.
     engine : str
-        The one chosen.
+        The one chosen; ``custom`` for a function.
+    dtype : numpy dtype
+    runner : Run
     ranks : Ranks or None
-        How spikes were exchanged, where several ranks do.
 
     Raises
     ------
@@ -128,7 +131,7 @@ class Simulation:
         device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
         method: str = "auto",
-        engine: str = "auto",
+        engine: str | MakeExecutor = "auto",
         v_init: ArrayLike = -65.0,
         secondorder: bool = False,
         seed: int = 0,
@@ -142,7 +145,8 @@ class Simulation:
         with self._agreed():
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
-            as_choice("engine", engine, tuple(ENGINES))
+            if not callable(engine):
+                as_choice("engine", engine, tuple(ENGINES))
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
@@ -154,7 +158,7 @@ class Simulation:
             if not on_host:
                 queue = _queue(self.ranks, queue, device, dtype)
                 on_host = is_cpu(queue.device)
-            self._dtype = np.dtype("float64" if engine == "reference" else dtype)
+            self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         overlap = False
         if self.ranks is not None:
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
@@ -167,7 +171,7 @@ class Simulation:
     def _make_run(
         self,
         queue: cl.CommandQueue,
-        engine: str,
+        engine: str | MakeExecutor,
         chunk: int,
         max_spikes: int | None,
         method: str,
@@ -184,15 +188,15 @@ class Simulation:
                 own = part_of(self.model, first, end)
             epoch = decisions.epoch
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
-            self.engine = engine
+            self.engine = engine if isinstance(engine, str) else "custom"
             if engine == "reference":
                 part: PartRun = ReferenceRun(own, decisions)
             else:
                 with naming_memory(self.network, self.chunk):
-                    state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
+                    state = State(own, queue, self.dtype, self.chunk, max_spikes, decisions)
                     self.engine, executor = choose_executor(state, engine, method, options)
                     part = DeviceRun(state, executor)
-            self._run: Run = part
+            self.runner: Run = part
         if share is None or ranks is None:
             return
         steps = ranks.gather_numbers([self.engine == "steps"])[:, 0]
@@ -200,7 +204,7 @@ class Simulation:
             # on other ranks a cell may be too large for epochs
             if steps.any() and self.engine == "epochs":
                 self.engine, part = "steps", DeviceRun(state, Steps(state, method))
-            self._run = SplitRun(ranks, share, part, overlap)
+            self.runner = SplitRun(ranks, share, part, overlap)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -222,7 +226,7 @@ class Simulation:
     @property
     def device_label(self) -> str:
         """Name of this process's device; of the host where the engine is ``reference``."""
-        run = self._run.run if isinstance(self._run, SplitRun) else self._run
+        run = self.runner.run if isinstance(self.runner, SplitRun) else self.runner
         if not isinstance(run, DeviceRun):
             return "the host, NumPy"
         return devices.label(run.state.queue.device)
@@ -283,7 +287,7 @@ class Simulation:
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
             width = sum(len(r.index) for r in self._records)
-            size = width * steps * self._dtype.itemsize
+            size = width * steps * self.dtype.itemsize
             check_room(size, f"{width} values recorded in {steps} steps")
         if self.ranks is not None:
             records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
@@ -317,7 +321,7 @@ class Simulation:
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
-        values = self._run.now(self._records)
+        values = self.runner.now(self._records)
         none = np.zeros(0, np.int64)
         return Chunk(none, none, np.zeros(0, np.int32), values)
 
@@ -325,7 +329,7 @@ class Simulation:
         """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
         try:
             with naming_memory(self.network, self.chunk):
-                return take_chunk(self._run, self.step, count, self._records, cost)
+                return take_chunk(self.runner, self.step, count, self._records, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
@@ -342,12 +346,12 @@ class Simulation:
     @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
-        return self._run.voltages()
+        return self.runner.voltages()
 
     @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
-        return self._run.weights()
+        return self.runner.weights()
 
     @exclusive
     def save(self, path: PathLike) -> None:
@@ -367,7 +371,7 @@ class Simulation:
         """
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
-        arrays = self._run.save()
+        arrays = self.runner.save()
         with self._agreed():
             if self._first:
                 saved_states.write(path, arrays, self.step, self._signature)
@@ -392,9 +396,9 @@ class Simulation:
         step, saved = 0, dict[str, np.ndarray]()
         with self._agreed():
             if self._first:
-                step, saved = saved_states.read(path, self.model, self._dtype, self._signature)
+                step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
         self._broken = f"{path!s} was not restored"
-        self._run.load(saved)
+        self.runner.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._step, self._broken = step, ""

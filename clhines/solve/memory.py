@@ -396,7 +396,7 @@ def plan_slices(
         First cell of each slice, and the end.
     """
     made: dict[tuple[int, int], Plan] = {}
-    period = _period(forest.shape_of_cell)
+    period = shape_period(forest.shape_of_cell)
 
     def plan_of(lo: int, hi: int) -> Plan:
         key = lo % period, hi - lo
@@ -435,7 +435,7 @@ def _even_cuts(forest: Forest, count: int) -> np.ndarray:
     return np.unique(np.concatenate(([0], cuts, [forest.num_cells])))
 
 
-def _period(shapes: np.ndarray) -> int:
+def shape_period(shapes: np.ndarray) -> int:
     """After how many cells the shapes begin again; their number where they do not."""
     count = len(shapes)
     for k in (np.flatnonzero(shapes[1:] == shapes[0])[:_PERIODS] + 1).tolist():
