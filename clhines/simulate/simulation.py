@@ -64,8 +64,7 @@ _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}
 class Simulation:
     """A network advanced in time.
 
-    The network is frozen when the simulation has been made: changes would have no effect.
-    Attributes are read-only.
+    The network is frozen once a simulation has been made of it. Attributes are read-only.
 
     Parameters
     ----------
@@ -93,8 +92,7 @@ class Simulation:
     chunk : int
         Steps between two reads of the device, rounded down to a whole number of epochs.
     max_spikes : int, optional
-        Spikes that one chunk may have; default: as many as there can be, up to 2**24. Of several
-        ranks, on each.
+        Spikes that one chunk may have on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
         Simulate on its ranks together, see `clhines.simulate.mpi`: each has the same network and
         simulates some of the cells. All ranks call the same methods, except for properties, and get
