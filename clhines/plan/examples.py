@@ -1,6 +1,6 @@
 """Worked examples of the layouts as text: what ``clhines plan --layouts`` prints.
 
-Every place comes from the `gather` array and the tables of a real plan.
+Every position comes from the `gather` array and the tables of a real plan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all layouts share: the maps between natural and device order, and aligned blocks.
+"""Maps between natural and device order, and aligned blocks: shared by all layouts.
 
 A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
 The layouts themselves are `by_cell.layout.Columns`, `by_branch.layout.LevelStrided` and

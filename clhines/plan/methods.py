@@ -140,7 +140,7 @@ def candidate_plans(
     yielded: list[tuple[str, dict[str, Option]]] = []
     for candidate, _ in ranked:
         asked: dict[str, Option] = {**candidate.options, **options}
-        if (candidate.method, asked) in yielded:  # the options made it one of those before
+        if (candidate.method, asked) in yielded:  # equal to an earlier candidate, by its options
             continue
         try:
             plan = make_plan(forest, candidate.method, dtype, limits, **asked)

@@ -120,9 +120,9 @@ def next_fit(
     lanes : int
         Lanes that a level of a block may hold: the size of the work-group.
     max_cells : int
-        Most cells a block may hold, so that small batches still occupy the device.
+        Largest number of cells in a block, so that small batches still occupy the device.
     order : (num_shapes,) integer, optional
-        Shapes in the order in which they are taken.
+        Shapes in the order in which they are packed.
     shift : bool
         Branches may move to deeper levels of the block (`schedule.shifted_levels`): `widths`
         are then those of `reach_widths`, and have the capacity that `_room` returns.
@@ -221,7 +221,7 @@ def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
 def best_fit(
     shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int, max_cells: int | None = None
 ) -> Blocks:
-    """Fill each block with the largest cell left, then with those that suit what is free.
+    """Fill each block with the largest cell left, then with cells that fit the free lanes best.
 
     A cell suits when its widths point where the block has most space left (the dot product rule of
     vector bin packing). Blocks of the same shapes are made at once, so that there are about as

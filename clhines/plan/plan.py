@@ -229,8 +229,8 @@ class Plan:
     parts : tuple of Part
         Launches, in order; each works on its own cells, in its own stretch of its arrays.
     scratch : tuple of int
-        Lengths of further sets of arrays, of systems that stand for larger ones or for what
-        a launch leaves in between.
+        Lengths of further sets of arrays, of reduced systems or of
+        values that one launch leaves for the next.
     summary : str
         Of the method, in a few words.
     changes : dict of name -> text
@@ -267,7 +267,7 @@ class Plan:
         return values * itemsize * arrays + self.gather.nbytes + tables
 
     def describe(self) -> str:
-        """Return a short table of what the plan does, for reading."""
+        """Return a short table of the plan, for reading."""
         forest = self.forest
         lines = [
             f"method            {self.method}",

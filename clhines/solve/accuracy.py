@@ -1,4 +1,4 @@
-"""Accuracy: solutions of methods whose error has no bound are measured, and warned about."""
+"""Warnings about inaccurate solutions of methods whose error has no bound."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def warn_where_lost(
     x : (n,) or (k, n), NumPy or pyopencl array
     """
     found = x.get() if isinstance(x, cla.Array) else x
-    with np.errstate(all="ignore"):  # what is not finite shows in the result
+    with np.errstate(all="ignore"):  # values that are not finite show in the result
         error = reference.residual(forest, **given, x=found) / float(np.finfo(dtype).eps)
     if not error <= LIMIT:
         warn_caller(

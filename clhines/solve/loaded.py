@@ -47,7 +47,7 @@ class _Bound(NamedTuple):
 
 
 class Launch:
-    """One part of a plan on a queue: its index tables and the kernels it was asked for."""
+    """One part of a plan on a queue: its index tables, and its kernels, built on first use."""
 
     def __init__(self, part: Part, plan: Plan, number: int, taken: Buffers) -> None:
         self.part, self.plan, self._number, self._taken = part, plan, number, taken
@@ -227,7 +227,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Arrays of the systems that stand for larger ones, made when first needed."""
+        """Arrays of the reduced systems of cut cells, allocated on first use."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -277,7 +277,7 @@ def _names(symmetric: bool) -> list[str]:
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Let `event` stand for all earlier ones of `a`, which it has waited for.
+    """Replace the events of `a` by `event`, which has waited for them.
 
     `Array.add_event` would make the host wait once ten events have come together.
     """

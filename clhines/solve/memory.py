@@ -1,7 +1,7 @@
-"""Device memory: the lists of buffers that are counted and then taken, and slices that fit.
+"""Device memory: lists of buffers, which are counted and then allocated, and slices that fit.
 
 A list of `Buffer` is the only account: budgets, slices and `Solver.memory` add up its bytes, and
-`Buffers` takes device memory from the same list. What is not listed cannot be taken.
+`Buffers` allocates device memory from the same list. An unlisted buffer cannot be allocated.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from clhines.plan.plan import MAX_PLACES, Plan
 
 STAGES = 3  # slices on the device: one comes in, one is solved, one goes out
 _ARRAYS = 6  # of about one value per node: d, u, l, b, x, and one more in the other order
-_TABLE_BYTES = 4  # a node, at the least: its place in natural order
+_TABLE_BYTES = 4  # per node, at least: its index in natural order
 _INT = np.dtype(np.int32)
 OPERANDS = {3: ("d", "u", "b"), 4: ("d", "u", "l", "b")}  # symmetric, unsymmetric
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-_PERIODS = 64  # places where a pattern of shapes may begin again that are looked at
+_PERIODS = 64  # candidates for the period of a pattern of shapes that are checked
 
 
 def size_text(count: int) -> str:
@@ -37,7 +37,7 @@ def size_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer that a solve takes.
+    """A device buffer of a solve.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Buffer:
 
 
 class Buffers:
-    """Device buffers of a list, each taken when it is first asked for.
+    """Device buffers of a list, each allocated when it is first used.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
 
 
 def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
-    """Return the scratch of a solve: the factors, and systems that stand for larger ones."""
+    """Return the scratch of a solve: the factors, and the reduced systems of cut cells."""
     names = ["x", *OPERANDS[operands]]
     factor = [Buffer("factor", plan.packed_size, dtype)] if plan.needs_factor else []
     return factor + [
@@ -158,21 +158,21 @@ def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> lis
 
 
 def solve_buffers(plan: Plan, dtype: np.dtype, operands: int = 4, rows: int = 1) -> list[Buffer]:
-    """Return everything that a solve from NumPy to NumPy takes on a device."""
+    """Return all buffers of a solve from NumPy to NumPy."""
     natural = plan.takes_natural
     listed = table_buffers(plan, natural) + scratch_buffers(plan, dtype, operands)
     return listed + value_buffers(plan, dtype, operands, rows, natural)
 
 
 def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
-    """Return the larger list of what a solve and a factored matrix take."""
+    """Return the larger list of those of a solve and of a factored matrix."""
     listed = table_buffers(plan, False) + scratch_buffers(plan, dtype, 4)
     listed += factor_buffers(plan, dtype, 4, rows)
     return max(listed, solve_buffers(plan, dtype, 4, rows), key=total)
 
 
 def mixed_buffers(forest: Forest, chunk: int, operands: int, rows: int) -> list[Buffer]:
-    """Return what refinement takes beside the float32 solver; see `clhines.solve.mixed`.
+    """Return the buffers of `mixed` beside those of its float32 solver.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def mixed_buffers(forest: Forest, chunk: int, operands: int, rows: int) -> list[
 
 @dataclass(frozen=True)
 class Room:
-    """What of a device a batch may take.
+    """Memory budget of a batch on a device.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class Room:
         return self.dtype.itemsize
 
     def needed(self, plan: Plan) -> int:
-        """Bytes that a batch of this plan takes at most, with one right-hand side."""
+        """Largest memory use of a batch of this plan with one right-hand side, in bytes."""
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan, times: int = 1) -> bool:
@@ -296,7 +296,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the solves of a batch take on one device, at most.
+    """Largest memory use of the solves of a batch on one device.
 
     Attributes
     ----------
@@ -321,7 +321,7 @@ class Memory:
 def memory_errors(method: _Method) -> _Method:
     """Turn OpenCL's out-of-memory errors of a method into `DeviceMemoryError`.
 
-    Its object has `memory`, one item a device, and `queue`, that of the first.
+    Its object has `memory`, one item per device, and `queue`, that of the first.
     """
 
     @functools.wraps(method)
@@ -363,7 +363,7 @@ def shared_buffers(
 
 
 def pipeline_bytes(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> int:
-    """Device memory that a `Pipeline` takes: its slots, what they share, and tables of slices."""
+    """Device memory of a `Pipeline`: its slots, shared buffers, and tables of slices."""
     slots = min(STAGES, len(plans))
     values = slots * total(slot_buffers(plans, dtype, operands, rows))
     values += total(shared_buffers(plans, dtype, operands, rows))
@@ -436,7 +436,7 @@ def _even_cuts(forest: Forest, count: int) -> np.ndarray:
 
 
 def shape_period(shapes: np.ndarray) -> int:
-    """After how many cells the shapes begin again; their number where they do not."""
+    """Period of the pattern of shapes, in cells; the number of cells where there is none."""
     count = len(shapes)
     for k in (np.flatnonzero(shapes[1:] == shapes[0])[:_PERIODS] + 1).tolist():
         begin = min(k, count - k)

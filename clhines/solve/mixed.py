@@ -55,7 +55,7 @@ class Refinement:
 
 @dataclass(frozen=True)
 class ResidualSpec(TemplateSpec):
-    """Numbers and switches of ``residual.mako``: one work-group a chunk of a cell's nodes.
+    """Numbers and switches of ``residual.mako``: one work-group per chunk of a cell's nodes.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ def refinement_tables(forest: Forest) -> dict[str, np.ndarray]:
     Returns
     -------
     chunks : (num_chunks, 4)
-        First node, end, cell, and what is added to a node for its number in the distinct trees.
+        First node, end, cell, and the offset from a node to its number in the distinct trees.
     cell_chunks : (num_cells + 1,)
     parent, child_start, child
         Of the distinct trees, in their own numbers; children in increasing order.
@@ -237,7 +237,7 @@ class Mixed:
             self.refine(factors, b, target)
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> MixedFactors:
-        """See `Engine`; `check` refuses values beyond float32."""
+        """See `Engine`; `check` rejects values beyond float32."""
         return self._eliminate(arrays, check, keep=True)
 
     def bad_pivots(self) -> BadPivots:
@@ -280,7 +280,7 @@ class Mixed:
     def _eliminate(
         self, arrays: dict[str, np.ndarray | cla.Array], check: bool, keep: bool
     ) -> MixedFactors:
-        """Eliminate d, u, (l) in float32; with `keep` copies what is on the device already."""
+        """Eliminate d, u, (l) in float32; with `keep`, copy arrays that are on the device."""
         matrix: list[cla.Array] = []
         narrowed: dict[str, np.ndarray | cla.Array] = {}
         taken = self._buffers(len(arrays) + 1, 1)

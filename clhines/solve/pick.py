@@ -26,7 +26,7 @@ from clhines.solve.store import load, save, store_key
 from clhines.solve.tune import Tuning, measure, random_system
 from clhines.solve.whole import Whole
 
-_USABLE = 0.9  # share of the device's memory that a batch may take
+_USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
 class Pick:
@@ -38,7 +38,7 @@ class Pick:
         As of `Solver`; dtype is not ``mixed``.
     queue : pyopencl.CommandQueue
     memory : int
-        Bytes that may be taken.
+        Bytes that may be used.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Pick:
         except BuildError:
             if self.made is self.heuristic:
                 raise
-            return self._engine(*self.heuristic)  # what was stored builds no more
+            return self._engine(*self.heuristic)  # the stored winner no longer builds
 
     def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | Sliced:
         if len(plans) > 1:

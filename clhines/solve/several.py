@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class PlainSolver(Protocol):
-    """What is asked of the solver of some cells: methods of `Solver`."""
+    """Methods of `Solver` that this engine calls on the solver of each device."""
 
     forest: Forest
     queue: cl.CommandQueue
@@ -89,7 +89,7 @@ class Several:
     given : sequence of pyopencl.Device, str or pyopencl.CommandQueue
     dtype : float64 or float32
     shares : sequence of float, optional
-        Of the nodes, one a device; default: equal.
+        Fractions of the nodes, one per device; default: equal.
     make : callable
         ``make(part, queue)`` is the solver of some cells on one device.
 
@@ -102,7 +102,7 @@ class Several:
     nodes : (len(solvers) + 1,) int64
         First node of each of them, and the end.
     shares : list of float
-        Of the nodes, one a device that was given; 0 where it was left out.
+        Fractions of the nodes, one per given device; 0 for a device without cells.
     seconds : list of float
         Wall time of each solver in the last solve.
     """

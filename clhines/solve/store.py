@@ -79,7 +79,7 @@ def store_key(
 
 
 def save(key: Key, tuning: Tuning) -> Path:
-    """Store a winner, replacing what was stored for the same key.
+    """Store a winner, replacing an earlier one of the same key.
 
     Each key has a file of its own, which appears whole or not at all: processes need no lock.
 

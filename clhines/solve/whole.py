@@ -314,7 +314,7 @@ def source_of(plan: Plan) -> str:
 
 
 def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
-    """Return what solves of plans take, one after another, each alone on the device."""
+    """Return the memory of solves of plans, one after another, each alone on the device."""
     most = [room.rows_at_once(plan) for plan in plans]
     sizes = [r * plan.forest.num_nodes for r, plan in zip(most, plans, strict=True)]
     pinned = copies.pinned_bytes() if transfer.staged(max(sizes) * room.itemsize) else 0

@@ -38,17 +38,17 @@ class FineVectorSpec(KernelSpec):
     work_group : int
         1: work-items share nothing.
     vector_width : int
-        Branches a vector.
+        Branches per vector.
     capacity : int
         Values of the largest block, for which local memory holds the factors and the
         intermediate solution of one right-hand side; 0 leaves them in global memory, as do
         several right-hand sides.
     slots : int
-        Lanes of the largest block: what it exchanges between branches, in local memory.
+        Lanes of the largest block: values exchanged between branches, in local memory.
     streaming : bool
         The solution is stored past the caches, where the compiler can.
     prefetch : str
-        Values are asked for before they are needed: by ``builtin``, Clang's function, or
+        Values are prefetched: by ``builtin``, Clang's function, or
         ``standard``, that of OpenCL C, which often does nothing; or not at all (empty).
     natural : bool
         d, u, l, b and x are in natural order; the factors are not.

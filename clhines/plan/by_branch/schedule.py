@@ -211,7 +211,7 @@ class BranchVectors:
         return self.place - (first - 1) * self.width
 
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """List the children of every vector: one child of each of its branches a round.
+        """List the children of every vector: one child of each of its branches per round.
 
         Returns
         -------

@@ -15,9 +15,9 @@ from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, coarse, work_group_size
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
-CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
+CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop
 WIDEST = 256  # work-items of a group by default
-SPARE_BYTES = 64  # of local memory, for what is not a row
+SPARE_BYTES = 64  # of local memory, for variables besides rows
 
 BANK_SHIFT = 5  # a place is left out after 2**5 unknowns, so that even steps meet all banks
 
@@ -75,7 +75,7 @@ class ReductionSpec(KernelSpec):
 
     @property
     def more_places(self) -> int:
-        """Places that `switch` unknowns take a second time, where there is a step of PCR."""
+        """Values of the second buffer of `switch` unknowns, where there is a step of PCR."""
         return _skewed(self.switch) if self.switch > 1 else 0
 
     @property

@@ -23,7 +23,7 @@ def serial_steps(trees: Trees) -> np.ndarray:
     and through memory otherwise. Code of step i, a `STEP`, where
     `parent` counts from the start of the tree (-1 at the root), `waiting` says that
     contributions for node i lie in memory, and `first` that node i is the first to leave one
-    for its parent. Every sum is therefore taken in one fixed order, without atomics.
+    for its parent. Every sum therefore has one fixed order, without atomics.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def _list_schedule(
     waiting : children that each node waits for
     """
     ready = [v for v, count in enumerate(waiting) if count == 0]  # sorted, and so a heap
-    waiting.append(2)  # what the root's parent, -1, refers to: never ready
+    waiting.append(2)  # for the root's parent, -1: never ready
     while ready:
         if len(ready) <= k:
             taken, ready = sorted(ready), []
