@@ -204,7 +204,7 @@ class KernelSpec(TemplateSpec):
     work_group : int
         Work-items of a work-group.
     first_argument : str
-        Name of the kernel's first parameter, an int: what each launch of a part begins with. The
+        Name of the kernel's first parameter, an int: the first argument of each launch. The
         next ones are ``num_values``, the length of an array, and ``first_row``, the first
         right-hand side.
     tables : tuple of str

@@ -35,7 +35,7 @@ def unpack(packed: np.ndarray, gather: np.ndarray, num_nodes: int) -> np.ndarray
 
 
 def aligned(values: np.ndarray) -> np.ndarray:
-    """Places of blocks of so many values: each begins on a whole memory transaction."""
+    """Sizes of blocks of `values`, rounded up to whole memory transactions."""
     return -(-values // ALIGNMENT) * ALIGNMENT
 
 

@@ -190,7 +190,7 @@ class _Fill:
         return min(self.max_cells - self.held, int((free // width).min()))
 
     def close(self, repeats: int = 1) -> None:
-        """End the open block; the last cells make up so many blocks like it."""
+        """Close the open block; the last cells fill `repeats` blocks like it."""
         if self.open:
             times, runs = self.full.get(tuple(self.open), (0, []))
             runs.append(self.cells[self.begin : self.at])
@@ -207,7 +207,7 @@ class _Fill:
 
 
 def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
-    """Lanes that a block of so many levels has for each entry of its cells' widths.
+    """Lanes of a block for each entry of its cells' widths, given its number of levels.
 
     Where branches may move to deeper levels, those of level v and below fit if, for every v, they
     are no more than the lanes of these levels together (Hu 1961: a tree that is worked off from

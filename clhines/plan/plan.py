@@ -16,7 +16,7 @@ from clhines.plan import layout
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 COARSE = 256  # values of an array in local memory below which a few more do no harm
 SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
-MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
+MAX_RHS = 4  # right-hand sides per launch, of kernels for several
 STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
 
 
@@ -55,7 +55,7 @@ Option = int | str | None  # value of an option
 class Options(TypedDict, total=False):
     """Options of the methods besides dtype and device; each has those of its row in `METHODS`.
 
-    None, or what counts as false, leaves the choice to the method and the limits of the device.
+    None, or a false value, leaves the choice to the method and the limits of the device.
     """
 
     work_group: int | None
@@ -138,7 +138,7 @@ class Part:
 
     @property
     def keeps_factors(self) -> bool:
-        """Whether the launch can work out the inverse pivots once and solve with them."""
+        """Whether the launch can compute the inverse pivots once and solve with them."""
         return bool(self.spec.keeps_factors) and self.phase == "solve" and self.source == 0
 
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:

@@ -127,7 +127,7 @@ class Arguments:
 
 
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
-    """Copy what `target` overlaps, but for right-hand sides that it is."""
+    """Copy arrays that overlap `target`, except for a right-hand side that is `target`."""
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
 
 

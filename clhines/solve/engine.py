@@ -38,7 +38,7 @@ class DeviceOrder(Protocol):
 
 
 class Refined(Protocol):
-    """How iterative refinement went; see `clhines.solve.mixed.Refinement`."""
+    """Outcome of iterative refinement; see `clhines.solve.mixed.Refinement`."""
 
     @property
     def steps(self) -> int:
@@ -96,11 +96,11 @@ class Engine(Protocol):
 
     @property
     def refinement(self) -> Refined | None:
-        """How the last solve was refined, where that is done."""
+        """Refinement of the last solve; None for engines that do not refine."""
 
     @property
     def may_lose(self) -> bool:
-        """Whether solutions may be inaccurate without a word, so that they must be measured."""
+        """Whether solutions may be inaccurate without an error, so that they must be measured."""
 
     @property
     def takes_device_order(self) -> bool:

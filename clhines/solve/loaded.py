@@ -57,7 +57,7 @@ class Launch:
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
-        """Further tables of the kernel for natural order, made when first needed."""
+        """Further tables of the kernel for natural order, allocated on first use."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
         return {"gather": self._taken["gather"], **self._put(more)}
 
@@ -127,7 +127,7 @@ class Resident:
 
     @property
     def factor(self) -> cla.Array | None:
-        """Scratch for the factors, made when first needed; None where no part needs it."""
+        """Scratch for the factors, allocated on first use; None where no part needs it."""
         if self._factor is None and self.plan.needs_factor:
             self._factor = self.taken["factor"]
         return self._factor
@@ -262,7 +262,7 @@ class Resident:
         return self.bad_of((self.status if status is None else status).get(self.queue))
 
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `first_bad` does, of a status on the host."""
+        """Return the same as `first_bad`, from a status on the host."""
         cells = np.flatnonzero(status)
         ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [

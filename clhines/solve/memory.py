@@ -136,7 +136,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """Values of a solve of so many right-hand sides from NumPy to NumPy.
+    """Values of a solve of `rows` right-hand sides from NumPy to NumPy.
 
     In device order one more, `natural`, through which each array comes and the solution goes.
     """
@@ -232,12 +232,12 @@ class Room:
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan, times: int = 1) -> bool:
-        """Whether so many batches of the plan fit."""
+        """Whether `times` batches of the plan fit."""
         one = plan.packed_size * self.itemsize
         return one <= self.largest and self.needed(plan) * times <= self.memory
 
     def rows_at_once(self, plan: Plan, times: int = 1) -> int:
-        """Right-hand sides that one solve takes at once, where so many batches fit with them."""
+        """Right-hand sides per launch such that `times` batches fit; at least 1."""
         most = max(part.max_rhs for part in plan.parts)
         one = plan.packed_size * self.itemsize
         needed = total(most_buffers(plan, self.dtype, most)) * times
@@ -280,7 +280,7 @@ class Room:
         return plan_slices(forest, count, make, fits)
 
     def _least_slices(self, forest: Forest, memory: int) -> int:
-        """Fewest slices that can fit into so many bytes, by the size of their arrays."""
+        """Smallest number of slices that can fit into `memory` bytes, by their arrays."""
         n = forest.num_nodes
         needed = n * (self.itemsize * _ARRAYS + _TABLE_BYTES)
         count = max(-(-n * self.itemsize // self.largest), -(-needed // max(memory, 1)))
@@ -342,7 +342,7 @@ def memory_errors(method: _Method) -> _Method:
 
 
 def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """Return the values of one of the slices that are on the device at once."""
+    """Return the values of one slot: a slice that is on the device together with others."""
     most = max(plan.forest.num_nodes for plan in plans)
     sizes = {name: most * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     status = Buffer("status", max(plan.forest.num_cells for plan in plans), _INT)
@@ -381,7 +381,7 @@ def plan_slices(
 ) -> tuple[list[Plan], np.ndarray]:
     """Plan a batch in slices of whole cells, about `count` or more where these do not fit.
 
-    Where the shapes of the cells repeat, slices are cut so that they have one plan.
+    Where the shapes of the cells repeat, slices are chosen such that they share one plan.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from clhines.solve.memory import Buffers, Memory, mixed_buffers, most_buffers, t
 from clhines.solve.whole import Whole, WholeFactors
 
 EPS = float(np.finfo(np.float64).eps)
-GOAL = 2 * EPS  # componentwise backward error at which a cell is left as it is
+GOAL = 2 * EPS  # componentwise backward error at which a cell is not refined further
 LIMIT = 4 * EPS  # above this, a warning
 MAX_STEPS = 20  # corrections after the first solve
 CHUNK = 1024  # nodes of a work-group
@@ -32,7 +32,7 @@ CHUNK = 1024  # nodes of a work-group
 
 @dataclass(frozen=True)
 class Refinement:
-    """How a mixed solve went.
+    """Outcome of the refinement of a solve.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def refinement_tables(forest: Forest) -> dict[str, np.ndarray]:
 
 
 def bytes_beside(forest: Forest, rows: int) -> int:
-    """Device memory for so many right-hand sides, beside that of the float32 solver."""
+    """Device memory for `rows` right-hand sides, beside that of the float32 solver."""
     return total(mixed_buffers(forest, CHUNK, 4, rows))
 
 
@@ -346,7 +346,7 @@ class Mixed:
     ) -> Refinement:
         """Solve for rows of b from `first` on into x, (rows, n).
 
-        Each cell of each row goes its own way: its residual is scaled to about one, so that
+        Each cell of each row is refined independently: its residual is scaled to about one, so that
         float32 holds it whatever the size of b; a correction that does not make the error
         smaller is not taken; and it is left as it is once the error is at the goal or was not
         halved.

@@ -66,7 +66,7 @@ class Pick:
             self._tune(tune)
 
     def engine(self) -> Whole | Sliced:
-        """Return the engine of the plans; that of the cost model's where others do not build."""
+        """Return the engine of the plans; of the heuristic's plans if the others do not build."""
         try:
             return self._engine(*self.made)
         except BuildError:
@@ -123,7 +123,7 @@ class Pick:
     def ready_to_time(
         self, plan: Plan, systems: list[list[np.ndarray]]
     ) -> Callable[[int], list[cl.Event]]:
-        """Put a plan and the systems on the device; returns what enqueues a solve of one."""
+        """Put a plan and the systems on the device; returns a function that enqueues one solve."""
         if not self.room.fits(plan):
             raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
         return Whole(plan, self.queue, self.dtype, self.room).ready_to_time(systems)
@@ -139,7 +139,7 @@ def engine_for(
     tune: str,
     options: dict[str, Option],
 ) -> tuple[Engine, Tuning | None]:
-    """Return the engine for one device, and what measuring has found."""
+    """Return the engine for one device, and the measured times if it was tuned."""
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
     if not mixed:
         pick = Pick(forest, method, dtype, queue, memory, tune, options)

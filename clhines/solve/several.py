@@ -163,7 +163,7 @@ class Several:
 
     @property
     def num_slices(self) -> int:
-        """See `Engine`; the most that one of them has."""
+        """See `Engine`; the largest number of any device."""
         return max(solver.num_slices for solver in self.solvers)
 
     @property
@@ -207,7 +207,7 @@ class Several:
     def each(
         self, work: Callable[[int], _T], threads: bool = False, solves: bool = False
     ) -> list[_T]:
-        """Do ``work(k)`` for every solver, whatever the others meet; `ShareError` at the end.
+        """Do ``work(k)`` for every solver, even if others fail; `ShareError` at the end.
 
         Parameters
         ----------
@@ -400,7 +400,7 @@ def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue
 
 
 def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
-    """Shares of so many devices, the largest 1."""
+    """Shares of `count` devices, the largest 1."""
     if shares is None:
         return np.ones(count)
     try:

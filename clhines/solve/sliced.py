@@ -273,7 +273,7 @@ class Pipeline:
         return slice(*self.forest.cell_offsets[self.bounds[k : k + 2]].tolist())
 
     def resident_of(self, k: int, num_operands: int) -> Resident:
-        """Tables and kernels of a slice, put on the device while others are solved."""
+        """Tables and kernels of a slice, copied to the device while others are solved."""
         plan = self.plans[k]
         if self._resident is None or self._resident.plan is not plan:
             self._resident = None  # before the next takes as much, unless a slot still needs it

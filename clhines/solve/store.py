@@ -105,7 +105,7 @@ def save(key: Key, tuning: Tuning) -> Path:
 
 
 def load(key: Key) -> Candidate | None:
-    """Return the winner stored for a key; None where there is none that can be used."""
+    """Return the winner stored for a key; None if there is no valid one."""
     entry = _read(_path(key))
     if entry is None or entry["key"] != key:
         return None

@@ -79,7 +79,7 @@ class Transfer:
             rows[...] = a.get(self.queue)
 
     def staged(self, size: int) -> bool:
-        """Whether so many bytes are copied through pinned memory."""
+        """Whether an array of that many bytes is copied through pinned memory."""
         return size >= copies.LEAST_BYTES and copies.helps(self.device)
 
     @functools.cached_property

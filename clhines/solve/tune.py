@@ -74,7 +74,7 @@ def measure(
         `median_seconds` launches. A candidate for which it raises `DeviceMemoryError` or
         `BuildError` is passed over.
     keep : bool
-        Hold all candidates on the device at once; otherwise each is prepared anew in every turn.
+        Hold all candidates on the device at once; otherwise each is prepared again in every round.
 
     Raises
     ------

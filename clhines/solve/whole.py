@@ -244,7 +244,7 @@ class Whole:
 
     @memory_errors
     def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
-        """Put systems d, u, b on the device; returns what enqueues a solve of one of them."""
+        """Put systems d, u, b on the device; returns a function that enqueues a solve of one."""
         sets, x = [], []
         for one in systems:
             taken = Buffers(self._values(3, 1, False), self.queue)

@@ -65,7 +65,7 @@ def plan_dhs(forest: Forest, method: str, real: str, limits: Limits, options: Op
     """
     lanes, work_group = _lanes(forest.num_cells, limits, options)
     itemsize = 8 if real == "double" else 4
-    room = (limits.local_bytes - 4 * work_group) // itemsize  # beside what looks for bad pivots
+    room = (limits.local_bytes - 4 * work_group) // itemsize  # beside the search for bad pivots
     in_global = (2 * forest.sizes > room) | (not options["local"])
 
     def plan_some(part: Forest, _: np.ndarray, elsewhere: int) -> Plan:

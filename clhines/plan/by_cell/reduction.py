@@ -19,7 +19,7 @@ CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop
 WIDEST = 256  # work-items of a group by default
 SPARE_BYTES = 64  # of local memory, for variables besides rows
 
-BANK_SHIFT = 5  # a place is left out after 2**5 unknowns, so that even steps meet all banks
+BANK_SHIFT = 5  # one value of padding per 2**5 unknowns, so that even strides use all banks
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _skewed(size: int) -> int:
 
 
 def _unskewed(places: int) -> int:
-    """Unknowns that fit into so many places."""
+    """Number of unknowns that fit into a number of values."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
@@ -233,7 +233,7 @@ def _statistics(sizes: np.ndarray, spec: ReductionSpec) -> dict[str, int | float
     rounds, steps, busy = (np.zeros(len(sizes), np.int64) for _ in range(3))
 
     def add(active: np.ndarray) -> None:
-        """Count one step of so many unknowns of each chain; of 0 it is none."""
+        """Count one step, given the unknowns of each chain; chains with 0 take none."""
         nonlocal rounds, steps, busy
         rounds = rounds + (active > 0)
         steps = steps - -active // group

@@ -45,7 +45,7 @@ def serial_steps(trees: Trees) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class LaneSteps:
-    """Nodes of every tree in steps; those of a step are independent, and one lane takes each.
+    """Nodes of every tree in steps; those of a step are independent, with one lane per node.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
     ----------
     trees : Trees
     k : int
-        Nodes that a step may have.
+        Largest number of nodes in a step.
     """
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
     by_priority = np.lexsort((-trees.rank, -trees.depth, tree))

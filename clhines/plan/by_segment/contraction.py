@@ -113,12 +113,12 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reduces(self) -> bool:
-        """Whether the kernel leaves the system of the kept nodes."""
+        """Whether the kernel writes the system of the kept nodes."""
         return self.phase == "reduce"
 
     @property
     def expands(self) -> bool:
-        """Whether the kernel takes the solution of the kept nodes."""
+        """Whether the kernel reads the solution of the kept nodes."""
         return self.phase == "expand"
 
     @property
@@ -128,7 +128,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def solves(self) -> bool:
-        """Whether the kernel takes a right-hand side."""
+        """Whether the kernel reads a right-hand side."""
         return not self.makes
 
     @property
@@ -178,7 +178,7 @@ def _contraction(
 
 
 def _is_small(forest: Forest, limits: Limits) -> bool:
-    """Whether only latency counts: two usual work-groups a compute unit hold it all."""
+    """Whether only latency counts: two usual work-groups per compute unit hold the whole batch."""
     return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
