@@ -145,7 +145,7 @@ def _skewed(size: int) -> int:
 
 
 def _unskewed(places: int) -> int:
-    """Number of unknowns that fit into a number of values."""
+    """Largest count of unknowns that fit into a number of values."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
