@@ -20,7 +20,8 @@ Who owns what
     Extended networks: `wires` has the tables by which events come to instances, `variables` all
     that changes, `start` INITIAL blocks, `host_events` events on the host, `extended_reference` the
     oracle; `extended` the kernels' launches, `extended_spec` and `extended_tables` what they take,
-    `arena` named regions of one array.
+    `arena` named regions of one array, `recorder` rows of what is recorded. `extended_saved`: their
+    files; `extended_partition`, `extended_ranks`: several processes.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -26,8 +26,8 @@ from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.extended import ExtendedSteps, extended_run
-from clhines.simulate.extended_ranks import ExtendedSplit
+from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_ranks import ExtendedSplit, make_extended
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
     Share,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
 ENGINES = ("auto", "epochs", "steps", "reference")
+_HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
@@ -181,7 +182,10 @@ class Simulation:
         self._run: Run
         ranks, share = self.ranks, None
         if self.model.extended is not None:
-            self._make_extended(queue, engine, chunk, max_spikes, method, options)
+            self.chunk, self.engine = chunk, "reference" if engine == "reference" else "steps"
+            given = queue, self._dtype, engine, max_spikes, method, options
+            with naming_memory(self.network, self.chunk):
+                self._run = make_extended(ranks, self.model, *given)
             return
         with self._agreed():
             own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
@@ -209,32 +213,6 @@ class Simulation:
                 self.engine, part = "steps", DeviceRun(state, Steps(state, method))
             self._run = SplitRun(ranks, share, part, overlap)
 
-    def _make_extended(
-        self,
-        queue: cl.CommandQueue,
-        engine: str,
-        chunk: int,
-        max_spikes: int | None,
-        method: str,
-        options: dict[str, object],
-    ) -> None:
-        """Make the run of an extended network."""
-        self.chunk, self.engine = chunk, "reference" if engine == "reference" else "steps"
-        given = queue, self._dtype, engine, max_spikes, method, options
-        ranks = self.ranks
-        with naming_memory(self.network, self.chunk):
-            if ranks is None:
-                self._run = extended_run(self.model, *given)
-                return
-            with ranks.agreed():
-                bounds = split(cell_costs(self.model), ranks.size)
-            self._run = ExtendedSplit(
-                ranks,
-                self.model,
-                bounds,
-                lambda part: extended_run(part, *given, self.model.forest),
-            )
-
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
             raise InputError(f"{name} cannot be set; expected it as an argument of Simulation()")
@@ -255,13 +233,7 @@ class Simulation:
     @property
     def device_label(self) -> str:
         """Name of this process's device; of the host where the engine is ``reference``."""
-        parts = SplitRun, ExtendedSplit
-        run = self._run.run if isinstance(self._run, parts) else self._run
-        if isinstance(run, ExtendedSteps):
-            return devices.label(run.queue.device)
-        if not isinstance(run, DeviceRun):
-            return "the host, NumPy"
-        return devices.label(run.state.queue.device)
+        return _label(self._run)
 
     @property
     def t(self) -> float:
@@ -275,9 +247,9 @@ class Simulation:
         Parameters
         ----------
         what : str
-            ``v``, or the name of a state.
+            ``v``, a state, or of extended networks an output or a variable of an ion, as ``cai``.
         where : (r,) integer, or Group
-            Natural nodes for ``v``; the group that has the state.
+            Natural nodes for ``v`` and ions; the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
 
@@ -506,3 +478,11 @@ def _queue(
 def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
     """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
     return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()
+
+
+def _label(run: Run) -> str:
+    """Name of the device of a run."""
+    own = run.run if isinstance(run, SplitRun | ExtendedSplit) else run
+    if isinstance(own, ExtendedSteps):
+        return devices.label(own.queue.device)
+    return devices.label(own.state.queue.device) if isinstance(own, DeviceRun) else _HOST
