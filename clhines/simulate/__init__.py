@@ -16,7 +16,8 @@ Who owns what
     algorithms; its kernels are declared in `delivery_spec`, their connections are arrays of
     `delivery_tables`, and `delivery_timing` measures the algorithms. Its sums are in
     `state.incoming`: a ring buffer of event sums, row ``step % slots``, which executors read and
-    clear. `plasticity`: weights. `engines`: names of the engines. `result`: `Result`. `saved`:
+    clear. `plasticity`: weights. `engines`: names of the engines; `making`
+    chooses and makes what advances a network. `result`: `Result`. `saved`:
     files. `reference`: the same in NumPy, the oracle. Several processes: `mpi` (collectives, and
     errors that all ranks raise), `partition` (which cells), `split_run` (advance and exchange),
     `received` (spikes that come and go). `passive`: `PassiveCells`.

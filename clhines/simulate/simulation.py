@@ -25,35 +25,27 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
-from clhines.simulate.decisions import Decisions
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
-from clhines.simulate.extended_ranks import ExtendedSplit, make_extended
+from clhines.simulate.extended_ranks import ExtendedSplit
+from clhines.simulate.making import Wanted, make_run
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
-    Share,
-    cell_costs,
     check_same,
     exchanged_during,
-    part_of,
     ranks_of,
-    split,
 )
 from clhines.simulate.records import find_record
-from clhines.simulate.reference import ReferenceRun
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
     MakeExecutor,
-    PartRun,
     Run,
-    choose_executor,
     naming_memory,
     take_chunk,
 )
 from clhines.simulate.split_run import SplitRun
-from clhines.simulate.state import Chunk, Record, State
-from clhines.simulate.steps import Steps
+from clhines.simulate.state import Chunk, Record
 from clhines.simulate.wires import wires_of
 
 if TYPE_CHECKING:
@@ -166,54 +158,13 @@ class Simulation:
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
             check_same(self.ranks, self.model, self._signature, {**given, "method": method})
             overlap = exchanged_during(self.ranks, self.model, on_host, OVERLAP)
-        self._make_run(queue, engine, chunk, max_spikes, method, options, overlap)
+        wanted = Wanted(queue, self.dtype, engine, chunk, max_spikes, method, options)
+        with naming_memory(network, chunk):
+            made = make_run(self.ranks, self.model, wanted, overlap)
+        self.runner: Run = made.runner
+        self.engine, self.chunk = made.engine, made.chunk
         network.freeze()
         self._made = True
-
-    def _make_run(
-        self,
-        queue: cl.CommandQueue,
-        engine: str | MakeExecutor,
-        chunk: int,
-        max_spikes: int | None,
-        method: str,
-        options: dict[str, object],
-        overlap: bool,
-    ) -> None:
-        """Make the run that advances the cells of this rank and exchanges their spikes."""
-        self.runner: Run
-        ranks, share = self.ranks, None
-        if self.model.extended is not None:
-            self.chunk, self.engine = chunk, "reference" if engine == "reference" else "steps"
-            given = queue, self.dtype, engine, max_spikes, method, options
-            with naming_memory(self.network, self.chunk):
-                self.runner = make_extended(ranks, self.model, *given)
-            return
-        with self._agreed():
-            own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
-            if ranks is not None:
-                share = Share(self.model, split(cell_costs(self.model), ranks.size))
-                first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
-                own = part_of(self.model, first, end)
-            epoch = decisions.epoch
-            self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
-            self.engine = engine if isinstance(engine, str) else "custom"
-            if engine == "reference":
-                part: PartRun = ReferenceRun(own, decisions)
-            else:
-                with naming_memory(self.network, self.chunk):
-                    state = State(own, queue, self.dtype, self.chunk, max_spikes, decisions)
-                    self.engine, executor = choose_executor(state, engine, method, options)
-                    part = DeviceRun(state, executor)
-            self.runner = part
-        if share is None or ranks is None:
-            return
-        steps = ranks.gather_numbers([self.engine == "steps"])[:, 0]
-        with self._agreed():
-            # on other ranks a cell may be too large for epochs
-            if steps.any() and self.engine == "epochs":
-                self.engine, part = "steps", DeviceRun(state, Steps(state, method))
-            self.runner = SplitRun(ranks, share, part, overlap)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
