@@ -192,7 +192,10 @@ class Solver:
 
     @property
     def memory(self) -> list[Memory]:
-        """Largest memory use of solves, one item per device; CPUs keep it between solves."""
+        """Largest memory use of solves, one item per device.
+
+        CPUs keep it between solves, other devices that of solves of device arrays.
+        """
         return self.engine.memory
 
     @property
