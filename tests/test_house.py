@@ -26,6 +26,8 @@ ALLOWED = {  # imports for types count
     "simulate": {*GROUND, "plan", "device", "solve", "cells", "network", "mechanisms"},
     "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},
     "draw": {"errors", "files", "plan.plan"},
+    "torch": {"errors", "checks", "solve"},
+    "jax": {"errors", "solve"},
 }
 ALLOWED["cli"] = {*GROUND, *ALLOWED, "cli"}
 PICTURES = {"plan.plan", "cli"}  # these may import `draw`, when called
@@ -37,6 +39,8 @@ OUTSIDE = {  # package -> who may import it
     "matplotlib": {"draw"},
     "mpi4py": {"simulate"},
     "neuron": {"neuron"},
+    "torch": {"torch"},
+    "jax": {"jax"},
 }
 # What the move alone has left; each line goes when its cure lands.
 CIRCLES: list[set[str]] = []
