@@ -11,7 +11,6 @@ import numpy as np
 from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.model import as_parameter
 
 
 class Owner(Protocol):
@@ -20,15 +19,24 @@ class Owner(Protocol):
     def check_not_frozen(self, what: str) -> None:
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
 
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
+
 
 class Parameters(dict[str, "float | np.ndarray"]):
     """Parameters of a group; those of a frozen network do not change."""
 
     def __init__(
-        self, network: Owner, mechanism: str, count: int, values: dict[str, float | np.ndarray]
+        self,
+        network: Owner,
+        mechanism: str,
+        nodes: np.ndarray,
+        values: dict[str, float | np.ndarray],
     ) -> None:
         super().__init__(values)
-        self._network, self._mechanism, self._count = network, mechanism, count
+        self._network, self._mechanism, self._nodes = network, mechanism, nodes
 
     def __setitem__(self, name: str, value: object) -> None:
         self._network.check_not_frozen(f"{self._mechanism}: {name}")
@@ -37,7 +45,9 @@ class Parameters(dict[str, "float | np.ndarray"]):
                 f"{self._mechanism} has no parameter {shown(name)}; expected one of "
                 f"{', '.join(self) or 'none'}"
             )
-        super().__setitem__(name, as_parameter(self._mechanism, name, value, self._count))
+        super().__setitem__(
+            name, self._network.parameter(self._mechanism, name, value, self._nodes)
+        )
 
     def update(  # type: ignore[override]
         self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
@@ -58,7 +68,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Parameters, (self._network, self._mechanism, self._count, dict(self))
+        return Parameters, (self._network, self._mechanism, self._nodes, dict(self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,10 +35,10 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.groups import Group, Parameters
 from clhines.network.instances import kinds_of
 from clhines.network.model import Model, as_parameter, rooted_at_soma
+from clhines.network.places import PerCell, Places, Value
 from clhines.network.plasticity import STDP
 from clhines.network.wiring import Wiring
 
-_WORDS = ("soma", "soma.middle", "dendrites", "all")
 _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
 
@@ -102,6 +102,7 @@ class Network:
         self._capacitance, self._g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
         for array in (self.soma, self.area):
             array.setflags(write=False)
+        self._places = Places(cables, self.forest, self.soma, self.area)
         self._wiring = Wiring(self, count)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -158,7 +159,7 @@ class Network:
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: ArrayLike
+        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -166,14 +167,18 @@ class Network:
         ----------
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``density``.
-        where : "soma", "soma.middle", "dendrites" or "all"; (count,) integer; (n,) bool
-            ``soma`` is all segments of the soma, of all its sections if it branches, as in
-            NEURON; ``soma.middle`` the one in its middle, `soma`; ``dendrites`` all that is not
-            the soma, axons too. Or nodes by natural index, or a mask. Junctions have no membrane:
-            the words leave them out, and they are refused elsewhere. The first two words are
-            refused if a cell has no soma.
-        **parameters : float or (count,) float64
-            Those not given have the mechanism's defaults.
+        where : str; (count,) integer; (n,) bool
+            ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
+            NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
+            the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
+            ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
+            membrane: the words leave them out, and they are refused elsewhere. A word for the soma
+            is refused if a cell has none, and one for a type if no cell has it.
+        **parameters : float, array, callable or `per_cell`
+            One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
+            one for each node of a cell (where all cells are of one cable) or one for each node of
+            the network. A callable is given the distance of each node from its soma along the
+            path, (count,) float64, µm. Those not given have the mechanism's defaults.
 
         Returns
         -------
@@ -183,7 +188,7 @@ class Network:
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = self._nodes_where(where)
+        nodes = self._places.where(where)
         if len(nodes) and not self.area[nodes].all():
             node = nodes[int(np.argmin(self.area[nodes]))]
             raise InputError(
@@ -193,7 +198,7 @@ class Network:
         nodes = self._distinct(found, nodes)
         return self._group(found, nodes, parameters)
 
-    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: ArrayLike) -> Group:
+    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
@@ -201,9 +206,9 @@ class Network:
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``point``.
         at : integer or (count,) integer
-            Nodes by natural index; one may come several times.
-        **parameters : float or (count,) float64
-            Those not given have the mechanism's defaults.
+            Nodes by natural index, see `nodes`; one may come several times.
+        **parameters : float, array, callable or `per_cell`
+            As in `insert`.
 
         Returns
         -------
@@ -217,7 +222,7 @@ class Network:
         return self._group(found, nodes, parameters)
 
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
+        self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, Value]
     ) -> Group:
         for other in self.groups:
             if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
@@ -231,38 +236,35 @@ class Network:
                 )
         default = mechanism.defaults
         values = {
-            name: as_parameter(
-                mechanism.name, name, parameters.get(name, default[name]), len(nodes)
-            )
+            name: self.parameter(mechanism.name, name, parameters.get(name, default[name]), nodes)
             for name in known
         }
         nodes.setflags(write=False)
-        given = Parameters(self, mechanism.name, len(nodes), values)
+        given = Parameters(self, mechanism.name, nodes, values)
         group = Group(self, len(self._groups), mechanism, nodes, given)
         self._groups.append(group)
         return group
 
-    def _nodes_where(self, where: ArrayLike) -> np.ndarray:
-        if isinstance(where, str):
-            if where not in _WORDS:
-                raise InputError(
-                    f"where={shown(where)}; expected {', '.join(_WORDS)}, nodes or a mask"
-                )
-            if where == "all":
-                return np.flatnonzero(self.area > 0)
-            in_soma = repeat([cable.in_soma for cable in self.cables], self.num_cells)
-            if where == "dendrites":
-                return np.flatnonzero((self.area > 0) & ~in_soma)
-            _check_somas(self.cables[: self.num_cells], where)
-            return self.soma if where == "soma.middle" else np.flatnonzero(in_soma)
-        nodes = np.atleast_1d(as_array("where", where))
-        if nodes.dtype.kind != "b":
-            return self._checked_nodes("where", nodes)
-        if nodes.shape != (self.forest.num_nodes,):
-            raise InputError(
-                f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
-            )
-        return np.flatnonzero(nodes)
+    # -- places --------------------------------------------------------------------------------
+
+    def nodes(self, cell: ArrayLike | None = None, where: ArrayLike = "all") -> np.ndarray:
+        """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
+
+        ``net.nodes(cell=7, where="apical")``; one place of a section is
+        ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
+        """
+        return self._places.nodes(cell, where)
+
+    def per_cell(self, values: ArrayLike) -> PerCell:
+        """Return a parameter that has a value for each cell, whatever nodes it is given for."""
+        return self._places.per_cell(values)
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        found = self._places.resolved(f"{mechanism}: {name}", value, nodes)
+        return as_parameter(mechanism, name, found, len(nodes))
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")
@@ -389,15 +391,6 @@ class Network:
     def _axial_sums(self) -> np.ndarray:
         """(n,) float64, µS: sum of the axial conductances at each node."""
         return repeat(self._g_total, self.num_cells)
-
-
-def _check_somas(cables: Sequence[Cable], where: str) -> None:
-    for k, cable in enumerate(cables):
-        if not cable.sections.has_soma:
-            raise InputError(
-                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
-                "type 1; expected all, nodes or a mask"
-            )
 
 
 def _second_order(value: object) -> bool:
