@@ -4,6 +4,7 @@ from clhines import cells as cells
 from clhines import cli as cli
 from clhines import device as device
 from clhines import draw as draw
+from clhines import features as features
 from clhines import jax as jax
 from clhines import mechanisms as mechanisms
 from clhines import network as network

@@ -26,6 +26,7 @@ ALLOWED = {  # imports for types count
     "simulate": {*GROUND, "plan", "device", "solve", "cells", "network", "mechanisms"},
     "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},
     "draw": {"errors", "files", "plan.plan"},
+    "features": {"errors", "arrays", "checks"},
     "torch": {"errors", "checks", "solve"},
     "jax": {"errors", "solve"},
 }
