@@ -19,6 +19,7 @@ The map, two wings and a roof::
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
 `clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
 `clhines.features`      of recorded voltages: spikes, intervals, resistances; eFEL's definitions
+`clhines.adapters`      results for pandas, Neo, SONATA and eFEL
 `clhines.torch`         solves that PyTorch differentiates
 `clhines.jax`           solves that JAX differentiates
 `clhines.cli`           the command line
@@ -78,7 +79,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "cells cli device draw features jax mechanisms network plan reference network.ring"
+        "adapters cells cli device draw features jax mechanisms network plan reference network.ring"
         " simulate solve torch"
     ).split()
 }

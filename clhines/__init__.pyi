@@ -1,5 +1,6 @@
 """Types of the public names, which `__init__.py` imports when they are first used."""
 
+from clhines import adapters as adapters
 from clhines import cells as cells
 from clhines import cli as cli
 from clhines import device as device

@@ -27,6 +27,7 @@ ALLOWED = {  # imports for types count
     "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},
     "draw": {"errors", "files", "plan.plan"},
     "features": {"errors", "arrays", "checks"},
+    "adapters": {"errors", "checks", "files", "features"},
     "torch": {"errors", "checks", "solve"},
     "jax": {"errors", "solve"},
 }
@@ -40,6 +41,10 @@ OUTSIDE = {  # package -> who may import it
     "matplotlib": {"draw"},
     "mpi4py": {"simulate"},
     "neuron": {"neuron"},
+    "pandas": {"adapters"},
+    "neo": {"adapters"},
+    "h5py": {"adapters"},
+    "efel": {"adapters"},
     "torch": {"torch"},
     "jax": {"jax"},
 }
