@@ -20,6 +20,10 @@ The map, two wings and a roof::
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
 `clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
 `clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
+`clhines.features`      of recorded voltages: spikes, intervals, resistances; eFEL's definitions
+`clhines.adapters`      results for pandas, Neo, SONATA and eFEL
+`clhines.torch`         solves that PyTorch differentiates
+`clhines.jax`           solves that JAX differentiates
 `clhines.cli`           the command line
 ======================  ==========================================================================
 
@@ -78,7 +82,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "cells cli device draw mechanisms network network.ring neuron plan reference simulate solve"
+        "adapters cells cli device draw features jax mechanisms network network.ring neuron plan"
+        " reference simulate solve torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

@@ -1,9 +1,12 @@
 """Types of the public names, which `__init__.py` imports when they are first used."""
 
+from clhines import adapters as adapters
 from clhines import cells as cells
 from clhines import cli as cli
 from clhines import device as device
 from clhines import draw as draw
+from clhines import features as features
+from clhines import jax as jax
 from clhines import mechanisms as mechanisms
 from clhines import network as network
 from clhines import neuron as neuron
@@ -11,6 +14,7 @@ from clhines import plan as plan
 from clhines import reference as reference
 from clhines import simulate as simulate
 from clhines import solve as solve
+from clhines import torch as torch
 from clhines.cells.cable import Cable as Cable
 from clhines.cells.cable import discretise as discretise
 from clhines.cells.morphology import Morphology as Morphology

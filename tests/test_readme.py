@@ -12,6 +12,14 @@ from clhines.device import devices
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDED = {  # text of a block -> what it imports
+    "import draw": "matplotlib",
+    "import torch": "torch",
+    "adapters.pandas": "pandas",
+    "adapters.neo": "neo",
+    "adapters.sonata": "h5py",
+    "adapters.efel": "efel",
+}
 DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
 CELL = """\
 # a soma, an apical dendrite that branches, and a basal one
@@ -50,8 +58,9 @@ def run(page, names):
             if names["the_halves"] is None:
                 continue
             block = block.replace(DEVICES, "the_halves")
-        if "import draw" in block:
-            pytest.importorskip("matplotlib")
+        for text, library in NEEDED.items():
+            if text in block:
+                pytest.importorskip(library)
         exec(compile(block, f"{page.name}, block {k + 1}", "exec"), names)
     return names
 
@@ -91,6 +100,12 @@ def test_code_blocks(page, folder, capsys):
         # rows are dominant by 2.5, so that |inverse| <= 0.4; |A| <= 5.5, some 9 roundings an entry
         error = np.abs(names["x"] - expected).max()
         assert error <= 32 * np.finfo(float).eps * np.abs(expected).max()
+    if page.name == "analysing.md":
+        counts = names["found"]["spike_count"]
+        assert counts[0] == 0 and counts[-1] > 1  # below and above the rheobase
+        assert (folder / "spikes.h5").is_file()
+    if page.name == "gradients.md":  # the loss is of the order 1e-8 mV² when the search ends
+        np.testing.assert_allclose(names["fitted"], [150.0, 0.8, 5e-5], rtol=1e-3)
     if page.name == "simulating.md":
         assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
         assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms

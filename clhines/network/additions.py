@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -129,8 +129,14 @@ class Additions:
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
         raise NotImplementedError
 
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        raise NotImplementedError
+
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
+        self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
     ) -> Group:
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ mechanisms of the membrane, µm² for areas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,9 +33,10 @@ from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Parameters, values_of
 from clhines.network.instances import check_celsius, check_once, kinds_of
-from clhines.network.model import Kind, Model
+from clhines.network.model import Kind, Model, as_parameter
+from clhines.network.places import PerCell, Places, Value
 from clhines.network.plasticity import STDP
-from clhines.network.structure import Structure, nodes_where, of_arrays, of_cables
+from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
 
 
@@ -128,6 +129,7 @@ class Network(Additions):
         self._groups: list[Group] = []
         for array in (self.soma, self.area):
             array.setflags(write=False)
+        self._places = Places(structure, self.area)
         self._begin_additions()
         self._wiring = Wiring(self)
 
@@ -185,7 +187,7 @@ class Network(Additions):
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: ArrayLike
+        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -193,14 +195,18 @@ class Network(Additions):
         ----------
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``density``.
-        where : "soma", "soma.middle", "dendrites" or "all"; (count,) integer; (n,) bool
-            ``soma`` is all segments of the soma, of all its sections if it branches, as in
-            NEURON; ``soma.middle`` the one in its middle, `soma`; ``dendrites`` all that is not
-            the soma, axons too. Or nodes by natural index, or a mask. Junctions have no membrane:
-            the words leave them out, and they are refused elsewhere. The first two words are
-            refused if a cell has no soma.
-        **parameters : float or (count,) float64
-            Those not given have the mechanism's defaults.
+        where : str; (count,) integer; (n,) bool
+            ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
+            NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
+            the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
+            ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
+            membrane: the words leave them out, and they are refused elsewhere. A word for the soma
+            is refused if a cell has none, and one for a type if no cell has it.
+        **parameters : float, array, callable or `per_cell`
+            One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
+            one for each node of a cell (where all cells are of one cable) or one for each node of
+            the network. A callable is given the distance of each node from its soma along the
+            path, (count,) float64, µm. Those not given have the mechanism's defaults.
 
         Returns
         -------
@@ -210,7 +216,7 @@ class Network(Additions):
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = nodes_where(self._structure, where)
+        nodes = self._places.where(where)
         if len(nodes) and not self.area[nodes].all():
             node = nodes[int(np.argmin(self.area[nodes]))]
             raise InputError(
@@ -220,7 +226,7 @@ class Network(Additions):
         check_once(self.groups, found, nodes, self.forest)
         return self._group(found, nodes, parameters)
 
-    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: ArrayLike) -> Group:
+    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
@@ -228,9 +234,9 @@ class Network(Additions):
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``point``.
         at : integer or (count,) integer
-            Nodes by natural index; one may come several times.
-        **parameters : float or (count,) float64
-            Those not given have the mechanism's defaults.
+            Nodes by natural index, see `nodes`; one may come several times.
+        **parameters : float, array, callable or `per_cell`
+            As in `insert`.
 
         Returns
         -------
@@ -244,21 +250,43 @@ class Network(Additions):
         return self._group(found, nodes, parameters)
 
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
+        self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
     ) -> Group:
         for other in self.groups:
             if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
                 raise InputError(f"there is another mechanism called {mechanism.name} here")
         area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
-        values = values_of(mechanism, area, parameters)
+        values = values_of(mechanism, area, parameters, nodes, self.parameter)
         nodes.setflags(write=False)
-        given = Parameters(self, mechanism.name, len(nodes), values)
+        given = Parameters(self, mechanism.name, nodes, values)
         group = Group(self, len(self._groups), mechanism, nodes, given)
         self._groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:
             self._emits(group)
         return group
+
+    # -- places --------------------------------------------------------------------------------
+
+    def nodes(self, cell: ArrayLike | None = None, where: ArrayLike = "all") -> np.ndarray:
+        """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
+
+        ``net.nodes(cell=7, where="apical")``; one place of a section is
+        ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
+        """
+        return self._places.nodes(cell, where)
+
+    def per_cell(self, values: ArrayLike) -> PerCell:
+        """Return a parameter that has a value for each cell, whatever nodes it is given for."""
+        return self._places.per_cell(values)
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
+            value = self._places.resolved(f"{mechanism}: {name}", value, nodes)
+        return as_parameter(mechanism, name, value, len(nodes))
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")

@@ -76,6 +76,9 @@ class Eliminated(Protocol):
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """Return d, u, (l), of methods of which `Engine.may_lose` is true."""
 
+    def transposed(self) -> Eliminated:
+        """Return the transposed matrix, which has the same pivots; nothing is eliminated again."""
+
 
 class Engine(Protocol):
     """A way to solve one batch; `Solver` has one and asks nothing else of it."""

@@ -419,6 +419,12 @@ class MixedFactors:
         """See `Eliminated`."""
         return self.rounded.bad_pivots()
 
+    def transposed(self) -> MixedFactors:
+        """See `Eliminated`."""
+        diagonal, *couplings = self.matrix
+        matrix = [diagonal, *reversed(couplings)]
+        return MixedFactors(self.engine, self.rounded.transposed(), matrix)
+
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`."""
         return {

@@ -336,6 +336,10 @@ class SeveralFactors:
     def __init__(self, engine: Several, factors: list[Factors]) -> None:
         self.engine, self.factors = engine, factors
 
+    def transposed(self) -> SeveralFactors:
+        """See `Eliminated`."""
+        return SeveralFactors(self.engine, [one.transposed() for one in self.factors])
+
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
 

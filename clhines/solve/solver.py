@@ -22,6 +22,7 @@ from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
 from clhines.solve.engine import Engine, Refined, first_nodes
 from clhines.solve.factors import Factors
+from clhines.solve.gradient import vjp
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.mixed import is_mixed
 from clhines.solve.pick import engine_for
@@ -397,7 +398,9 @@ class Solver:
         eliminated = self.engine.factor(arrays, check)
         if check:
             self._arguments.raise_bad_pivot(eliminated.bad_pivots())
-        return Factors(self.engine, eliminated, self._arguments, self._lock)
+        return Factors(self.engine, eliminated, self._arguments, self._lock, l is None)
+
+    vjp = vjp
 
     @exclusive
     def status(self) -> np.ndarray:

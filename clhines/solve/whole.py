@@ -330,6 +330,11 @@ class WholeFactors:
         """See `Eliminated`."""
         return self.engine.loaded.first_bad(self.bad)
 
+    def transposed(self) -> WholeFactors:
+        """See `Eliminated`: pivots depend on products of u and l only, so u and l swap."""
+        pivots, *couplings = self.matrix
+        return WholeFactors(self.engine, [pivots, *reversed(couplings)], self.bad)
+
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`; of factors that keep the diagonal."""
         found = {}
