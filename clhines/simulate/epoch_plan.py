@@ -21,6 +21,7 @@ from clhines.plan.by_segment import codes, layout, schedule
 from clhines.plan.by_segment.cut import Cut, cut_trees
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_spec import (
     MAX_UNITS,
     RECORDED,
@@ -45,6 +46,7 @@ _BUSY = {
     ("double", False): (128, 128),
     ("float", False): (256, 64),
 }
+_BY_NODE = {"double": (192, 128), "float": (192, 64)}  # the same where lanes take nodes
 _CELL = 6  # column of a unit
 
 
@@ -156,10 +158,13 @@ class EpochPlan:
     limits : Limits
     units : int, optional
         Cells of a work-group; chosen where not given.
+    by_node : bool, optional
+        Whether lanes take nodes; by default where they cannot take instances.
 
     Attributes
     ----------
     cells : (m,) int64
+    lists : NodeLists or None
     nodes : (k,) int64
         Natural numbers of the nodes of the cells, in order.
     gather : (size,) int64
@@ -190,7 +195,9 @@ class EpochPlan:
         dtype: DTypeLike,
         limits: Limits,
         units: int | None = None,
+        by_node: bool | None = None,
     ) -> None:
+        self._by_node = by_node
         self._model, self._limits, self._dtype = model, limits, np.dtype(dtype)
         self._decisions = decisions
         self.cells, self._like, self._most = cells, like, most
@@ -245,7 +252,12 @@ class EpochPlan:
         )
         if limits.ptx:
             spec = replace(spec, registers=registers)
+        self.lists: NodeLists | None = None
+        if self._by_node is None and not constant and self._decisions.split:
+            self._by_node = not self._one_of_all(spec).fits(limits)
         for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
+            if self._by_node:
+                break
             found, slots = self._list_instances(count)
             for local in (True, False):
                 kinds = tuple(replace(kind, local=local) for kind in found)
@@ -255,7 +267,63 @@ class EpochPlan:
                 if chosen.fits(limits):
                     self._pack_instances()
                     return chosen
-        raise self._too_large(lanes)
+        if self._by_node is False or constant or not model.kinds:
+            raise self._too_large(lanes)
+        return self._plan_nodes(spec, units)
+
+    def _one_of_all(self, spec: EpochSpec) -> EpochSpec:
+        """Return the spec of a cell as large as any of the whole network that is planned alike."""
+        network, largest = self._decisions.network, []
+        for kind in network.kinds:
+            bounds = np.searchsorted(kind.node, network.forest.cell_offsets)
+            largest.append(np.diff(bounds)[self._like])
+        kinds = tuple(
+            replace(_kind_spec(self._decisions, kind, max(1, int(each.max())), self._dtype), local=False)
+            for kind, each in zip(network.kinds, largest, strict=True)
+        )
+        slots = int(np.sum(largest, axis=0).max()) if largest else 0
+        shapes = network.forest.shape_of_cell[self._like]
+        one_of_each = self._like[np.unique(shapes, return_index=True)[1]]
+        forest = network.forest.take(one_of_each)
+        cut = cut_trees(forest.trees, self._most, forest.trees.parent < 0)
+        table = _Table(forest, cut, self._most)
+        lanes = -(-int(cut.lanes.max()) // WARP) * WARP
+        return replace(
+            spec,
+            lanes=lanes,
+            extra=-lanes % (4 * WARP),
+            capacity=int(table.rows.template_size.max()) + 1,
+            slots=slots,
+            kinds=kinds,
+        )
+
+    def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
+        """Plan lists of nodes instead of instances."""
+        table, model = self.table, self._model
+        kinds = tuple(_kind_spec(self._decisions, kind, 0, self._dtype) for kind in model.kinds)
+        most, registers = _BY_NODE[spec.real]
+        spec = replace(
+            spec,
+            kinds=tuple(replace(kind, local=False, factor="") for kind in kinds),
+            extra=0,
+            by_node=True,
+            registers=registers if spec.ptx else 0,
+        )
+        for count in range(units or max(1, min(most // spec.lanes, MAX_UNITS)), 0, -1):
+            chosen = replace(spec, units=count)
+            if chosen.fits(self._limits):
+                break
+        else:
+            raise self._too_large(spec.lanes)
+        every = np.arange(len(self.nodes))
+        place = table.places(every) - np.repeat(
+            table.rows.block_start[table.unit_of_cell], self._forest.sizes
+        )
+        self.lists = NodeLists(
+            model, self.cells, self._forest, self.nodes, place,
+            table.unit_of_cell, table.units, self._decisions.inflow,
+        )  # fmt: skip
+        return chosen
 
     def _too_large(self, lanes: int) -> InputError:
         limits = self._limits
@@ -356,6 +424,7 @@ def plan_epochs(
     segment: int | None = None,
     units: int | None = None,
     decisions: Decisions | None = None,
+    by_node: bool | None = None,
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first.
 
@@ -372,6 +441,8 @@ def plan_epochs(
         Most nodes of a segment and cells of a work-group; chosen where not given.
     decisions : Decisions, optional
         Of the whole network, where `model` is a part of it; default: of `model`.
+    by_node : bool, optional
+        See `EpochPlan`.
 
     Raises
     ------
@@ -393,7 +464,9 @@ def plan_epochs(
     for k in np.unique(own)[::-1]:
         cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
         longest = int(most[like].max())
-        plans.append(EpochPlan(model, decisions, cells, like, longest, dtype, limits, units))
+        plans.append(
+            EpochPlan(model, decisions, cells, like, longest, dtype, limits, units, by_node)
+        )
     return plans
 
 

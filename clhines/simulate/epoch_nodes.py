@@ -1,0 +1,246 @@
+"""Lists of nodes for epochs of cells with many mechanisms: a warp takes nodes of one class.
+
+A *class* of nodes is the set of their density mechanisms. Each cell has *lists* of at most `WARP`
+nodes of one class, and a lane takes one node with all its mechanisms. What lists need lies in
+*lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
+
+    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary
+    states of a list     of each mechanism its states
+    members of a list    of each mechanism the number of its instance in the cell, -1 for none
+
+A point mechanism comes as often in a list as the node has instances that has most of them. Cells
+that are equal, in shape, mechanisms and numbers, share lists and values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.arrays import offsets, ranges, starts
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.network.model import Kind, Model
+from clhines.simulate.epoch_spec import LIST_HEAD, MAX_DENSITIES, WARP
+
+_MOST = 2**31 - 1  # positions on the device
+
+
+class _OfKind:
+    """Instances of a kind in the cells of a plan."""
+
+    def __init__(self, kind: Kind, model: Model, cells: np.ndarray) -> None:
+        bounds = model.forest.cell_offsets
+        self.kind, self.density = kind, kind.mechanism.kind == "density"
+        self.first = np.searchsorted(kind.node, bounds[cells])
+        self.count = np.searchsorted(kind.node, bounds[cells + 1]) - self.first
+        self._base = bounds[cells]
+        self.varying = [v for v in kind.parameters.values() if isinstance(v, np.ndarray)]
+        self.num_states = len(kind.mechanism.states)
+
+    def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
+        """(m,) bool: whether the instances of cells of the plan are those of another one."""
+        count = int(self.count[as_cell])
+        found = self.count[cells] == count
+        some = cells[found]
+        at, of = self.first[some][:, None] + np.arange(count), self.first[as_cell]
+        good = (self.kind.node[at] - self._base[some][:, None] == self.within(as_cell)).all(axis=1)
+        for value in (self.kind.factor, *self.varying):
+            good &= (value[at] == value[of : of + count]).all(axis=1)
+        found[found] = good
+        return found
+
+    def within(self, cell: int) -> np.ndarray:
+        """Node of each instance of a cell of the plan, numbered in the cell."""
+        span = slice(self.first[cell], self.first[cell] + self.count[cell])
+        return self.kind.node[span] - self._base[cell]
+
+
+class NodeLists:
+    """Lists of nodes of the cells of a plan.
+
+    Parameters
+    ----------
+    model : Model
+    cells : (m,) int64
+        Natural numbers.
+    forest : Forest
+        Of these cells alone.
+    nodes : (k,) int64
+        Their natural nodes.
+    place : (k,) int64
+        Of each node in its cell's values.
+    unit_of_cell : (m,) int64
+    units : (m, 8) int64
+        Of the units, see `EpochPlan`; first places and first lanes of them.
+    inflow : bool
+        There are constant currents.
+
+    Attributes
+    ----------
+    rows : (num_lists, LIST_HEAD + number of point kinds) int64
+        Bits of the density kinds, first line of values, of states (in the cell), of members; then
+        how often each point kind comes.
+    places : (num_lists, WARP) int64
+        Place of each lane's node, -1 for none.
+    values, members : (lines, WARP) float64 and int64
+    homes : (num_units, 8) int64
+        Of each unit: first place and first lane of a unit with the same ties, first and end of
+        its lists, its first line of states.
+    instances : (num_units, num_kinds) int64
+        First instance of each kind.
+    state_lines : int
+
+    Raises
+    ------
+    InputError
+        More mechanisms than a list has bits for, or too many numbers.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        cells: np.ndarray,
+        forest: Forest,
+        nodes: np.ndarray,
+        place: np.ndarray,
+        unit_of_cell: np.ndarray,
+        units: np.ndarray,
+        inflow: bool,
+    ) -> None:
+        self._model, self._forest, self._nodes, self._inflow = model, forest, nodes, inflow
+        self._kinds = [_OfKind(kind, model, cells) for kind in model.kinds]
+        if sum(k.density for k in self._kinds) > MAX_DENSITIES:
+            raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
+        like = self._equal_cells()
+        self._model_cells, number = np.unique(like, return_inverse=True)  # one of each
+        number = number.reshape(-1)
+        self._list(place)
+        lines = self._lines_of_cell[number]
+        by_unit = np.argsort(unit_of_cell)
+        state = starts(lines[by_unit])
+        self.state_lines = int(lines.sum())
+        of = number[by_unit]
+        twin = unit_of_cell[like[by_unit]]
+        self.homes = np.zeros((len(cells), 8), np.int64)
+        columns = units[twin, 0], units[twin, 7], self._first_list[of], self._first_list[of + 1]
+        self.homes[:, :5] = np.stack((*columns, state), axis=1)
+        first = [k.first[by_unit] for k in self._kinds]
+        self.instances = np.stack(first, axis=1) if first else np.zeros((len(cells), 0), np.int64)
+        if max(self.state_lines, len(self.values)) * WARP > _MOST:
+            raise InputError("too many states for 32-bit positions")
+
+    def _equal_cells(self) -> np.ndarray:
+        """(m,) int64: the first cell of the same shape where that is equal, else the cell."""
+        forest, model = self._forest, self._model
+        result = np.arange(forest.num_cells)
+        arrays = [
+            a[self._nodes]
+            for a in (model.capacitance, model.constant_d, model.constant_b, model.u)
+        ]
+        shapes, firsts = np.unique(forest.shape_of_cell, return_index=True)
+        for shape, first in zip(shapes.tolist(), firsts.tolist(), strict=True):
+            cells = np.flatnonzero(forest.shape_of_cell == shape)
+            begin, n = forest.cell_offsets[first], int(forest.sizes[first])
+            whole = len(shapes) == 1  # then no index is needed
+            at = None if whole else forest.cell_offsets[cells][:, None] + np.arange(n)
+            same = np.ones(len(cells), bool)
+            for a in arrays:
+                each = a.reshape(-1, n) if at is None else a[at]
+                same &= (each == a[begin : begin + n]).all(axis=1)
+            for kind in self._kinds:
+                same &= kind.same(cells, first)
+            result[cells[same]] = first
+        return result
+
+    def _list(self, place: np.ndarray) -> None:
+        """Make the lists of one cell of each sort."""
+        forest, cells = self._forest, self._model_cells
+        sizes = forest.sizes[cells]
+        local = ranges(forest.cell_offsets[cells], sizes)  # nodes of the plan
+        cell = np.repeat(np.arange(len(cells)), sizes)
+        start = starts(sizes)
+        bits, cost = np.zeros(len(local), np.int64), np.zeros(len(local), np.int64)
+        points, at, instance = [], [], []
+        densities = 0
+        for kind in self._kinds:
+            number = ranges(kind.first[cells], kind.count[cells])
+            each = np.repeat(np.arange(len(cells)), kind.count[cells])
+            base = self._nodes[local[start]]
+            position = start[each] + kind.kind.node[number] - base[each]
+            at.append(position)
+            instance.append((number, number - kind.first[cells][each]))
+            if kind.density:
+                bits[position] |= 1 << densities
+                densities += 1
+                cost[position] += 1 + kind.num_states
+            else:
+                points.append(np.bincount(position, minlength=len(local)))
+        keys = (place[local], *points, bits, -cost, cell)
+        order = np.lexsort(keys)
+        new = np.ones(len(order), bool)
+        new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
+        begin = np.flatnonzero(new)
+        run = np.cumsum(new) - 1
+        rank = np.arange(len(order)) - begin[run]
+        lists_of_run = -(-np.bincount(run) // WARP)
+        row = starts(lists_of_run)[run] + rank // WARP
+        self._of_node = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        self._of_node[0][order], self._of_node[1][order] = row, rank % WARP
+        first = order[np.searchsorted(row, np.arange(int(lists_of_run.sum())))]
+        self.places = np.full((len(first), WARP), -1)
+        self.places[self._of_node] = place[local]
+        self._first_list = np.searchsorted(cell[first], np.arange(len(cells) + 1))
+        most = [np.zeros(len(first), np.int64) for _ in points]
+        for found, count in zip(most, points, strict=True):
+            np.maximum.at(found, self._of_node[0], count)
+        self._fill(local, bits[first], cell[first], most, at, instance)
+
+    def _fill(
+        self,
+        local: np.ndarray,
+        bits: np.ndarray,
+        cell: np.ndarray,
+        most: list[np.ndarray],
+        at: list[np.ndarray],
+        instance: list[tuple[np.ndarray, np.ndarray]],
+    ) -> None:
+        """Fill `values`, `members` and `rows`; `at` and `instance` are of each kind."""
+        model, nodes = self._model, self._nodes[local]
+        counts, densities, points = [], 0, iter(most)
+        for kind in self._kinds:
+            counts.append((bits >> densities) & 1 if kind.density else next(points))
+            densities += kind.density
+        over_dt = model.capacitance_over_dt[nodes]
+        of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes], over_dt]
+        of_node += [model.constant_b[nodes]] if self._inflow else []
+        zero = np.zeros(len(bits), np.int64)
+        each = [(c, c * len(k.varying), c * k.num_states) for c, k in zip(counts, self._kinds)]
+        members, given, states = (
+            np.stack([zero, *(e[i] for e in each)], axis=1) for i in range(3)
+        )
+        value_line = offsets(given.sum(axis=1) + len(of_node))
+        member_line = offsets(members.sum(axis=1))
+        lines = states.sum(axis=1)
+        self._lines_of_cell = np.bincount(cell, lines, len(self._model_cells)).astype(np.int64)
+        state_line = starts(lines) - starts(self._lines_of_cell)[cell]
+        self.values = np.zeros((value_line[-1], WARP))
+        self.members = np.full((member_line[-1], WARP), -1)
+        row, lane = self._of_node
+        for k, (kind, position) in enumerate(zip(self._kinds, at, strict=True)):
+            number, own = instance[k]
+            here, column = row[position], lane[position]
+            again = np.arange(len(position)) - np.searchsorted(position, position)
+            before = members[:, : k + 1].sum(axis=1)[here]
+            self.members[member_line[here] + before + again, column] = own
+            before = len(of_node) + given[:, : k + 1].sum(axis=1)[here]
+            for p, value in enumerate(kind.varying):
+                line = value_line[here] + before + again * len(kind.varying) + p
+                self.values[line, column] = value[number]
+            if kind.density:
+                of_node[0][position] = kind.kind.factor[number]
+        for j, value in enumerate(of_node):
+            self.values[value_line[row] + j, lane] = value
+        self.rows = np.stack(
+            (bits, value_line[:-1], state_line, member_line[:-1], *most), axis=1
+        )
+        assert self.rows.shape[1] == LIST_HEAD + len(most)
