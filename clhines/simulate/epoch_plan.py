@@ -22,6 +22,7 @@ from clhines.plan.by_segment.cut import Cut, cut_trees
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.decisions import Decisions
 from clhines.simulate.epoch_nodes import NodeLists
+from clhines.simulate.epoch_rates import side_by_side
 from clhines.simulate.epoch_spec import (
     MAX_UNITS,
     RECORDED,
@@ -253,8 +254,8 @@ class EpochPlan:
         if limits.ptx:
             spec = replace(spec, registers=registers)
         self.lists: NodeLists | None = None
-        if self._by_node is None and not constant and self._decisions.split:
-            self._by_node = not self._one_of_all(spec).fits(limits)
+        if self._by_node is None and not constant and model.kinds:
+            self._by_node = not self._largest(spec).fits(limits)
         for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
             if self._by_node:
                 break
@@ -271,31 +272,39 @@ class EpochPlan:
             raise self._too_large(lanes)
         return self._plan_nodes(spec, units)
 
-    def _one_of_all(self, spec: EpochSpec) -> EpochSpec:
-        """Return the spec of a cell as large as any of the whole network that is planned alike."""
+    def _largest(self, spec: EpochSpec) -> EpochSpec:
+        """Return the spec of one cell as large as any of the network that is planned alike."""
         network, largest = self._decisions.network, []
         for kind in network.kinds:
             bounds = np.searchsorted(kind.node, network.forest.cell_offsets)
             largest.append(np.diff(bounds)[self._like])
         kinds = tuple(
-            replace(_kind_spec(self._decisions, kind, max(1, int(each.max())), self._dtype), local=False)
+            replace(kind_spec(kind, spec.real), most=max(1, int(each.max())), local=False)
             for kind, each in zip(network.kinds, largest, strict=True)
         )
-        slots = int(np.sum(largest, axis=0).max()) if largest else 0
-        shapes = network.forest.shape_of_cell[self._like]
-        one_of_each = self._like[np.unique(shapes, return_index=True)[1]]
-        forest = network.forest.take(one_of_each)
-        cut = cut_trees(forest.trees, self._most, forest.trees.parent < 0)
-        table = _Table(forest, cut, self._most)
-        lanes = -(-int(cut.lanes.max()) // WARP) * WARP
+        table = self._table_of_all()
+        lanes = -(-int(np.diff(table.lanes.template_start).max()) // WARP) * WARP
         return replace(
             spec,
             lanes=lanes,
             extra=-lanes % (4 * WARP),
             capacity=int(table.rows.template_size.max()) + 1,
-            slots=slots,
+            slots=int(np.sum(largest, axis=0).max()),
             kinds=kinds,
         )
+
+    def _table_of_all(self) -> _Table:
+        """Table of all trees that are planned alike, of which those here may be some."""
+        if not self._decisions.split:
+            return self.table
+        forest = self._one_of_each()
+        return _Table(forest, cut_trees(forest.trees, self._most, forest.trees.parent < 0), self._most)
+
+    def _one_of_each(self) -> Forest:
+        """One cell of each shape of the whole network that is planned alike."""
+        whole = self._decisions.network.forest
+        shapes = whole.shape_of_cell[self._like]
+        return whole.take(self._like[np.unique(shapes, return_index=True)[1]])
 
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
         """Plan lists of nodes instead of instances."""
@@ -304,7 +313,15 @@ class EpochPlan:
         most, registers = _BY_NODE[spec.real]
         spec = replace(
             spec,
-            kinds=tuple(replace(kind, local=False, factor="") for kind in kinds),
+            kinds=tuple(
+                replace(
+                    kind,
+                    local=False,
+                    factor="",
+                    source=side_by_side(kind.source, kind.name, spec.ptx and spec.real == "double"),
+                )
+                for kind in kinds
+            ),
             extra=0,
             by_node=True,
             registers=registers if spec.ptx else 0,
@@ -351,10 +368,7 @@ class EpochPlan:
         """Lanes of all trees that are planned alike, of which those here may be some."""
         if not self._decisions.split:
             return self.table.lanes
-        whole = self._decisions.network
-        shapes = whole.forest.shape_of_cell[self._like]
-        one_of_each = self._like[np.unique(shapes, return_index=True)[1]]
-        trees = whole.forest.take(one_of_each).trees
+        trees = self._one_of_each().trees
         cut = cut_trees(trees, self._most, trees.parent < 0)
         number = np.arange(trees.num_trees)
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)

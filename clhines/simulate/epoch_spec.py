@@ -8,6 +8,7 @@ from typing import ClassVar
 from clhines.plan.by_segment import schedule
 from clhines.plan.contract import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
+from clhines.simulate import epoch_rates
 from clhines.simulate.kinds import MechanismSpec, of_each_kind
 
 WARP = 32
@@ -182,6 +183,18 @@ class EpochSpec(TemplateSpec):
     def list_width(self) -> int:
         """Numbers of a list of nodes."""
         return LIST_HEAD + sum(not kind.density for kind in self.kinds)
+
+    @property
+    def series(self) -> dict[str, list[str]]:
+        """Coefficients of ``common/rates.mako``."""
+        return epoch_rates.series(self.real)
+
+    @property
+    def reduction(self) -> dict[str, str]:
+        """Numbers of ``common/rates.mako`` for exponentials."""
+        return epoch_rates.reduction(self.real)
+
+    near: ClassVar[float] = epoch_rates.NEAR
 
     @property
     def build_options(self) -> tuple[str, ...]:

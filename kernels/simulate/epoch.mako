@@ -69,6 +69,9 @@ typedef ${spec.real} real;
 % if noisy:
 ${spec.normal}
 % endif
+% if by_node:
+${part("common/rates")}\
+% endif
 % for kind in every_kind:
 ${kind.source}
 % endfor

@@ -1,0 +1,114 @@
+"""Rate functions for lanes that work side by side: without branches, and with quick divisions.
+
+A mechanism's functions choose between a series and an exponential by branches, which keep the
+chains of operations of several gates apart. Here their helpers are those of
+``common/rates.mako``, which compute both sides, and where the compiler takes PTX a quotient of
+doubles is a product with `node_inverse_`, which has no slow path.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import numpy as np
+
+from clhines.mechanisms import exponentials
+from clhines.mechanisms.helpers import bernoulli_coefficients
+
+NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
+_HELPERS = ("bernoulli_slope", "bernoulli", "weight")
+_QUOTIENT = re.compile(r"/(\s+)(?=[\w(])")
+_OPERAND = re.compile(r"(?:\d[\w.]*(?:(?<=e)[-+]\d+)?|\w+)?")
+
+
+def side_by_side(source: str, prefix: str, quick: bool) -> str:
+    """Return a mechanism's functions with the helpers of ``common/rates.mako``.
+
+    Parameters
+    ----------
+    source : str
+        Of `Mechanism.functions`.
+    prefix : str
+        Of the functions' names.
+    quick : bool
+        Divide by `node_inverse_`.
+    """
+    functions = re.split(r"(?<=\n}\n)\n", source)
+    kept = [f for f in functions if not _defines(f, prefix)]
+    text = "\n".join(kept)
+    names = "|".join(_HELPERS)
+    text = re.sub(rf"\b{re.escape(prefix)}_({names})_\(", r"node_\1_(", text)
+    return with_inverses(text) if quick else text
+
+
+def _defines(function: str, prefix: str) -> bool:
+    """Whether a function is one of the helpers."""
+    names = "|".join(_HELPERS)
+    return re.search(rf"(?m)^static \w+ {re.escape(prefix)}_({names})_\(", function) is not None
+
+
+def with_inverses(source: str) -> str:
+    """Return source in which quotients are products with `node_inverse_`.
+
+    >>> with_inverses("x = a * b / (c + 1.0) + 1.0 / exp(z);")
+    'x = a * b * node_inverse_(c + 1.0) + 1.0 * node_inverse_(exp(z));'
+    """
+    code = re.sub(r"(?m)^//.*\n", "", source)
+    done, at = "", 0
+    for found in _QUOTIENT.finditer(code):
+        if found.start() < at:  # inside an operand that is done
+            continue
+        end = _end_of_operand(code, found.end())
+        if end < 0:
+            continue
+        operand = with_inverses(code[found.end() : end])
+        if operand.startswith("("):
+            operand = operand[1:-1]
+        done += code[at : found.start()] + f"*{found[1]}node_inverse_({operand})"
+        at = end
+    return done + code[at:]
+
+
+def _end_of_operand(code: str, begin: int) -> int:
+    """Return where a number, name, call or bracket ends; -1 for something else."""
+    found = _OPERAND.match(code, begin)
+    end = found.end() if found else begin
+    if code[end : end + 1] != "(":
+        return end if end > begin else -1
+    depth = 0
+    for k in range(end, len(code)):
+        depth += (code[k] == "(") - (code[k] == ")")
+        if not depth:
+            return k + 1
+    return -1
+
+
+def series(real: str) -> dict[str, list[str]]:
+    """Literals of the coefficients that ``common/rates.mako`` takes, the last ones first.
+
+    ``bernoulli``: of ``x**2k`` in ``x / (exp(x) - 1)``, enough for ``|x| < NEAR``; ``slope``: of
+    ``x**(2k - 1)`` in its derivative; ``exponential``: of ``x**k`` in ``(exp(x) - 1) / x``.
+    """
+    eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
+    found: list[Fraction] = []
+    for k, value in enumerate(bernoulli_coefficients(real), 1):
+        found.append(value)
+        if abs(value) * NEAR ** (2 * k) < eps / 64:
+            break
+    slope = [2 * k * value for k, value in enumerate(found, 1)]
+    every = {
+        "bernoulli": [float(c) for c in found],
+        "slope": [float(c) for c in slope],
+        "exponential": exponentials.series(real),
+    }
+    return {k: [exponentials.literal(real, c) for c in reversed(v)] for k, v in every.items()}
+
+
+def reduction(real: str) -> dict[str, str]:
+    """Literals that reduce the argument of an exponential: log(2) in two parts, its inverse."""
+    exact = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
+    high = np.float32(float(exact)) if real == "float" else np.float64(float(exact))
+    parts = {"high": float(high), "low": float(exact - Fraction(float(high)))}
+    parts["inverse"] = float(1 / exact)
+    return {k: exponentials.literal(real, v) for k, v in parts.items()}
