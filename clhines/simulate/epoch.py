@@ -170,8 +170,10 @@ class _Launch:
         size = max(1, lists.state_lines * self.spec.warp)
         self._lists = [
             *(integers(a) for a in tables),
+            reals(lists.scalars),
             reals(lists.values),
             cla.empty(self.queue, size, self._state.dtype),
+            *(self._state.dtype.type(c) for c in self.spec.coefficients.values()),
         ]
 
     def _factor(self) -> None:

@@ -14,6 +14,8 @@ that are equal, in shape, mechanisms and numbers, share lists and values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from clhines.arrays import offsets, ranges, starts
@@ -36,6 +38,8 @@ class _OfKind:
         self._base = bounds[cells]
         self.varying = [v for v in kind.parameters.values() if isinstance(v, np.ndarray)]
         self.num_states = len(kind.mechanism.states)
+        self.uniform: list[str] = []  # parameters that are one number in each list
+        self.of_lane: list[np.ndarray] = []  # the other ones that vary
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
         """(m,) bool: whether the instances of cells of the plan are those of another one."""
@@ -78,8 +82,10 @@ class NodeLists:
     Attributes
     ----------
     rows : (num_lists, LIST_HEAD + number of point kinds) int64
-        Bits of the density kinds, first line of values, of states (in the cell), of members; then
-        how often each point kind comes.
+        Bits of the density kinds, first line of values, of states (in the cell) in global and in
+        local memory, of members; then how often each point kind comes.
+    scalars : (num_lists, ...) float64
+        Parameters that are one number in each list, of one kind after another.
     places : (num_lists, WARP) int64
         Place of each lane's node, -1 for none.
     values, members : (lines, WARP) float64 and int64
@@ -88,7 +94,8 @@ class NodeLists:
         its lists, its first line of states.
     instances : (num_units, num_kinds) int64
         First instance of each kind.
-    state_lines : int
+    state_lines, local_lines : int
+        Of all units in global memory, of a unit in local memory.
 
     Raises
     ------
@@ -115,19 +122,18 @@ class NodeLists:
         self._model_cells, number = np.unique(like, return_inverse=True)  # one of each
         number = number.reshape(-1)
         self._list(place)
-        lines = self._lines_of_cell[number]
         by_unit = np.argsort(unit_of_cell)
-        state = starts(lines[by_unit])
-        self.state_lines = int(lines.sum())
-        of = number[by_unit]
+        self._of_unit = of = number[by_unit]
         twin = unit_of_cell[like[by_unit]]
         self.homes = np.zeros((len(cells), 8), np.int64)
         columns = units[twin, 0], units[twin, 7], self._first_list[of], self._first_list[of + 1]
-        self.homes[:, :5] = np.stack((*columns, state), axis=1)
+        self.homes[:, :4] = np.stack(columns, axis=1)
         first = [k.first[by_unit] for k in self._kinds]
         self.instances = np.stack(first, axis=1) if first else np.zeros((len(cells), 0), np.int64)
-        if max(self.state_lines, len(self.values)) * WARP > _MOST:
-            raise InputError("too many states for 32-bit positions")
+    @property
+    def uniform(self) -> list[tuple[str, ...]]:
+        """Names of the parameters of each kind that are one number in each list."""
+        return [tuple(kind.uniform) for kind in self._kinds]
 
     def _equal_cells(self) -> np.ndarray:
         """(m,) int64: the first cell of the same shape where that is equal, else the cell."""
@@ -206,41 +212,84 @@ class NodeLists:
     ) -> None:
         """Fill `values`, `members` and `rows`; `at` and `instance` are of each kind."""
         model, nodes = self._model, self._nodes[local]
-        counts, densities, points = [], 0, iter(most)
+        row, lane = self._of_node
+        densities, points = 0, iter(most)
+        self._cell, self._bits, self._most, self._counts = cell, bits, most, []
         for kind in self._kinds:
-            counts.append((bits >> densities) & 1 if kind.density else next(points))
+            self._counts.append((bits >> densities) & 1 if kind.density else next(points))
             densities += kind.density
+        self._find_uniform([row[p] for p in at], [number for number, _ in instance])
         over_dt = model.capacitance_over_dt[nodes]
         of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes], over_dt]
         of_node += [model.constant_b[nodes]] if self._inflow else []
         zero = np.zeros(len(bits), np.int64)
-        each = [(c, c * len(k.varying), c * k.num_states) for c, k in zip(counts, self._kinds)]
-        members, given, states = (
-            np.stack([zero, *(e[i] for e in each)], axis=1) for i in range(3)
+        members = np.stack([zero, *self._counts], axis=1)
+        given = np.stack(
+            [zero, *(c * len(k.of_lane) for c, k in zip(self._counts, self._kinds))], axis=1
         )
-        value_line = offsets(given.sum(axis=1) + len(of_node))
-        member_line = offsets(members.sum(axis=1))
-        lines = states.sum(axis=1)
-        self._lines_of_cell = np.bincount(cell, lines, len(self._model_cells)).astype(np.int64)
-        state_line = starts(lines) - starts(self._lines_of_cell)[cell]
-        self.values = np.zeros((value_line[-1], WARP))
-        self.members = np.full((member_line[-1], WARP), -1)
-        row, lane = self._of_node
+        self._value_line = offsets(given.sum(axis=1) + len(of_node))
+        self._member_line = offsets(members.sum(axis=1))
+        self.values = np.zeros((self._value_line[-1], WARP))
+        self.members = np.full((self._member_line[-1], WARP), -1)
         for k, (kind, position) in enumerate(zip(self._kinds, at, strict=True)):
             number, own = instance[k]
             here, column = row[position], lane[position]
             again = np.arange(len(position)) - np.searchsorted(position, position)
             before = members[:, : k + 1].sum(axis=1)[here]
-            self.members[member_line[here] + before + again, column] = own
+            self.members[self._member_line[here] + before + again, column] = own
             before = len(of_node) + given[:, : k + 1].sum(axis=1)[here]
-            for p, value in enumerate(kind.varying):
-                line = value_line[here] + before + again * len(kind.varying) + p
+            for p, value in enumerate(kind.of_lane):
+                line = self._value_line[here] + before + again * len(kind.of_lane) + p
                 self.values[line, column] = value[number]
             if kind.density:
                 of_node[0][position] = kind.kind.factor[number]
         for j, value in enumerate(of_node):
-            self.values[value_line[row] + j, lane] = value
-        self.rows = np.stack(
-            (bits, value_line[:-1], state_line, member_line[:-1], *most), axis=1
-        )
-        assert self.rows.shape[1] == LIST_HEAD + len(most)
+            self.values[self._value_line[row] + j, lane] = value
+
+    def _find_uniform(self, rows: list[np.ndarray], numbers: list[np.ndarray]) -> None:
+        """Find the parameters that are one number in each list, and set `scalars`."""
+        columns = []
+        for kind, row, number in zip(self._kinds, rows, numbers, strict=True):
+            for name, value in kind.kind.parameters.items():
+                if not isinstance(value, np.ndarray):
+                    continue
+                column = np.zeros(len(self.places))
+                column[row] = value[number]
+                if kind.density and (column[row] == value[number]).all():
+                    kind.uniform.append(name)
+                    columns.append(column)
+                else:
+                    kind.of_lane.append(value)
+        none = [np.zeros(len(self.places))] if not columns else []
+        self.scalars = np.stack([*columns, *none], axis=1)
+
+    def lines_of(self, kind: int) -> int:
+        """Lines of states of a kind in the cell that has most of them."""
+        lines = self._counts[kind] * self._kinds[kind].num_states
+        return int(np.bincount(self._cell, lines, len(self._model_cells)).max())
+
+    def place_states(self, local: Sequence[bool]) -> None:
+        """Give lines to the states, in local memory those of the kinds that `local` says.
+
+        Sets `rows`, `homes`, `state_lines`, and `local_lines` of a cell.
+        """
+        cells = len(self._model_cells)
+        line, of_cell = [], []
+        for where in (False, True):
+            each = [
+                c * k.num_states
+                for c, k, is_local in zip(self._counts, self._kinds, local, strict=True)
+                if is_local == where
+            ]
+            lines = np.sum([np.zeros(len(self._bits), np.int64), *each], axis=0)
+            total = np.bincount(self._cell, lines, cells).astype(np.int64)
+            line.append(starts(lines) - starts(total)[self._cell])
+            of_cell.append(total)
+        head = self._bits, self._value_line[:-1], line[0], line[1], self._member_line[:-1]
+        self.rows = np.stack((*head, *self._most), axis=1)
+        assert self.rows.shape[1] == LIST_HEAD + len(self._most)
+        lines = of_cell[0][self._of_unit]
+        self.state_lines, self.local_lines = int(lines.sum()), int(of_cell[1].max())
+        self.homes[:, 4] = starts(lines)
+        if max(self.state_lines, len(self.values)) * WARP > _MOST:
+            raise InputError("too many states for 32-bit positions")

@@ -340,7 +340,20 @@ class EpochPlan:
             model, self.cells, self._forest, self.nodes, place,
             table.unit_of_cell, table.units, self._decisions.inflow,
         )  # fmt: skip
-        return chosen
+        return self._place_states(replace(chosen, uniform=tuple(self.lists.uniform)))
+
+    def _place_states(self, spec: EpochSpec) -> EpochSpec:
+        """Keep states in local memory, of as many kinds as there is room for."""
+        assert self.lists is not None
+        local = [False] * len(spec.kinds)
+        for k in range(len(local)):
+            more = spec.local_lines + self.lists.lines_of(k)
+            wider = replace(spec, local_lines=more)
+            if self.lists.lines_of(k) and wider.fits(self._limits):
+                spec, local[k] = wider, True
+        self.lists.place_states(local)
+        kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))
+        return replace(spec, kinds=tuple(kinds), local_lines=self.lists.local_lines)
 
     def _too_large(self, lanes: int) -> InputError:
         limits = self._limits

@@ -1,5 +1,7 @@
 """Rate functions for lanes that work side by side: without branches, and with quick divisions.
 
+All functions take the numbers of their series, `coefficients`, as a first argument, ``c_``.
+
 A mechanism's functions choose between a series and an exponential by branches, which keep the
 chains of operations of several gates apart. Here their helpers are those of
 ``common/rates.mako``, which compute both sides, and where the compiler takes PTX a quotient of
@@ -38,7 +40,12 @@ def side_by_side(source: str, prefix: str, quick: bool) -> str:
     kept = [f for f in functions if not _defines(f, prefix)]
     text = "\n".join(kept)
     names = "|".join(_HELPERS)
-    text = re.sub(rf"\b{re.escape(prefix)}_({names})_\(", r"node_\1_(", text)
+    own = re.escape(prefix)
+    text = re.sub(r"(?m)^//.*\n", "", text)
+    text = re.sub(rf"(?m)^(static [\w ]+\b{own}_\w+)\(", r"\1(const node_series_ c_, ", text)
+    text = re.sub(rf"\b{own}_({names})_\(", r"node_\1_(c_, ", text)
+    text = re.sub(rf"\b({own}_\w+)\((?!const node_series_ )", r"\1(c_, ", text)
+    text = re.sub(r"(?<![\w.])exp\(", "node_exp_(c_, ", text)
     return with_inverses(text) if quick else text
 
 
@@ -84,31 +91,20 @@ def _end_of_operand(code: str, begin: int) -> int:
     return -1
 
 
-def series(real: str) -> dict[str, list[str]]:
-    """Literals of the coefficients that ``common/rates.mako`` takes, the last ones first.
+def coefficients(real: str) -> dict[str, float]:
+    """Numbers that ``common/rates.mako`` takes, by name.
 
-    ``bernoulli``: of ``x**2k`` in ``x / (exp(x) - 1)``, enough for ``|x| < NEAR``; ``slope``: of
-    ``x**(2k - 1)`` in its derivative; ``exponential``: of ``x**k`` in ``(exp(x) - 1) / x``.
+    ``exp_K`` is the coefficient of ``x**K`` in ``(exp(x) - 1) / x`` but for 1 and 1/2;
+    ``bernoulli_K`` that of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, enough of them for
+    ``|x| < NEAR``; ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
-    found: list[Fraction] = []
-    for k, value in enumerate(bernoulli_coefficients(real), 1):
-        found.append(value)
-        if abs(value) * NEAR ** (2 * k) < eps / 64:
+    found = {f"exp_{k}": c for k, c in enumerate(exponentials.series(real)) if k > 1}
+    for k, value in enumerate(bernoulli_coefficients(real)):
+        found[f"bernoulli_{k}"] = float(value)
+        if abs(value) * NEAR ** (2 * k + 2) < eps / 64:
             break
-    slope = [2 * k * value for k, value in enumerate(found, 1)]
-    every = {
-        "bernoulli": [float(c) for c in found],
-        "slope": [float(c) for c in slope],
-        "exponential": exponentials.series(real),
-    }
-    return {k: [exponentials.literal(real, c) for c in reversed(v)] for k, v in every.items()}
-
-
-def reduction(real: str) -> dict[str, str]:
-    """Literals that reduce the argument of an exponential: log(2) in two parts, its inverse."""
     exact = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
-    high = np.float32(float(exact)) if real == "float" else np.float64(float(exact))
-    parts = {"high": float(high), "low": float(exact - Fraction(float(high)))}
-    parts["inverse"] = float(1 / exact)
-    return {k: exponentials.literal(real, v) for k, v in parts.items()}
+    high = float(np.float32(float(exact))) if real == "float" else float(exact)
+    found |= {"log_high": high, "log_low": float(exact - Fraction(high))}
+    return {**found, "log_inverse": float(1 / exact)}

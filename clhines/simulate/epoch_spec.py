@@ -17,7 +17,7 @@ SITE = Word(place=12, cell=4, slot=15)  # of an instance: in the cell, in the wo
 SLOT_RUN = Word(first=16, number=15)  # slots of the instances of a node
 RECORDED = Word(lane=16, node=15)  # node: number in the lane's segment
 MAX_UNITS = SITE.most("cell") + 1
-LIST_HEAD = 4  # numbers of a list of nodes before those of the point kinds
+LIST_HEAD = 5  # numbers of a list of nodes before those of the point kinds
 MAX_DENSITIES = 31  # kinds of the membrane, a bit each
 
 
@@ -60,6 +60,10 @@ class EpochSpec(TemplateSpec):
     by_node : bool
         A lane takes a node with all its mechanisms, see `epoch_nodes`; states are in global
         memory. Otherwise it takes an instance, and leaves its sums in a slot.
+    uniform : tuple of tuple of str
+        Of each kind the parameters that are one number in each list of nodes.
+    local_lines : int
+        Lines of `WARP` states of a cell that are in local memory.
     """
 
     template: ClassVar[str] = "simulate/epoch"
@@ -84,6 +88,7 @@ class EpochSpec(TemplateSpec):
             "const int *restrict homes if by_node, const int *restrict instances if by_node",
             "const int *restrict node_lists if by_node, const int *restrict node_places if by_node",
             "const int *restrict node_members if by_node",
+            "const real *restrict node_scalars if by_node",
             "const real *restrict node_values if by_node, real *restrict node_states if by_node",
         ),
         "rest": (
@@ -130,12 +135,16 @@ class EpochSpec(TemplateSpec):
     normal: str = field(default="", repr=False)
     registers: int = 0
     by_node: bool = field(default=False, repr=False)
+    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    local_lines: int = field(default=0, repr=False)
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
         found = super().parameters(kernel)
         if not self.advances:
             return found
+        if self.by_node:
+            found += [Parameter(name, "real") for name in self.coefficients]
         for kind in self.kinds:
             if self.by_node:
                 found += of_each_kind(self.of_kind[1:], (kind,))
@@ -185,14 +194,12 @@ class EpochSpec(TemplateSpec):
         return LIST_HEAD + sum(not kind.density for kind in self.kinds)
 
     @property
-    def series(self) -> dict[str, list[str]]:
-        """Coefficients of ``common/rates.mako``."""
-        return epoch_rates.series(self.real)
+    def coefficients(self) -> dict[str, float]:
+        """Numbers of ``common/rates.mako`` by name, which are arguments of the kernel.
 
-    @property
-    def reduction(self) -> dict[str, str]:
-        """Numbers of ``common/rates.mako`` for exponentials."""
-        return epoch_rates.reduction(self.real)
+        As literals they would take two instructions each time.
+        """
+        return epoch_rates.coefficients(self.real)
 
     near: ClassVar[float] = epoch_rates.NEAR
 
@@ -224,6 +231,7 @@ class EpochSpec(TemplateSpec):
             reals += self.units * (self.dense * (self.dense + 1) + 1)
         if self.constant and not factor:
             reals += self.units
+        reals += self.units * self.local_lines * WARP
         if self.has_slots:
             reals += 2 * (self.slots + 1)
             reals += sum(len(k.states) * k.most for k in self.kinds if k.local)

@@ -2,19 +2,18 @@
 <%
     double = spec.real == "double"
     quick = spec.ptx and double
-    series, log2 = spec.series, spec.reduction
+    names = list(spec.coefficients)
+    powers = sorted((int(n[4:]) for n in names if n.startswith("exp_")), reverse=True)
+    even = sorted((int(n[10:]) for n in names if n.startswith("bernoulli_")), reverse=True)
     end = "" if double else "f"
-    magic = 1.5 * 2.0 ** (52 if double else 23)   # added to a small number leaves it whole, in the last bits
-    tiny = 2.0 ** (-54 if double else -25)
-    lowest, highest = (-700, 710) if double else (-80, 89)
+    magic = f"{1.5 * 2.0 ** (52 if double else 23)}{end}"   # added to a small number leaves it whole, in the last bits
+    least = f"{2.0 ** (-900 if double else -100)!r}{end}"
+    lowest, highest = (f"-{708 if double else 87}.0{end}", f"{710 if double else 89}.0{end}")
     over = (lambda a, b: f"{a} * node_inverse_({b})") if quick else (lambda a, b: f"{a} / ({b})")
 %>\
-<%def name="horner(name, x)">\
-    real sum = ${series[name][0]};
-% for c in series[name][1:]:
-    sum = fma(sum, ${x}, ${c});
-% endfor
-</%def>\
+// numbers of the series below, arguments of the kernel
+typedef struct { real ${", ".join(names)}; } node_series_;
+
 % if quick:
 // 1 / x to rounding, without a slow path: subnormal results are 0
 static real node_inverse_(const real x)
@@ -27,39 +26,70 @@ static real node_inverse_(const real x)
 }
 
 % endif
+// exp(r) - 1 of x = k*log(2) + r, and 2^k; k is that of ${lowest} to ${highest}, where 2^k is infinite
+static real node_reduced_(const node_series_ c_, const real x, real *scale)
+{
+    const real within = x < ${lowest} ? ${lowest} : x > ${highest} ? ${highest} : x;
+    const real shifted = fma(within, c_.log_inverse, ${magic}), k = shifted - ${magic};
+    const real r = fma(-k, c_.log_low, fma(-k, c_.log_high, within));
+    real sum = c_.exp_${powers[0]};
+% for k in powers[1:]:
+    sum = fma(sum, r, c_.exp_${k});
+% endfor
+    sum = fma(fma(sum, r, 0.5${end}), r, 1.0${end});
+% if double:
+    *scale = as_double((int2)(0, (as_int2(shifted).x + 1023) << 20));
+% else:
+    *scale = as_float((as_int(shifted) - as_int(${magic}) + 127) << 23);
+% endif
+    return r * sum;
+}
+
+static real node_exp_(const node_series_ c_, const real x)
+{
+% if double:
+    real scale;
+    const real part = node_reduced_(c_, x, &scale);
+    return fma(part, scale, scale);
+% else:
+    return exp(x);
+% endif
+}
+
+// (exp(b*dt) - 1) / b, the integral of exp(b*s) over a step
+static real node_weight_(const node_series_ c_, const real b, const real dt)
+{
+    real scale;
+    const real z = b * dt, part = node_reduced_(c_, z, &scale);
+    const bool is_zero = fabs(z) < ${least};
+    const real grown = fma(part, scale, scale - 1.0${end}), below = is_zero ? 1.0${end} : b;
+    return ${over("grown", "below")} + (is_zero ? dt : 0.0${end});
+}
+
 // x / (exp(x) - 1), e = exp(x); its series near x = 0
-static real node_bernoulli_(const real x, const real e)
+static real node_bernoulli_(const node_series_ c_, const real x, const real e)
 {
     const real y = x * x;
-${horner("bernoulli", "y")}\
-    const real far = ${over("x", f"e - 1.0{end}")};
+    real sum = c_.bernoulli_${even[0]};
+% for k in even[1:]:
+    sum = fma(sum, y, c_.bernoulli_${k});
+% endfor
+    real far = ${over("x", f"e - 1.0{end}")};
+% if quick:
+    __asm__ volatile("" : "+d"(far));   // both are computed: a branch would keep gates apart
+% endif
     return fabs(x) < ${spec.near}${end} ? fma(sum, y, fma(x, -0.5${end}, 1.0${end})) : far;
 }
 
 // derivative of x / (exp(x) - 1), e = exp(x)
-static real node_bernoulli_slope_(const real x, const real e)
+static real node_bernoulli_slope_(const node_series_ c_, const real x, const real e)
 {
     const real y = x * x;
-${horner("slope", "y")}\
+    real sum = ${2 * even[0] + 2} * c_.bernoulli_${even[0]};
+% for k in even[1:]:
+    sum = fma(sum, y, ${2 * k + 2} * c_.bernoulli_${k});
+% endfor
     const real far = ${over(f"(1.0{end} - x - {over('x', f'e - 1.0{end}')})", f"e - 1.0{end}")};
     return fabs(x) < ${spec.near}${end} ? fma(sum, x, -0.5${end}) : far;
-}
-
-// (exp(b*dt) - 1) / b, the integral of exp(b*s) over a step
-static real node_weight_(const real b, const real dt)
-{
-    const real z = b * dt;
-    const real within = z < ${lowest}.0${end} ? ${lowest}.0${end} : z > ${highest}.0${end} ? ${highest}.0${end} : z;
-    const real shifted = fma(within, ${log2["inverse"]}, ${magic}${end}), k = shifted - ${magic}${end};
-    const real r = fma(k, -(${log2["low"]}), fma(k, -(${log2["high"]}), within));
-${horner("exponential", "r")}\
-    const real part = r * sum;   // exp(r) - 1
-% if double:
-    const real scale = as_double((int2)(0, (as_int2(shifted).x + 1023) << 20));
-% else:
-    const real scale = as_float((as_int(shifted) - as_int(${magic}${end}) + 127) << 23);
-% endif
-    const real grown = fma(part, scale, scale - 1.0${end});
-    return fabs(z) < ${f"{tiny!r}"}${end} ? dt : ${over("grown", "b")};
 }
 

@@ -128,6 +128,9 @@ void advance(${signature(spec, "advance")})
     const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
     const bool is_root = is_inner && my_round == NONE;
 
+% if by_node:
+    const node_series_ c_ = { ${", ".join(spec.coefficients)} };
+% endif
     // what stays on chip
     __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
     __local int row_start[UNITS * ${2 * M}];
@@ -210,6 +213,9 @@ void advance(${signature(spec, "advance")})
     // first place and first lane of equal cells' ties, first and end of the lists, first line of states
     const int8 home = present ? vload8(number, homes) : (int8)(0);
     __global const real *restrict tie_of = all_tie + home.s0;
+% if spec.local_lines:
+    __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
+% endif
     const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
 % else:
     const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
