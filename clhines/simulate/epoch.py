@@ -173,7 +173,7 @@ class _Launch:
             reals(lists.scalars),
             reals(lists.values),
             cla.empty(self.queue, size, self._state.dtype),
-            *(self._state.dtype.type(c) for c in self.spec.coefficients.values()),
+            *(self._state.dtype.type(c) for c in self.spec.numbers.values()),
         ]
 
     def _factor(self) -> None:

@@ -318,7 +318,7 @@ class EpochPlan:
                     kind,
                     local=False,
                     factor="",
-                    source=side_by_side(kind.source, kind.name, spec.ptx and spec.real == "double"),
+                    source=side_by_side(kind.source, kind.name, spec.ptx),
                 )
                 for kind in kinds
             ),

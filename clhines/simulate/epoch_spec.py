@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
+
 from clhines.plan.by_segment import schedule
 from clhines.plan.contract import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
@@ -144,7 +146,7 @@ class EpochSpec(TemplateSpec):
         if not self.advances:
             return found
         if self.by_node:
-            found += [Parameter(name, "real") for name in self.coefficients]
+            found += [Parameter(name, "real") for name in self.numbers]
         for kind in self.kinds:
             if self.by_node:
                 found += of_each_kind(self.of_kind[1:], (kind,))
@@ -194,12 +196,23 @@ class EpochSpec(TemplateSpec):
         return LIST_HEAD + sum(not kind.density for kind in self.kinds)
 
     @property
-    def coefficients(self) -> dict[str, float]:
-        """Numbers of ``common/rates.mako`` by name, which are arguments of the kernel.
+    def coefficients(self) -> dict[str, str]:
+        """Numbers of ``common/rates.mako`` by name as source: of `c_`, or literals."""
+        own, real = self.numbers, np.float64 if self.real == "double" else np.float32
+        return {
+            name: f"c_.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
+            for name, value in epoch_rates.coefficients(self.real).items()
+        }
 
-        As literals they would take two instructions each time.
-        """
-        return epoch_rates.coefficients(self.real)
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Numbers that are arguments of the kernel; as literals they take two instructions."""
+        return epoch_rates.arguments(self.real)
+
+    @property
+    def suffix(self) -> str:
+        """End of a literal."""
+        return "" if self.real == "double" else "f"
 
     near: ClassVar[float] = epoch_rates.NEAR
 

@@ -1,42 +1,56 @@
 <%page args="spec"/>\
 <%
-    double = spec.real == "double"
-    quick = spec.ptx and double
-    names = list(spec.coefficients)
-    powers = sorted((int(n[4:]) for n in names if n.startswith("exp_")), reverse=True)
-    even = sorted((int(n[10:]) for n in names if n.startswith("bernoulli_")), reverse=True)
-    end = "" if double else "f"
+    double, quick, end = spec.real == "double", spec.ptx, spec.suffix
+    c = spec.coefficients
+    powers = sorted((int(n[4:]) for n in c if n.startswith("exp_")), reverse=True)
+    even = sorted((int(n[10:]) for n in c if n.startswith("bernoulli_")), reverse=True)
     magic = f"{1.5 * 2.0 ** (52 if double else 23)}{end}"   # added to a small number leaves it whole, in the last bits
-    least = f"{2.0 ** (-900 if double else -100)!r}{end}"
-    lowest, highest = (f"-{708 if double else 87}.0{end}", f"{710 if double else 89}.0{end}")
+    most = 708 if double else 87
     over = (lambda a, b: f"{a} * node_inverse_({b})") if quick else (lambda a, b: f"{a} / ({b})")
 %>\
 // numbers of the series below, arguments of the kernel
-typedef struct { real ${", ".join(names)}; } node_series_;
+typedef struct { real ${", ".join(spec.numbers)}; } node_series_;
 
-% if quick:
-// 1 / x to rounding, without a slow path: subnormal results are 0
+% if quick and double:
+// 1 / x to rounding, without a slow path: NaN where x or the result is infinite
 static real node_inverse_(const real x)
 {
-    real y;   // good to 20 bits and more; one step of third order, which 0 and infinity need not
+    real y;   // good to 20 bits and more; one step of third order
     __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
     const real e = fma(-x, y, (real)1);
-    const real better = fma(y, fma(e, e, e), y);
-    return (as_uint2(y).y & 0x7fffffff) - 1u < 0x7fefffffu ? better : y;
+    return fma(y, fma(e, e, e), y);
+}
+
+% elif quick:
+// 1 / x to one unit in the last place, without a slow path: subnormal results are 0
+static real node_inverse_(const real x)
+{
+    real y;
+    __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 % endif
-// exp(r) - 1 of x = k*log(2) + r, and 2^k; k is that of ${lowest} to ${highest}, where 2^k is infinite
+// x, or ${most} with its sign where it is larger
+static real node_within_(const real x)
+{
+% if double:
+    const int2 word = as_int2(x);
+    return as_double((int2)(word.x, min(word.y & 0x7fffffff, as_int2(${most}.0).y) | (word.y & ~0x7fffffff)));
+% else:
+    return fmin(fmax(x, -${most}.0f), ${most}.0f);
+% endif
+}
+
+// exp(r) - 1 of x = k*log(2) + r, and 2^k
 static real node_reduced_(const node_series_ c_, const real x, real *scale)
 {
-    const real within = x < ${lowest} ? ${lowest} : x > ${highest} ? ${highest} : x;
-    const real shifted = fma(within, c_.log_inverse, ${magic}), k = shifted - ${magic};
-    const real r = fma(-k, c_.log_low, fma(-k, c_.log_high, within));
-    real sum = c_.exp_${powers[0]};
+    const real shifted = fma(x, ${c["log_inverse"]}, ${magic}), k = shifted - ${magic};
+    const real r = fma(-k, ${c["log_low"]}, fma(-k, ${c["log_high"]}, x));
+    real sum = ${c[f"exp_{powers[0]}"]};
 % for k in powers[1:]:
-    sum = fma(sum, r, c_.exp_${k});
+    sum = fma(sum, r, ${c[f"exp_{k}"]});
 % endfor
-    sum = fma(fma(sum, r, 0.5${end}), r, 1.0${end});
 % if double:
     *scale = as_double((int2)(0, (as_int2(shifted).x + 1023) << 20));
 % else:
@@ -45,37 +59,42 @@ static real node_reduced_(const node_series_ c_, const real x, real *scale)
     return r * sum;
 }
 
+// exp(x) for |x| up to ${most}, beyond that the last one before
 static real node_exp_(const node_series_ c_, const real x)
 {
-% if double:
-    real scale;
-    const real part = node_reduced_(c_, x, &scale);
-    return fma(part, scale, scale);
+% if quick and not double:
+    const real within = node_within_(x), high = within * 1.44269502f;
+    const real low = fma(within, 1.92596299e-8f, fma(within, 1.44269502f, -high));
+    real y;   // 2^(high + low)
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(high));
+    return fma(y, low * 0.693147182f, y);
 % else:
-    return exp(x);
+    real scale;
+    const real part = node_reduced_(c_, node_within_(x), &scale);
+    return fma(part, scale, scale);
 % endif
 }
 
 // (exp(b*dt) - 1) / b, the integral of exp(b*s) over a step
-static real node_weight_(const node_series_ c_, const real b, const real dt)
+static real node_weight_(const node_series_ c_, const real rate, const real dt)
 {
+    const real b = rate - ${c["nearly_zero"]};   // not 0
     real scale;
-    const real z = b * dt, part = node_reduced_(c_, z, &scale);
-    const bool is_zero = fabs(z) < ${least};
-    const real grown = fma(part, scale, scale - 1.0${end}), below = is_zero ? 1.0${end} : b;
-    return ${over("grown", "below")} + (is_zero ? dt : 0.0${end});
+    const real part = node_reduced_(c_, node_within_(b * dt), &scale);
+    const real grown = fma(part, scale, scale - 1.0${end});
+    return ${over("grown", "b")};
 }
 
 // x / (exp(x) - 1), e = exp(x); its series near x = 0
 static real node_bernoulli_(const node_series_ c_, const real x, const real e)
 {
     const real y = x * x;
-    real sum = c_.bernoulli_${even[0]};
+    real sum = ${c[f"bernoulli_{even[0]}"]};
 % for k in even[1:]:
-    sum = fma(sum, y, c_.bernoulli_${k});
+    sum = fma(sum, y, ${c[f"bernoulli_{k}"]});
 % endfor
     real far = ${over("x", f"e - 1.0{end}")};
-% if quick:
+% if quick and double:
     __asm__ volatile("" : "+d"(far));   // both are computed: a branch would keep gates apart
 % endif
     return fabs(x) < ${spec.near}${end} ? fma(sum, y, fma(x, -0.5${end}, 1.0${end})) : far;
@@ -85,9 +104,9 @@ static real node_bernoulli_(const node_series_ c_, const real x, const real e)
 static real node_bernoulli_slope_(const node_series_ c_, const real x, const real e)
 {
     const real y = x * x;
-    real sum = ${2 * even[0] + 2} * c_.bernoulli_${even[0]};
+    real sum = ${2 * even[0] + 2} * ${c[f"bernoulli_{even[0]}"]};
 % for k in even[1:]:
-    sum = fma(sum, y, ${2 * k + 2} * c_.bernoulli_${k});
+    sum = fma(sum, y, ${2 * k + 2} * ${c[f"bernoulli_{k}"]});
 % endfor
     const real far = ${over(f"(1.0{end} - x - {over('x', f'e - 1.0{end}')})", f"e - 1.0{end}")};
     return fabs(x) < ${spec.near}${end} ? fma(sum, x, -0.5${end}) : far;

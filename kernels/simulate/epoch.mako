@@ -129,7 +129,7 @@ void advance(${signature(spec, "advance")})
     const bool is_root = is_inner && my_round == NONE;
 
 % if by_node:
-    const node_series_ c_ = { ${", ".join(spec.coefficients)} };
+    const node_series_ c_ = { ${", ".join(spec.numbers)} };
 % endif
     // what stays on chip
     __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
@@ -270,6 +270,13 @@ void advance(${signature(spec, "advance")})
 % endif
 % if solves:
 
+% if by_node:
+    // states of the cell's instances, from where all have theirs
+#define MOVE(held, kept) held = kept
+${part("simulate/epoch_states")}\
+#undef MOVE
+
+% endif
     int step = first_step;
 % if split:
     if (active >= 0) {   // lanes for the mechanisms
@@ -668,6 +675,11 @@ ${part("simulate/epoch_nodes")}\
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
 % endif
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
+% if by_node:
+#define MOVE(held, kept) kept = held
+${part("simulate/epoch_states")}\
+#undef MOVE
+% endif
 % for kind in kinds:
 % if kind.states:
     if (active >= 0) {

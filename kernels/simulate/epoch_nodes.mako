@@ -4,6 +4,7 @@
     kinds = spec.kinds
     densities = [k.name for k in kinds if k.density]
     points = [k.name for k in kinds if not k.density]
+    has_member = any(k.takes_events or k.uses_noise or not k.density for k in kinds)
     shared = 4 if spec.inflow else 3   # lines of values before those of the mechanisms
     scalars = [(kind.name, name) for kind, names in zip(kinds, spec.uniform) for name in names]
     def value(kind, name, literal):
@@ -23,7 +24,9 @@
 % if spec.local_lines:
             __local real *local_state = local_states + (unit * ${spec.local_lines} + list[3]) * ${W} + in_warp;
 % endif
+% if has_member:
             __global const int *member = node_members + (long)list[4] * ${W} + in_warp;
+% endif
 % if scalars:
             __global const real *scalar = node_scalars + q * ${len(scalars)};
 % endif
@@ -47,36 +50,32 @@
 % if always:
                 if (*member >= 0) {
                 const int instance = instances[number * ${len(kinds)} + ${k}] + *member;
-% else:
-                int instance = 0;
-                if (opens || closes) instance = instances[number * ${len(kinds)} + ${k}] + *member;
 % endif
 % for s, name in enumerate(kind.states):
-                real s_${name} = opens ? ${kind.name}__states[${s} * ${kind.name}__count + instance] : ${state}[${s * W}];
+                real s_${name} = ${state}[${s * W}];
 % endfor
 % if kind.states:
                 if (!opens) ${kind.name}_advance(c_, v, (real)(step - 1) * dt, dt, ${params}${by_address});
 % endif
-                if (!closes) {
 % if kind.takes_events:
+                if (!closes) {
                     __global long *due = incoming + (long)(step % ring) * num_targets + ${kind.first_target} + instance;
                     const long weight = *due;
                     if (weight) {
                         *due = 0;
                         ${kind.name}_event(c_, (real)weight * scale, ${params}${by_address});
                     }
-% endif
-                    real i, g;
-% if kind.uses_noise:
-                    const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
-% endif
-                    ${kind.name}_current(c_, v, (step + (real)0.5) * dt, dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
-                    ${total}_i += i;
-                    ${total}_g += g;
                 }
+% endif
+                real i, g;
+% if kind.uses_noise:
+                const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
+% endif
+                ${kind.name}_current(c_, v, (step + (real)0.5) * dt, dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${total}_i += i;
+                ${total}_g += g;
 % for s, name in enumerate(kind.states):
-                if (closes) ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
-                else ${state}[${s * W}] = s_${name};
+                ${state}[${s * W}] = s_${name};
 % endfor
 % if always:
                 }
@@ -87,7 +86,9 @@
 % if kind.states:
                 ${state} += ${len(kind.states) * W};
 % endif
+% if has_member:
                 member += ${W};
+% endif
             }
 % endfor
             if (!closes) {
