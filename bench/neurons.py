@@ -215,7 +215,7 @@ class _Sketch:
 
 
 def pyramidal(seed: int = 1) -> Morphology:
-    """Return a pyramidal cell: basal dendrites, a trunk with obliques, a tuft, a stub of an axon."""
+    """Return a pyramidal cell: basal dendrites, a trunk with obliques, a tuft, an axon."""
     cell = _Sketch(9.0, seed)
     axon = cell.branch(0, AXON, 30.0, 0.5)
     cell.branch(axon, AXON, 30.0, 0.5)

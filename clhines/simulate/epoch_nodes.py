@@ -130,6 +130,7 @@ class NodeLists:
         self.homes[:, :4] = np.stack(columns, axis=1)
         first = [k.first[by_unit] for k in self._kinds]
         self.instances = np.stack(first, axis=1) if first else np.zeros((len(cells), 0), np.int64)
+
     @property
     def uniform(self) -> list[tuple[str, ...]]:
         """Names of the parameters of each kind that are one number in each list."""
@@ -140,8 +141,7 @@ class NodeLists:
         forest, model = self._forest, self._model
         result = np.arange(forest.num_cells)
         arrays = [
-            a[self._nodes]
-            for a in (model.capacitance, model.constant_d, model.constant_b, model.u)
+            a[self._nodes] for a in (model.capacitance, model.constant_d, model.constant_b, model.u)
         ]
         shapes, firsts = np.unique(forest.shape_of_cell, return_index=True)
         for shape, first in zip(shapes.tolist(), firsts.tolist(), strict=True):
@@ -262,6 +262,28 @@ class NodeLists:
                     kind.of_lane.append(value)
         none = [np.zeros(len(self.places))] if not columns else []
         self.scalars = np.stack([*columns, *none], axis=1)
+
+    def choose_warps(self, least: int, most: int, busy: bool) -> list[int]:
+        """Numbers of warps of a cell, the best first.
+
+        List k of a cell is of warp ``k % warps``. Where many cells are in flight the warps should
+        be equally loaded; where few are, the one that has most to do should have little.
+
+        Parameters
+        ----------
+        least, most : int
+            Warps.
+        busy : bool
+            Many cells are in flight.
+        """
+        states = [k.num_states for k in self._kinds]
+        cost = 2 + sum(c * (1 + n) for c, n in zip(self._counts, states, strict=True))
+        rank = np.arange(len(cost)) - self._first_list[self._cell]
+        found = []
+        for warps in range(least, max(least, most) + 1):
+            load = np.bincount(self._cell * warps + rank % warps, cost).max()
+            found.append((load * warps if busy else load, warps))
+        return [warps for _, warps in sorted(found)]
 
     def lines_of(self, kind: int) -> int:
         """Lines of states of a kind in the cell that has most of them."""
