@@ -273,6 +273,8 @@ class Network:
     def _distinct(self, mechanism: Mechanism, nodes: np.ndarray) -> np.ndarray:
         """Refuse a mechanism that would be in the same membrane twice."""
         here = [g.nodes for g in self.groups if g.mechanism.name == mechanism.name]
+        if not here and (nodes[1:] > nodes[:-1]).all():
+            return nodes
         every = np.sort(np.concatenate([nodes, *here]))
         again = every[1:][every[1:] == every[:-1]]
         if len(again):

@@ -43,13 +43,22 @@ class _OfKind:
 
     def same(self, cells: np.ndarray, as_cell: int) -> np.ndarray:
         """(m,) bool: whether the instances of cells of the plan are those of another one."""
-        count = int(self.count[as_cell])
+        count, of = int(self.count[as_cell]), int(self.first[as_cell])
         found = self.count[cells] == count
         some = cells[found]
-        at, of = self.first[some][:, None] + np.arange(count), self.first[as_cell]
-        good = (self.kind.node[at] - self._base[some][:, None] == self.within(as_cell)).all(axis=1)
+        first = self.first[some]
+        if (np.diff(first) == count).all():  # one after another: no index is needed
+            at: slice | np.ndarray = slice(int(first[0]), int(first[0]) + count * len(some))
+        else:
+            at = (first[:, None] + np.arange(count)).reshape(-1)
+
+        def repeats(values: np.ndarray, expected: np.ndarray) -> np.ndarray:
+            return (values[at].reshape(len(some), count) == expected).all(axis=1)
+
+        node = self.kind.node[at].reshape(len(some), count) - self._base[some][:, None]
+        good = (node == self.within(as_cell)).all(axis=1)
         for value in (self.kind.factor, *self.varying):
-            good &= (value[at] == value[of : of + count]).all(axis=1)
+            good &= repeats(value, value[of : of + count])
         found[found] = good
         return found
 

@@ -7,6 +7,7 @@ own kernel and its own launch, so that a small cell takes no more of a device th
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -126,8 +127,6 @@ class EpochPlan:
         )
         self.units = table.units.copy()
         self.units[:, _CELL] = cells[table.units[:, _CELL]]
-        # of each kind, the instances of the cells
-        self._mine = [np.flatnonzero(np.isin(k.node, self.nodes)) for k in model.kinds]
         self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
 
     @property
@@ -195,12 +194,11 @@ class EpochPlan:
             model, self.cells, self._forest, self.nodes, place,
             table.unit_of_cell, table.units, self._decisions.inflow,
         )  # fmt: skip
-        kinds = (_kind_spec(self._decisions, kind, 0, self._dtype) for kind in model.kinds)
+        kinds = (_kind_spec(kind, 0, self._dtype) for kind in model.kinds)
         spec = replace(
             spec,
             kinds=tuple(
-                replace(kind, local=False, factor="", source=side_by_side(kind, limits.ptx))
-                for kind in kinds
+                replace(kind, local=False, source=side_by_side(kind, limits.ptx)) for kind in kinds
             ),
             extra=0,
             by_node=True,
@@ -263,9 +261,15 @@ class EpochPlan:
         number = np.arange(trees.num_trees)
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
+    @cached_property
+    def _instances_of_cells(self) -> list[np.ndarray]:
+        """Of each kind, the instances of the cells."""
+        return [np.flatnonzero(np.isin(k.node, self.nodes)) for k in self._model.kinds]
+
     def _list_instances(self, units: int) -> tuple[list[MechanismSpec], int]:
         """List instances of each group of `units` cells, and the slots that they write to."""
-        table, kinds, mine = self.table, self._model.kinds, self._mine
+        table, kinds = self.table, self._model.kinds
+        mine = self._instances_of_cells
         groups = -(-len(self.cells) // units)
         nodes = [np.searchsorted(self.nodes, k.node[i]) for k, i in zip(kinds, mine, strict=True)]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
@@ -286,7 +290,12 @@ class EpochPlan:
             site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
             self._sites.append((starts, mine[k][sort], site))
             specs.append(
-                _kind_spec(self._decisions, kind, max(1, int(np.diff(starts).max())), self._dtype)
+                _kind_spec(
+                    kind,
+                    max(1, int(np.diff(starts).max())),
+                    self._dtype,
+                    _factor_of_capacitance(self._decisions.network, kind, self._dtype),
+                )
             )
         most = int(np.diff(first).max()) if kinds else 0
         self._give_slots(node, cell, slot, most)
@@ -456,7 +465,7 @@ def _choose_segments(
     return most, lanes
 
 
-def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> MechanismSpec:
+def _kind_spec(kind: Kind, most: int, dtype: np.dtype, factor: str = "") -> MechanismSpec:
     check_parameters(kind, dtype)
     values = [kind.parameters[p] for p in kind.mechanism.parameters]
     return replace(
@@ -464,7 +473,7 @@ def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> 
         number=kind.first_instance,
         literals=tuple("" if np.ndim(v) else _literal(float(v), dtype) for v in values),
         most=most,
-        factor=_factor_of_capacitance(decisions.network, kind, dtype),
+        factor=factor,
         first_target=max(0, kind.first_target),
     )
 
