@@ -286,7 +286,9 @@ class NodeLists:
             Many cells are in flight.
         """
         states = [k.num_states for k in self._kinds]
-        cost = 2 + sum(c * (1 + n) for c, n in zip(self._counts, states, strict=True))
+        cost = np.full(len(self._bits), 2)
+        for count, number in zip(self._counts, states, strict=True):
+            cost += count * (1 + number)
         rank = np.arange(len(cost)) - self._first_list[self._cell]
         found = []
         for warps in range(least, max(least, most) + 1):
@@ -312,15 +314,15 @@ class NodeLists:
                 for c, k, is_local in zip(self._counts, self._kinds, local, strict=True)
                 if is_local == where
             ]
-            lines = np.sum([np.zeros(len(self._bits), np.int64), *each], axis=0)
+            lines: np.ndarray = np.sum([np.zeros(len(self._bits), np.int64), *each], axis=0)
             total = np.bincount(self._cell, lines, cells).astype(np.int64)
             line.append(starts(lines) - starts(total)[self._cell])
             of_cell.append(total)
         head = self._bits, self._value_line[:-1], line[0], line[1], self._member_line[:-1]
         self.rows = np.stack((*head, *self._most), axis=1)
         assert self.rows.shape[1] == LIST_HEAD + len(self._most)
-        lines = of_cell[0][self._of_unit]
-        self.state_lines, self.local_lines = int(lines.sum()), int(of_cell[1].max())
-        self.homes[:, 4] = starts(lines)
+        of_unit = of_cell[0][self._of_unit]
+        self.state_lines, self.local_lines = int(of_unit.sum()), int(of_cell[1].max())
+        self.homes[:, 4] = starts(of_unit)
         if max(self.state_lines, len(self.values)) * WARP > _MOST:
             raise InputError("too many states for 32-bit positions")

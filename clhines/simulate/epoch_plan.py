@@ -48,7 +48,7 @@ _BUSY = {
     ("float", False): (256, 64),
 }
 # where lanes take nodes; measured, see bench/notes/epochs.md
-_LISTS_FULL = 2  # cells a compute unit, from which on those in flight count
+_LISTS_FULL = 1  # cells a compute unit, above which those in flight count
 _LISTS_GROUP = 128  # lanes of a work-group of several cells
 _LISTS_REGISTERS = 72  # of a work-item then
 _MOST_WARPS = 16  # of a cell
@@ -209,7 +209,8 @@ class EpochPlan:
             lanes = warps * WARP
             for count in range(units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS)), 0, -1):
                 group = lanes * count
-                registers = _LISTS_REGISTERS if busy else min(_REGISTERS // group, 255) // 8 * 8
+                full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
+                registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
                 chosen = replace(
                     spec, lanes=lanes, units=count, registers=registers if spec.ptx else 0
                 )
@@ -376,7 +377,7 @@ def plan_epochs(
     plans = []
     for k in np.unique(own)[::-1]:
         cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
-        longest, lists = int(most[like].max()), bool(by_node)
+        longest, lists = int(most[like].max()), bool(by_node) and not decisions.constant_factors
         if by_node is None and not decisions.constant_factors:
             lists = _needs_lists(decisions, like, longest, dtype, limits)
         if lists and not segment:

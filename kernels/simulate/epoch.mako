@@ -273,7 +273,7 @@ void advance(${signature(spec, "advance")})
 % if by_node:
     // states of the cell's instances, from where all have theirs
 #define MOVE(held, kept) held = kept
-${part("simulate/epoch_states")}\
+${part("common/node_states")}\
 #undef MOVE
 
 % endif
@@ -353,7 +353,7 @@ ${part("simulate/epoch_states")}\
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % if by_node:
-${part("simulate/epoch_nodes")}\
+${part("common/node_lists")}\
         if (step == first_step + num_steps) break;
         MEET();
 % endif
@@ -677,7 +677,7 @@ ${part("simulate/epoch_nodes")}\
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
 % if by_node:
 #define MOVE(held, kept) kept = held
-${part("simulate/epoch_states")}\
+${part("common/node_states")}\
 #undef MOVE
 % endif
 % for kind in kinds:

@@ -252,7 +252,10 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps" if lanes else engine)
     if lanes:
         state = sim._run.state
-        blocks = engine == "blocks" and BlockEpochs(state.model, state, Limits(), units=lanes)
+        lists = True if engine == "lists" else None
+        blocks = engine in ("blocks", "lists") and BlockEpochs(
+            state.model, state, Limits(), units=lanes, by_node=lists
+        )
         assert not blocks or blocks.launches[0].spec.constant == constant
         sim._run = DeviceRun(state, blocks or CellEpochs(state, lanes))
     sim.record("v", net.soma[:2])
@@ -274,7 +277,8 @@ def clean_cases():
                     yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
-    for engine, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
+    engines = ("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)
+    for engine, lanes in engines:
         for dtype in ("float64", "float32"):
             label = f"network: {engine}, {lanes} lanes, {dtype}"
             arguments = engine, dtype, lanes
