@@ -25,6 +25,7 @@ from clhines.network.model import Kind, Model
 from clhines.simulate.epoch_spec import LIST_HEAD, MAX_DENSITIES, WARP
 
 _MOST = 2**31 - 1  # positions on the device
+_SORTS = 4  # different cells of a shape that are looked for
 
 
 class _OfKind:
@@ -146,26 +147,37 @@ class NodeLists:
         return [tuple(kind.uniform) for kind in self._kinds]
 
     def _equal_cells(self) -> np.ndarray:
-        """(m,) int64: the first cell of the same shape where that is equal, else the cell."""
+        """(m,) int64: of each cell the first one that is equal, of `_SORTS` in a shape, or it."""
         forest, model = self._forest, self._model
         result = np.arange(forest.num_cells)
         arrays = [
             a[self._nodes] for a in (model.capacitance, model.constant_d, model.constant_b, model.u)
         ]
-        shapes, firsts = np.unique(forest.shape_of_cell, return_index=True)
-        for shape, first in zip(shapes.tolist(), firsts.tolist(), strict=True):
+        for shape in np.unique(forest.shape_of_cell).tolist():
             cells = np.flatnonzero(forest.shape_of_cell == shape)
-            begin, n = forest.cell_offsets[first], int(forest.sizes[first])
-            whole = len(shapes) == 1  # then no index is needed
-            at = None if whole else forest.cell_offsets[cells][:, None] + np.arange(n)
-            same = np.ones(len(cells), bool)
-            for a in arrays:
-                each = a.reshape(-1, n) if at is None else a[at]
-                same &= (each == a[begin : begin + n]).all(axis=1)
-            for kind in self._kinds:
-                same &= kind.same(cells, first)
-            result[cells[same]] = first
+            for _ in range(_SORTS):
+                first = int(cells[0])
+                same = self._equal(cells, first, arrays)
+                result[cells[same]] = first
+                cells = cells[~same]
+                if not len(cells):
+                    break
         return result
+
+    def _equal(self, cells: np.ndarray, first: int, arrays: list[np.ndarray]) -> np.ndarray:
+        """(m,) bool: whether cells of one shape are equal to the first of them."""
+        forest = self._forest
+        begin, n = int(forest.cell_offsets[first]), int(forest.sizes[first])
+        if (np.diff(cells) == 1).all():  # no index is needed
+            at: slice | np.ndarray = slice(begin, begin + n * len(cells))
+        else:
+            at = (forest.cell_offsets[cells][:, None] + np.arange(n)).reshape(-1)
+        same = np.ones(len(cells), bool)
+        for a in arrays:
+            same &= (a[at].reshape(-1, n) == a[begin : begin + n]).all(axis=1)
+        for kind in self._kinds:
+            same &= kind.same(cells, first)
+        return same
 
     def _list(self, place: np.ndarray) -> None:
         """Make the lists of one cell of each sort."""

@@ -14,8 +14,8 @@
 %>\
         // lists of nodes: the states up to this step, then currents; after the last step no more of these
         const bool opens = step == first_step, closes = step == first_step + num_steps;
-        for (int q = home.s2 + lane / ${W}; q < home.s3; q += ${spec.lanes // W}) {
-            const int in_warp = lane % ${W}, place = node_places[q * ${W} + in_warp];
+        for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
+            const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
             __global const int *list = node_lists + q * ${spec.list_width};
             const int bits = list[0];

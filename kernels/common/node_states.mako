@@ -4,8 +4,7 @@
     densities = [k.name for k in kinds if k.density]
     points = [k.name for k in kinds if not k.density]
 %>\
-    for (int q = home.s2 + lane / ${W}; q < home.s3; q += ${spec.lanes // W}) {
-        const int in_warp = lane % ${W};
+    for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
         if (node_places[q * ${W} + in_warp] < 0) continue;
         __global const int *list = node_lists + q * ${spec.list_width};
         __global real *state = node_states + (long)(home.s4 + list[2]) * ${W} + in_warp;

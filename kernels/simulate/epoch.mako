@@ -129,6 +129,7 @@ void advance(${signature(spec, "advance")})
     const bool is_root = is_inner && my_round == NONE;
 
 % if by_node:
+    const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
     const node_series_ c_ = { ${", ".join(spec.numbers)} };
 % endif
     // what stays on chip
@@ -411,7 +412,7 @@ ${part("common/node_lists")}\
 % for j in range(M):
         {   // past the last that is eliminated nothing changes but x, which is handed on
             const bool goes = ${j} < num_eliminated;
-            const real d = w${j} - less_d, b = a${j} - less_b, tie = ${f"tie_of[place{j}]" if by_node else f"TIE(place{j})"};
+            const real d = w${j} - less_d, b = a${j} - less_b, tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if by_node else f"TIE(place{j})"};
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
             my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;

@@ -129,7 +129,7 @@ def crowded_network(cells=3, gnabar=0.1):
         current i = g*n*(v + 80) [mA/cm2]
         """,
         nodes,
-        g=np.where(np.arange(len(nodes)) % 3, 1e-4, 2e-4),
+        g=np.where((nodes % cable.num_nodes) % 3, 1e-4, 2e-4),
     )
     net.add("iclamp", at=net.soma, dur=5.0, amp=0.3)
     syn = net.add("expsyn", at=np.append(net.soma, net.soma + 1), tau=2.0, e=0.0)
