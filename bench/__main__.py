@@ -20,6 +20,7 @@ MEASURES = {
     "devices": "measures.devices",
     "peers": "measures.peers",
     "ring": "measures.ring",
+    "cells": "measures.cells",
     "scale": "measures.scale",
     "models": "measures.models",
     "spikes": "measures.spikes",

@@ -29,6 +29,8 @@ def check_once(
 ) -> None:
     """Raise InputError for a mechanism that would be in the same membrane twice."""
     here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
+    if not here and (nodes[1:] > nodes[:-1]).all():
+        return
     every = np.sort(np.concatenate([nodes, *here]))
     again = every[1:][every[1:] == every[:-1]]
     if len(again):

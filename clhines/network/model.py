@@ -138,7 +138,18 @@ class Model:
 
     def initial_states(self) -> list[dict[str, np.ndarray]]:
         """States of each kind at `v_init`, (count,) float64 arrays by name."""
-        return [k.mechanism.initial(self.v_init[k.node], k.arrays()) for k in self.kinds]
+        return [self._initial_states(kind) for kind in self.kinds]
+
+    def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:
+        """States of a kind; where all cells have the same numbers, those of one are repeated."""
+        v, cells = self.v_init[kind.node], self.forest.num_cells
+        varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
+        each = kind.count // cells
+        if cells == 1 or each * cells != kind.count or not _repeats([v, *varying.values()], each):
+            return kind.mechanism.initial(v, kind.arrays())
+        once = {k: varying[k][:each] if k in varying else a for k, a in kind.parameters.items()}
+        found = kind.mechanism.initial(v[:each], once)
+        return {k: np.tile(np.broadcast_to(a, each), cells) for k, a in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +169,11 @@ class Events:
     target: np.ndarray
     step: np.ndarray
     weight: np.ndarray
+
+
+def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
+    """Whether the first so many values of each array are repeated to its end."""
+    return all(bool((a.reshape(-1, length) == a[:length]).all()) for a in arrays)
 
 
 def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,9 @@ the delivery of spikes. A *rank* is an MPI process.
 Who owns what
     `simulation`: `Simulation`, what users call. `runs`: the run on one device, and the choice of
     its executor. `steps`: a few kernels per step, cells of any size. `epoch`, `epoch_plan`,
-    `epoch_spec`: whole cells on the chip of a GPU. `epoch_vector`: the same on CPUs, one cell per
+    `epoch_spec`: whole cells on the chip of a GPU, with `epoch_table`: their lanes and places,
+    `epoch_nodes`: nodes by class where cells have many mechanisms, `epoch_rates`: rate functions
+    for these. `epoch_vector`: the same on CPUs, one cell per
     lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
     voltages, states and events on the device. `records`: recorded quantities. `decisions`: what no
     partition of a network may change, made once. `delivery`: spikes to targets, by one of several

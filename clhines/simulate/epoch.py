@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from clhines.device import program
 from clhines.network.model import Model
 from clhines.plan.plan import Limits
+from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
 from clhines.simulate.state import State
 
@@ -28,7 +29,7 @@ class BlockEpochs:
     state : State
         Device arrays shared with the delivery of spikes.
     limits : Limits
-    segment, units : int, optional
+    segment, units, by_node : int and bool, optional
         See `plan_epochs`.
 
     Raises
@@ -44,9 +45,10 @@ class BlockEpochs:
         limits: Limits,
         segment: int | None = None,
         units: int | None = None,
+        by_node: bool | None = None,
     ) -> None:
         self.model, self.queue, self.max_steps = model, state.queue, state.epoch
-        plans = plan_epochs(model, state.dtype, limits, segment, units, state.decisions)
+        plans = plan_epochs(model, state.dtype, limits, segment, units, state.decisions, by_node)
         shared = _Shared(model, state, plans[0])
         self._shared = shared
         context, device = self.queue.context, self.queue.device
@@ -151,13 +153,28 @@ class _Launch:
             integers(table.lanes.links),
             integers(table.lanes.children),
         ]
+        self._tie, self._up = (self._packed(model.u, k) for k in (plan.tie, plan.up))
+        self._v = self._packed(model.v_init, plan.gather)
+        if plan.lists is not None:
+            self._upload_lists(plan.lists)
+            return
         c = model.capacitance_over_dt
         self._d = self._packed(c + model.constant_d, plan.gather, 1.0)
-        self._tie, self._up = (self._packed(model.u, k) for k in (plan.tie, plan.up))
         self._c, self._k = (self._packed(a, plan.gather) for a in (c, model.constant_b))
-        self._v = self._packed(model.v_init, plan.gather)
         self._instances = [[integers(a) for a in each] for each in plan.instances]
         self._slots = integers(plan.slots)
+
+    def _upload_lists(self, lists: NodeLists) -> None:
+        integers, reals = self._shared.integers, self._shared.reals
+        tables = lists.homes, lists.instances, lists.rows, lists.places, lists.members
+        size = max(1, lists.state_lines * self.spec.warp)
+        self._lists = [
+            *(integers(a) for a in tables),
+            reals(lists.scalars),
+            reals(lists.values),
+            cla.empty(self.queue, size, self._state.dtype),
+            *(self._state.dtype.type(c) for c in self.spec.numbers.values()),
+        ]
 
     def _factor(self) -> None:
         """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
@@ -184,13 +201,18 @@ class _Launch:
         state, model, shared = self._state, self.model, self._shared
         real = state.dtype.type
         arguments: list[object] = [np.int32(0), np.int32(0), np.int32(len(self.plan.cells))]
-        arguments += [*self._tables, self._d, self._tie, self._up]
+        by_node = self.spec.by_node
+        arguments += [*self._tables, *([] if by_node else [self._d]), self._tie, self._up]
         if self.spec.constant:
             arguments += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
-        arguments += [self._c, self._k, self._v]
-        for lists, (states, values) in zip(self._instances, shared.of_kinds, strict=True):
-            arguments += [*lists, states, *values]
-        if model.kinds:
+        if by_node:
+            arguments += [self._v, *self._lists]
+            arguments += [a for states, values in shared.of_kinds for a in (states, values[0])]
+        else:
+            arguments += [self._c, self._k, self._v]
+            for lists, (states, values) in zip(self._instances, shared.of_kinds, strict=True):
+                arguments += [*lists, states, *values]
+        if self.spec.has_slots:
             arguments.append(self._slots)
         arguments += [
             state.incoming,

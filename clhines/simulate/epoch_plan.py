@@ -7,6 +7,7 @@ own kernel and its own launch, so that a small cell takes no more of a device th
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -16,19 +17,20 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
-from clhines.plan import packing
-from clhines.plan.by_segment import codes, layout, schedule
-from clhines.plan.by_segment.cut import Cut, cut_trees
+from clhines.plan.by_segment import codes, schedule
+from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.epoch_nodes import NodeLists
+from clhines.simulate.epoch_rates import side_by_side
 from clhines.simulate.epoch_spec import (
     MAX_UNITS,
-    RECORDED,
     SITE,
     SLOT_RUN,
     WARP,
     EpochSpec,
 )
+from clhines.simulate.epoch_table import CellTable
 from clhines.simulate.kinds import MechanismSpec, check_parameters, kind_spec
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
@@ -45,98 +47,13 @@ _BUSY = {
     ("double", False): (128, 128),
     ("float", False): (256, 64),
 }
+# where lanes take nodes; measured, see bench/notes/epochs.md
+_LISTS_FULL = 1  # cells a compute unit, above which those in flight count
+_LISTS_GROUP = 128  # lanes of a work-group of several cells
+_LISTS_REGISTERS = 72  # of a work-item then
+_MOST_WARPS = 16  # of a cell
+_REGISTERS = 1 << 16  # of a multiprocessor
 _CELL = 6  # column of a unit
-
-
-class _Table:
-    """Cells as units: lanes, places of the nodes, ties between them.
-
-    Nodes and cells are numbered within `forest`.
-    """
-
-    def __init__(self, forest: Forest, cut: Cut, most: int) -> None:
-        blocks = packing.next_fit(forest, list(cut.lanes[:, None]), int(cut.lanes.max()), 1)
-        lanes = codes.segment_lanes(
-            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
-        )
-        rows = layout.SegmentRows(lanes, blocks, most)
-        self.blocks, self.lanes, self.rows = blocks, lanes, rows
-        self.gather = rows.gather(forest)
-        real = np.flatnonzero(self.gather >= 0)
-        self._place = np.empty(forest.num_nodes, np.int64)
-        self._place[self.gather[real]] = real
-        kind, counts = blocks.template, np.diff(lanes.template_start)
-        self.lane_base = np.cumsum(counts[kind]) - counts[kind]
-        self.num_lanes = int(counts[kind].sum())
-        self.units = np.stack(
-            (
-                rows.block_start,
-                rows.template_size[kind],
-                lanes.template_start[kind],
-                schedule.LANE_COUNTS.pack(lanes=counts, inner_lanes=lanes.inner)[kind],
-                kind * most * 2,
-                np.maximum(lanes.rounds, 1)[kind],
-                blocks.cells,
-                self.lane_base,
-            ),
-            axis=1,
-        )
-        self.unit_of_cell = np.empty(forest.num_cells, np.int64)
-        self.unit_of_cell[blocks.cells] = np.arange(forest.num_cells)
-        self._ties()
-
-    def _ties(self) -> None:
-        """Find whose `u` ties each place to the next of its segment, and each lane to its parent.
-
-        `tie` and `up` are natural indices, -1 for none.
-        """
-        lanes, rows, kind = self.lanes, self.rows, self.blocks.template
-        length, template = lanes.length, lanes.template
-        lane = np.arange(len(length)) - lanes.template_start[template]
-        leaf = lane >= lanes.inner[template]
-        column = np.where(leaf, lane - lanes.inner[template], lane)
-        k = np.repeat(np.arange(len(length)), length)
-        j = ranges(np.zeros(len(length), np.int64), length)
-
-        def place(k: np.ndarray, j: np.ndarray) -> np.ndarray:
-            return rows.rows[template[k], leaf[k] + 0, j] + column[k]
-
-        # of each value of each template, the place whose u is meant
-        size = rows.template_size
-        begin = np.cumsum(size) - size
-        source = np.full(int(size.sum()), -1)
-        last = j == length[k] - 1
-        following = np.minimum(j + 1, length[k] - 1)
-        source[begin[template[k]] + place(k, j)] = np.where(
-            last, -1, place(k, np.where(leaf[k], j, following))
-        )
-        spread = source[ranges(begin[kind], size[kind])]
-        start = np.repeat(rows.block_start, size[kind])
-        real = np.flatnonzero(spread >= 0)
-        self.tie = np.full(rows.size, -1)
-        self.tie[ranges(rows.block_start, size[kind])[real]] = self.gather[(spread + start)[real]]
-        every = np.arange(len(length))
-        top = place(every, np.where(leaf, length - 1, 0))
-        counts = np.diff(lanes.template_start)
-        which = ranges(lanes.template_start[kind], counts[kind])
-        self.up = self.gather[top[which] + np.repeat(rows.block_start, counts[kind])]
-
-    def places(self, nodes: np.ndarray | slice) -> np.ndarray:
-        """Place of natural nodes in the device order."""
-        return self._place[nodes]
-
-    def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
-        """Return `RECORDED` of natural nodes."""
-        place = self.places(nodes)
-        unit = np.searchsorted(self.rows.block_start, place, side="right") - 1
-        template, inside = self.blocks.template[unit], place - self.rows.block_start[unit]
-        flat = self.rows.rows[template].reshape(len(nodes), -1)
-        at = (flat <= inside[:, None]).sum(axis=1) - 1  # rows of no width begin where others do
-        most = self.rows.rows.shape[-1]
-        column = inside - flat[np.arange(len(nodes)), at]
-        leaf = at >= most
-        lane = column + np.where(leaf, self.lanes.inner[template], 0)
-        return RECORDED.pack(lane=lane, node=at % most)
 
 
 class EpochPlan:
@@ -156,10 +73,13 @@ class EpochPlan:
     limits : Limits
     units : int, optional
         Cells of a work-group; chosen where not given.
+    by_node : bool
+        Whether lanes take nodes, not instances.
 
     Attributes
     ----------
     cells : (m,) int64
+    lists : NodeLists or None
     nodes : (k,) int64
         Natural numbers of the nodes of the cells, in order.
     gather : (size,) int64
@@ -190,6 +110,7 @@ class EpochPlan:
         dtype: DTypeLike,
         limits: Limits,
         units: int | None = None,
+        by_node: bool = False,
     ) -> None:
         self._model, self._limits, self._dtype = model, limits, np.dtype(dtype)
         self._decisions = decisions
@@ -199,23 +120,21 @@ class EpochPlan:
         cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
         if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
             raise self._too_large(int(cut.lanes.max()))
-        self._forest, self.table = forest, _Table(forest, cut, most)
+        self._forest, self.table = forest, CellTable(forest, cut, most)
         table = self.table
         self.gather, self.tie, self.up = (
             np.where(k < 0, -1, self.nodes[k]) for k in (table.gather, table.tie, table.up)
         )
         self.units = table.units.copy()
         self.units[:, _CELL] = cells[table.units[:, _CELL]]
-        # of each kind, the instances of the cells
-        self._mine = [np.flatnonzero(np.isin(k.node, self.nodes)) for k in model.kinds]
-        self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units)
+        self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
 
     @property
     def groups(self) -> int:
         """Number of work-groups."""
         return -(-len(self.cells) // self.spec.units)
 
-    def _plan(self, lanes: int, units: int | None) -> EpochSpec:
+    def _plan(self, lanes: int, units: int | None, by_node: bool) -> EpochSpec:
         model, limits, table = self._model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
@@ -245,6 +164,9 @@ class EpochPlan:
         )
         if limits.ptx:
             spec = replace(spec, registers=registers)
+        self.lists: NodeLists | None = None
+        if by_node:
+            return self._plan_nodes(spec, units)
         for count in range(units or max(1, min(most // lanes, MAX_UNITS)), 0, -1):
             found, slots = self._list_instances(count)
             for local in (True, False):
@@ -256,6 +178,58 @@ class EpochPlan:
                     self._pack_instances()
                     return chosen
         raise self._too_large(lanes)
+
+    def _one_of_each(self) -> Forest:
+        """One cell of each shape of the whole network that is planned alike."""
+        return _one_of_each(self._decisions.network.forest, self._like)
+
+    def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
+        """Plan lists of nodes instead of instances."""
+        table, model, limits = self.table, self._model, self._limits
+        every = np.arange(len(self.nodes))
+        place = table.places(every) - np.repeat(
+            table.rows.block_start[table.unit_of_cell], self._forest.sizes
+        )
+        self.lists = NodeLists(
+            model, self.cells, self._forest, self.nodes, place,
+            table.unit_of_cell, table.units, self._decisions.inflow,
+        )  # fmt: skip
+        kinds = (_kind_spec(kind, 0, self._dtype) for kind in model.kinds)
+        spec = replace(
+            spec,
+            kinds=tuple(
+                replace(kind, local=False, source=side_by_side(kind, limits.ptx)) for kind in kinds
+            ),
+            extra=0,
+            by_node=True,
+            uniform=tuple(self.lists.uniform),
+        )
+        busy = self._decisions.num_cells > _LISTS_FULL * limits.compute_units
+        for warps in self.lists.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy):
+            lanes = warps * WARP
+            for count in range(units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS)), 0, -1):
+                group = lanes * count
+                full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
+                registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
+                chosen = replace(
+                    spec, lanes=lanes, units=count, registers=registers if spec.ptx else 0
+                )
+                if chosen.fits(limits):
+                    return self._place_states(chosen)
+        raise self._too_large(spec.lanes)
+
+    def _place_states(self, spec: EpochSpec) -> EpochSpec:
+        """Keep states in local memory, of as many kinds as there is room for."""
+        assert self.lists is not None
+        local = [False] * len(spec.kinds)
+        for k in range(len(local)):
+            more = spec.local_lines + self.lists.lines_of(k)
+            wider = replace(spec, local_lines=more)
+            if self.lists.lines_of(k) and wider.fits(self._limits):
+                spec, local[k] = wider, True
+        self.lists.place_states(local)
+        kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))
+        return replace(spec, kinds=tuple(kinds), local_lines=self.lists.local_lines)
 
     def _too_large(self, lanes: int) -> InputError:
         limits = self._limits
@@ -283,17 +257,20 @@ class EpochPlan:
         """Lanes of all trees that are planned alike, of which those here may be some."""
         if not self._decisions.split:
             return self.table.lanes
-        whole = self._decisions.network
-        shapes = whole.forest.shape_of_cell[self._like]
-        one_of_each = self._like[np.unique(shapes, return_index=True)[1]]
-        trees = whole.forest.take(one_of_each).trees
+        trees = self._one_of_each().trees
         cut = cut_trees(trees, self._most, trees.parent < 0)
         number = np.arange(trees.num_trees)
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
+    @cached_property
+    def _instances_of_cells(self) -> list[np.ndarray]:
+        """Of each kind, the instances of the cells."""
+        return [np.flatnonzero(np.isin(k.node, self.nodes)) for k in self._model.kinds]
+
     def _list_instances(self, units: int) -> tuple[list[MechanismSpec], int]:
         """List instances of each group of `units` cells, and the slots that they write to."""
-        table, kinds, mine = self.table, self._model.kinds, self._mine
+        table, kinds = self.table, self._model.kinds
+        mine = self._instances_of_cells
         groups = -(-len(self.cells) // units)
         nodes = [np.searchsorted(self.nodes, k.node[i]) for k, i in zip(kinds, mine, strict=True)]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
@@ -314,7 +291,12 @@ class EpochPlan:
             site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
             self._sites.append((starts, mine[k][sort], site))
             specs.append(
-                _kind_spec(self._decisions, kind, max(1, int(np.diff(starts).max())), self._dtype)
+                _kind_spec(
+                    kind,
+                    max(1, int(np.diff(starts).max())),
+                    self._dtype,
+                    _factor_of_capacitance(self._decisions.network, kind, self._dtype),
+                )
             )
         most = int(np.diff(first).max()) if kinds else 0
         self._give_slots(node, cell, slot, most)
@@ -356,6 +338,7 @@ def plan_epochs(
     segment: int | None = None,
     units: int | None = None,
     decisions: Decisions | None = None,
+    by_node: bool | None = None,
 ) -> list[EpochPlan]:
     """Plan all cells, the largest first.
 
@@ -372,6 +355,8 @@ def plan_epochs(
         Most nodes of a segment and cells of a work-group; chosen where not given.
     decisions : Decisions, optional
         Of the whole network, where `model` is a part of it; default: of `model`.
+    by_node : bool, optional
+        See `EpochPlan`; by default where a cell is too large otherwise.
 
     Raises
     ------
@@ -392,9 +377,65 @@ def plan_epochs(
     plans = []
     for k in np.unique(own)[::-1]:
         cells, like = np.flatnonzero(own == k), np.flatnonzero(size == k)
-        longest = int(most[like].max())
-        plans.append(EpochPlan(model, decisions, cells, like, longest, dtype, limits, units))
+        longest, lists = int(most[like].max()), bool(by_node) and not decisions.constant_factors
+        if by_node is None and not decisions.constant_factors:
+            lists = _needs_lists(decisions, like, longest, dtype, limits)
+        if lists and not segment:
+            some = _choose_segments(decisions.network, None, False)[0]
+            longest = int(some[forest.shape_of_cell[like]].max())
+        plans.append(EpochPlan(model, decisions, cells, like, longest, dtype, limits, units, lists))
     return plans
+
+
+def _one_of_each(forest: Forest, cells: np.ndarray) -> Forest:
+    """Return one cell of each shape of some cells."""
+    return forest.take(cells[np.unique(forest.shape_of_cell[cells], return_index=True)[1]])
+
+
+def _needs_lists(
+    decisions: Decisions, like: np.ndarray, most: int, dtype: DTypeLike, limits: Limits
+) -> bool:
+    """Whether one cell, as large as any of the whole network that is planned alike, is too large.
+
+    Too large, that is, for a work-group whose lanes take instances.
+    """
+    network, largest = decisions.network, []
+    for kind in network.kinds:
+        bounds = np.searchsorted(kind.node, network.forest.cell_offsets)
+        largest.append(np.diff(bounds)[like])
+    if not largest:
+        return False
+    real = real_name(np.dtype(dtype))
+    kinds = tuple(
+        replace(kind_spec(kind, real), most=max(1, int(each.max())), local=False)
+        for kind, each in zip(network.kinds, largest, strict=True)
+    )
+    forest = _one_of_each(network.forest, like)
+    cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
+    if cut.lanes.max() > schedule.NO_LANE:
+        return False
+    lanes = -(-int(cut.lanes.max()) // WARP) * WARP
+    size = CellTable(forest, cut, most).rows.template_size.max()
+    spec = EpochSpec(
+        real=real,
+        phase="advance",
+        constant=False,
+        inflow=decisions.inflow,
+        lanes=lanes,
+        units=1,
+        extra=-lanes % (4 * WARP),
+        segment=most,
+        capacity=int(size) + 1,
+        rounds=1,
+        before=0,
+        dense=0,
+        slots=int(np.sum(largest, axis=0).max()),
+        secondorder=False,
+        ptx=limits.ptx,
+        fused=False,
+        kinds=kinds,
+    )
+    return not spec.fits(limits)
 
 
 def _is_busy(decisions: Decisions, limits: Limits) -> bool:
@@ -425,7 +466,7 @@ def _choose_segments(
     return most, lanes
 
 
-def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> MechanismSpec:
+def _kind_spec(kind: Kind, most: int, dtype: np.dtype, factor: str = "") -> MechanismSpec:
     check_parameters(kind, dtype)
     values = [kind.parameters[p] for p in kind.mechanism.parameters]
     return replace(
@@ -433,7 +474,7 @@ def _kind_spec(decisions: Decisions, kind: Kind, most: int, dtype: np.dtype) -> 
         number=kind.first_instance,
         literals=tuple("" if np.ndim(v) else _literal(float(v), dtype) for v in values),
         most=most,
-        factor=_factor_of_capacitance(decisions.network, kind, dtype),
+        factor=factor,
         first_target=max(0, kind.first_target),
     )
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+import numpy as np
+
 from clhines.plan.by_segment import schedule
 from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
+from clhines.simulate import epoch_rates
 from clhines.simulate.kinds import MechanismSpec, of_each_kind
 
 WARP = 32
@@ -16,6 +19,8 @@ SITE = Word(place=12, cell=4, slot=15)  # of an instance: in the cell, in the wo
 SLOT_RUN = Word(first=16, number=15)  # slots of the instances of a node
 RECORDED = Word(lane=16, node=15)  # node: number in the lane's segment
 MAX_UNITS = SITE.most("cell") + 1
+LIST_HEAD = 5  # numbers of a list of nodes before those of the point kinds
+MAX_DENSITIES = 31  # kinds of the membrane, a bit each
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,13 @@ class EpochSpec(TemplateSpec):
         The functions of the generator, where a kind uses noise.
     registers : int
         Most registers of a work-item (NVIDIA's compiler); 0 leaves them to it.
+    by_node : bool
+        A lane takes a node with all its mechanisms, see `epoch_nodes`; states are in global
+        memory. Otherwise it takes an instance, and leaves its sums in a slot.
+    uniform : tuple of tuple of str
+        Of each kind the parameters that are one number in each list of nodes.
+    local_lines : int
+        Lines of `WARP` states of a cell that are in local memory.
     """
 
     template: ClassVar[str] = "simulate/epoch"
@@ -61,7 +73,7 @@ class EpochSpec(TemplateSpec):
         "advance": (
             "int first_step, int num_steps, int num_units, const int *restrict units",
             "const int *restrict rows, const int *restrict links, const int *restrict children",
-            "const real *restrict all_d, const real *restrict all_tie",
+            "const real *restrict all_d if by_place, const real *restrict all_tie",
             "const real *restrict all_up",
             "real *restrict all_f1 if makes_factors, real *restrict all_f2 if makes_factors",
             "real *restrict all_inverse if makes_factors",
@@ -72,11 +84,17 @@ class EpochSpec(TemplateSpec):
             "const real *restrict all_inverse if uses_factors",
             "const real *restrict tree_factors if uses_factors",
             "const real *restrict tree_inverses if uses_factors",
-            "const real *restrict all_c if advances, const real *restrict all_k if advances",
+            "const real *restrict all_c if advances and by_place",
+            "const real *restrict all_k if advances and by_place",
             "real *restrict all_v if advances",
+            "const int *restrict homes if by_node, const int *restrict instances if by_node",
+            "const int *restrict node_lists if by_node, const int *restrict node_places if by_node",
+            "const int *restrict node_members if by_node",
+            "const real *restrict node_scalars if by_node",
+            "const real *restrict node_values if by_node, real *restrict node_states if by_node",
         ),
         "rest": (
-            "const int *restrict slots if has_kinds",
+            "const int *restrict slots if has_slots",
             "long *restrict incoming, int ring",
             "int num_targets, real scale, real dt",
             "ulong seed, const real *restrict threshold",
@@ -118,13 +136,21 @@ class EpochSpec(TemplateSpec):
     kinds: tuple[MechanismSpec, ...] = ()
     normal: str = field(default="", repr=False)
     registers: int = 0
+    by_node: bool = field(default=False, repr=False)
+    uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
+    local_lines: int = field(default=0, repr=False)
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
         found = super().parameters(kernel)
         if not self.advances:
             return found
+        if self.by_node:
+            found += [Parameter(name, "real") for name in self.numbers]
         for kind in self.kinds:
+            if self.by_node:
+                found += of_each_kind(self.of_kind[1:], (kind,))
+                continue
             found += of_each_kind(self.of_kind, (kind,))
             varying = [
                 f"p_{p}" for p, v in zip(kind.parameters, kind.literals, strict=True) if not v
@@ -155,6 +181,42 @@ class EpochSpec(TemplateSpec):
         return bool(self.kinds)
 
     @property
+    def has_slots(self) -> bool:
+        """Whether instances leave their sums in slots."""
+        return self.has_kinds and not self.by_node
+
+    @property
+    def by_place(self) -> bool:
+        """Whether all numbers of nodes are in the order of the places."""
+        return not self.by_node
+
+    @property
+    def list_width(self) -> int:
+        """Numbers of a list of nodes."""
+        return LIST_HEAD + sum(not kind.density for kind in self.kinds)
+
+    @property
+    def coefficients(self) -> dict[str, str]:
+        """Numbers of ``common/rates.mako`` by name as source: of `c_`, or literals."""
+        own, real = self.numbers, np.float64 if self.real == "double" else np.float32
+        return {
+            name: f"c_.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
+            for name, value in epoch_rates.coefficients(self.real).items()
+        }
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Numbers that are arguments of the kernel; as literals they take two instructions."""
+        return epoch_rates.arguments(self.real)
+
+    @property
+    def suffix(self) -> str:
+        """End of a literal."""
+        return "" if self.real == "double" else "f"
+
+    near: ClassVar[float] = epoch_rates.NEAR
+
+    @property
     def build_options(self) -> tuple[str, ...]:
         """Options of the compiler."""
         return (f"-cl-nv-maxrregcount={self.registers}",) if self.registers else ()
@@ -169,16 +231,21 @@ class EpochSpec(TemplateSpec):
         """Local memory that the kernel takes, at most."""
         factor = self.phase == "factor"
         held = 2 if factor else 3 + (not self.constant) + self.inflow
+        if self.by_node:
+            held = 3
         tree = 7 if factor or not self.constant else 3
         reals = self.units * (held * self.capacity + tree * self.lanes)
-        ints = self.units * 2 * self.segment + sum(k.most for k in self.kinds)
+        ints = self.units * 2 * self.segment
+        if not self.by_node:
+            ints += sum(k.most for k in self.kinds)
         if self.dense:
             ints += self.units * (self.lanes + 1)
         if self.dense and not factor:
             reals += self.units * (self.dense * (self.dense + 1) + 1)
         if self.constant and not factor:
             reals += self.units
-        if self.kinds:
+        reals += self.units * self.local_lines * WARP
+        if self.has_slots:
             reals += 2 * (self.slots + 1)
             reals += sum(len(k.states) * k.most for k in self.kinds if k.local)
         gaps = 8 * (4 + len(self.kinds))  # before what must lie at a multiple of 8

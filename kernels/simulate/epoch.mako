@@ -5,16 +5,18 @@
     eliminates = factor or not constant      # d is eliminated here
     solves = not factor
     in_warp = spec.ptx and U == spec.warp
-    kinds = spec.kinds if solves else ()
+    by_node = spec.by_node                   # a lane takes a node with all its mechanisms
+    every_kind, kinds = spec.kinds if solves else (), spec.kinds if solves and not by_node else ()
     held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
     held += ["k"] if spec.inflow and solves else []
+    held = ["w", "a"] if by_node else held
     rest = "(K(place{}) - less_b)" if spec.inflow else "-less_b"
     half = spec.secondorder
     I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
     rounds = spec.rounds if factor or not dense else spec.before
     tree = 4 if eliminates else 2   # arrays of values a lane
     steps = "mine.s5" if in_warp and not dense else rounds
-    noisy = any(kind.uses_noise for kind in kinds)
+    noisy = any(kind.uses_noise for kind in every_kind)
     link, then, family = spec.link, spec.at_elimination, spec.family
     site, slot_run, recorded = spec.site, spec.slot_run, spec.recorded
     site_cell, site_place = site.read("cell", "site"), site.read("place", "site")
@@ -51,6 +53,10 @@
 // Lanes from ${K * U if apart else 0} on advance the states of mechanisms, and leave conductance and current in slots;
 // those of a node lie side by side and are added up in that order.
 % endif
+% if by_node:
+// Lists of nodes with the same density mechanisms, a warp each, see epoch_nodes.py: a lane advances the
+// states of all mechanisms of its node, and leaves what the node has before the elimination in W and A.
+% endif
 % if spec.real == "double":
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 % endif
@@ -63,7 +69,10 @@ typedef ${spec.real} real;
 % if noisy:
 ${spec.normal}
 % endif
-% for kind in kinds:
+% if by_node:
+${part("common/rates")}\
+% endif
+% for kind in every_kind:
 ${kind.source}
 % endfor
 
@@ -119,6 +128,10 @@ void advance(${signature(spec, "advance")})
     const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
     const bool is_root = is_inner && my_round == NONE;
 
+% if by_node:
+    const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
+    const node_series_ c_ = { ${", ".join(spec.numbers)} };
+% endif
     // what stays on chip
     __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
     __local int row_start[UNITS * ${2 * M}];
@@ -156,7 +169,7 @@ void advance(${signature(spec, "advance")})
     for (int k = lane; present && k < ${2 * M}; k += LANES) row[k] = rows[mine.s4 + k];
     for (int k = lane; present && k < ${"CAPACITY" if solves else "mine.s1"}; k += LANES) {
 % for name in held:
-        ${name.upper()}(k) = ${"k >= mine.s1 ? 0 : " if solves else ""}all_${name}[mine.s0 + k];
+        ${name.upper()}(k) = ${"0" if by_node else ("k >= mine.s1 ? 0 : " if solves else "") + f"all_{name}[mine.s0 + k]"};
 % endfor
 % if solves and not constant:
         V(k) = k >= mine.s1 ? 0 : all_v[mine.s0 + k];
@@ -197,7 +210,17 @@ void advance(${signature(spec, "advance")})
     e${j} = length > ${j} ? all_f2[mine.s0 + place${j}] : -1;
 % endfor
 % else:
+% if by_node:
+    // first place and first lane of equal cells' ties, first and end of the lists, first line of states
+    const int8 home = present ? vload8(number, homes) : (int8)(0);
+    __global const real *restrict tie_of = all_tie + home.s0;
+% if spec.local_lines:
+    __local real local_states[UNITS * ${spec.local_lines * spec.warp}];
+% endif
+    const real my_tie = used ? all_up[home.s1 + lane] : (real)0;   // with the parent of the segment
+% else:
     const real my_tie = used ? all_up[mine.s7 + lane] : (real)0;   // with the parent of the segment
+% endif
 % endif
 % if solves:
 % if constant:
@@ -248,6 +271,13 @@ void advance(${signature(spec, "advance")})
 % endif
 % if solves:
 
+% if by_node:
+    // states of the cell's instances, from where all have theirs
+#define MOVE(held, kept) held = kept
+${part("common/node_states")}\
+#undef MOVE
+
+% endif
     int step = first_step;
     // steps of the launch begin here
 % if split:
@@ -324,6 +354,11 @@ void advance(${signature(spec, "advance")})
 % if kinds and not constant:
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
+% if by_node:
+${part("common/node_lists")}\
+        if (step == first_step + num_steps) break;
+        MEET();
+% endif
 
         // segments, towards their last nodes
 % if solves:
@@ -352,8 +387,13 @@ void advance(${signature(spec, "advance")})
 % elif solves:
         // what the nodes have before the elimination
 % for j in range(M):
+% if by_node:
+        w${j} = W(place${j});
+        a${j} = A(place${j});
+% else:
         w${j} = D(place${j});
         a${j} = C(place${j}) * V(place${j})${f" + K(place{j})" if spec.inflow else ""};
+% endif
 % if kinds:
         w${j} += slot_g[${slot_run.read("first", f"s{j}")}];
         a${j} += slot_h[${slot_run.read("first", f"s{j}")}];
@@ -373,7 +413,7 @@ void advance(${signature(spec, "advance")})
 % for j in range(M):
         {   // past the last that is eliminated nothing changes but x, which is handed on
             const bool goes = ${j} < num_eliminated;
-            const real d = w${j} - less_d, b = a${j} - less_b, tie = TIE(place${j});
+            const real d = w${j} - less_d, b = a${j} - less_b, tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if by_node else f"TIE(place{j})"};
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
             my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
@@ -618,10 +658,12 @@ void advance(${signature(spec, "advance")})
 % endif
             record_v[(long)(record_row + step - first_step) * num_records + it.y] = seen;
         }
-% if not constant:
+% if by_node:
+        MEET();
+% elif not constant:
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
-    } while (++step < first_step + num_steps);
+    } while (++step ${"<=" if by_node else "<"} first_step + num_steps);
 % if split:
     }
 % endif
@@ -635,6 +677,11 @@ void advance(${signature(spec, "advance")})
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
 % endif
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
+% if by_node:
+#define MOVE(held, kept) kept = held
+${part("common/node_states")}\
+#undef MOVE
+% endif
 % for kind in kinds:
 % if kind.states:
     if (active >= 0) {

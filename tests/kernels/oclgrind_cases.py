@@ -251,10 +251,13 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     net.threshold = -64.9
     make = engine
     if lanes:
-        of_blocks = engine == "blocks"
-        make = blocks(Limits(), units=lanes) if of_blocks else partial(CellEpochs, lanes=lanes)
+        of_blocks = engine in ("blocks", "lists")
+        lists = True if engine == "lists" else None
+        make = partial(CellEpochs, lanes=lanes)
+        if of_blocks:
+            make = blocks(Limits(), units=lanes, by_node=lists)
     sim = Simulation(net, 0.1, dtype, queue=queue, engine=make)
-    if engine == "blocks":
+    if engine in ("blocks", "lists"):
         assert sim.runner.executor.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
@@ -275,7 +278,8 @@ def clean_cases():
                     yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
-    for engine, lanes in (("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2)):
+    engines = ("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)
+    for engine, lanes in engines:
         for dtype in ("float64", "float32"):
             label = f"network: {engine}, {lanes} lanes, {dtype}"
             arguments = engine, dtype, lanes

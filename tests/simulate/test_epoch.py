@@ -14,6 +14,8 @@ from clhines.device import program
 from clhines.device.devices import limits
 from clhines.device.templates import render
 from clhines.network.ring import ring_cables, ring_network
+from clhines.plan.plan import Limits
+from clhines.simulate.epoch_plan import plan_epochs
 
 
 def simulation(
@@ -75,6 +77,103 @@ def test_second_order_and_states(fast_queue, needs, build):
     np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
     assert expected[1].any()
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("units", [1, 3])
+def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
+    """Bounds as above; several synapses at a node, noise, events, parameters that vary."""
+    needs(fast_queue, dtype)
+    expected, v = truth(mixed_network)
+    sim = simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
+    assert sim.runner.executor.launches[0].spec.by_node
+    result = sim.run(10.0)
+    bound = 1e-7 if dtype == "float64" else 0.5
+    assert np.abs(result[0] - expected[0]).max() < bound
+    assert np.abs(sim.voltages() - v).max() < bound
+    np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
+    assert len(expected.spike_cell) >= 5
+    again = simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
+    again.run(10.0)
+    np.testing.assert_array_equal(again.voltages(), sim.voltages())
+
+
+def test_lists_of_nodes_second_order_and_states(fast_queue, needs):
+    needs(fast_queue, "float64")
+    expected, v = truth(mixed_network, True, 3.0)
+    sim = simulation(mixed_network, fast_queue, secondorder=True, by_node=True)
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
+    assert expected[1].any()
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def crowded_network(cells=3, gnabar=0.1):
+    """HH and a slow channel in all membrane, more than local memory has room for in slots."""
+    cable = discretise(ring_cell(3, 1.0, 6, seed=3, stems=2), max_length=20.0)
+    net = Network([cable], cells)
+    nodes = np.flatnonzero(net.area > 0)
+    values = np.full(len(nodes), 0.1)
+    values[nodes < net.forest.cell_offsets[1]] = gnabar
+    net.insert("hh", nodes, gnabar=values)
+    net.insert(
+        """
+        density slow
+        parameter g = 1e-4 S/cm2
+        state n = 1/(1 + exp(-(v + 35)/10))
+        dn/dt = (1/(1 + exp(-(v + 35)/10)) - n)/(10 + 40*exp(-((v + 60)/20)^2))
+        current i = g*n*(v + 80) [mA/cm2]
+        """,
+        nodes,
+        g=np.where((nodes % cable.num_nodes) % 3, 1e-4, 2e-4),
+    )
+    net.add("iclamp", at=net.soma, dur=5.0, amp=0.3)
+    syn = net.add("expsyn", at=np.append(net.soma, net.soma + 1), tau=2.0, e=0.0)
+    net.event(syn, np.arange(4), 0.3, 0.01)
+    return net, syn
+
+
+def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
+    """By themselves where slots do not fit; those that do keep slots, and too little is refused."""
+    needs(fast_queue, "float64")
+    model = crowded_network()[0].compile(DT)
+    room = Limits()
+    slots = plan_epochs(model, "float64", room, units=1)[0]
+    assert slots.lists is None
+    assert not slots.spec.by_node
+    states = sum(len(k.states) * k.most for k in slots.spec.kinds) * 8
+    small = replace(room, local_bytes=slots.spec.local_bytes - states - 1)
+    (plan,) = plan_epochs(model, "float64", small, units=1)
+    assert plan.lists is not None
+    assert plan.spec.local_bytes <= small.local_bytes
+    with pytest.raises(InputError, match="too large to stay in 1000 bytes"):
+        plan_epochs(model, "float64", replace(room, local_bytes=1000))
+    expected, v = truth(crowded_network, duration=3.0)
+    net, syn = crowded_network()
+    sim = Simulation(net, DT, queue=fast_queue, engine=blocks(small), seed=7, chunk=150)
+    sim.record("v", net.soma)
+    sim.record("g", syn, [0, 3])
+    assert sim.runner.executor.launches[0].spec.by_node
+    result = sim.run(3.0)
+    np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
+    np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def test_equal_cells_share_lists():
+    """Of cells that are equal there is one set of lists; one other number makes two."""
+
+    def plan(gnabar):
+        model = crowded_network(gnabar=gnabar)[0].compile(DT)
+        return plan_epochs(model, "float64", Limits(), by_node=True)[0].lists
+
+    equal, other = plan(0.1), plan(0.2)
+    assert len(other.rows) == 2 * len(equal.rows)
+    assert len(np.unique(equal.homes[:, 2])) == 1
+    assert len(np.unique(other.homes[:, 2])) == 2
+    assert equal.state_lines + 3 * equal.local_lines > 0
+    every = equal.places[equal.places >= 0]
+    assert len(np.unique(every)) == len(every)
 
 
 @pytest.mark.slow

@@ -147,6 +147,9 @@ def sized_network():
         ("blocks", uneven_network, "float64"),
         ("blocks", noisy_network, "float32"),
         ("blocks", dendrites_network, "float64"),
+        ("lists", uneven_network, "float64"),
+        ("lists", uneven_network, "float32"),
+        ("lists", dendrites_network, "float64"),
         ("steps", uneven_network, "float32"),
         ("steps", dendrites_network, "float64"),
     ],
@@ -169,10 +172,12 @@ def voltages(model: Model, queue, dtype, executor, decisions=None):
     from clhines.simulate.steps import Steps
 
     state = State(model, queue, np.dtype(dtype), 60, None, decisions)
-    if executor in ("blocks", "sizes"):
+    if executor in ("blocks", "sizes", "lists"):
         room = limits(queue.device)
-        apart = executor == "sizes"
-        run = BlockEpochs(model, state, replace(room, compute_units=1) if apart else room)
+        apart, lists = executor == "sizes", True if executor == "lists" else None
+        room = replace(room, compute_units=1) if apart else room
+        run = BlockEpochs(model, state, room, by_node=lists)
+        assert not lists or run.launches[0].spec.by_node
         assert not apart or len(run.launches) > 1
     else:
         run = {"cells": CellEpochs, "steps": Steps}[executor](state)

@@ -1,0 +1,114 @@
+<%page args="spec"/>\
+<%
+    double, quick, end = spec.real == "double", spec.ptx, spec.suffix
+    c = spec.coefficients
+    powers = sorted((int(n[4:]) for n in c if n.startswith("exp_")), reverse=True)
+    even = sorted((int(n[10:]) for n in c if n.startswith("bernoulli_")), reverse=True)
+    magic = f"{1.5 * 2.0 ** (52 if double else 23)}{end}"   # added to a small number leaves it whole, in the last bits
+    most = 708 if double else 87
+    over = (lambda a, b: f"{a} * node_inverse_({b})") if quick else (lambda a, b: f"{a} / ({b})")
+%>\
+// numbers of the series below, arguments of the kernel
+typedef struct { real ${", ".join(spec.numbers)}; } node_series_;
+
+% if quick and double:
+// 1 / x to rounding, without a slow path: NaN where x or the result is infinite
+static real node_inverse_(const real x)
+{
+    real y;   // good to 20 bits and more; one step of third order
+    __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+    const real e = fma(-x, y, (real)1);
+    return fma(y, fma(e, e, e), y);
+}
+
+% elif quick:
+// 1 / x to one unit in the last place, without a slow path: subnormal results are 0
+static real node_inverse_(const real x)
+{
+    real y;
+    __asm__("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+% endif
+// x, or ${most} with its sign where it is larger
+static real node_within_(const real x)
+{
+% if double:
+    const int2 word = as_int2(x);
+    return as_double((int2)(word.x, min(word.y & 0x7fffffff, as_int2(${most}.0).y) | (word.y & ~0x7fffffff)));
+% else:
+    return fmin(fmax(x, -${most}.0f), ${most}.0f);
+% endif
+}
+
+// exp(r) - 1 of x = k*log(2) + r, and 2^k
+static real node_reduced_(const node_series_ c_, const real x, real *scale)
+{
+    const real shifted = fma(x, ${c["log_inverse"]}, ${magic}), k = shifted - ${magic};
+    const real r = fma(-k, ${c["log_low"]}, fma(-k, ${c["log_high"]}, x));
+    real sum = ${c[f"exp_{powers[0]}"]};
+% for k in powers[1:]:
+    sum = fma(sum, r, ${c[f"exp_{k}"]});
+% endfor
+% if double:
+    *scale = as_double((int2)(0, (as_int2(shifted).x + 1023) << 20));
+% else:
+    *scale = as_float((as_int(shifted) - as_int(${magic}) + 127) << 23);
+% endif
+    return r * sum;
+}
+
+// exp(x) for |x| up to ${most}, beyond that the last one before
+static real node_exp_(const node_series_ c_, const real x)
+{
+% if quick and not double:
+    const real within = node_within_(x), high = within * 1.44269502f;
+    const real low = fma(within, 1.92596299e-8f, fma(within, 1.44269502f, -high));
+    real y;   // 2^(high + low)
+    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(high));
+    return fma(y, low * 0.693147182f, y);
+% else:
+    real scale;
+    const real part = node_reduced_(c_, node_within_(x), &scale);
+    return fma(part, scale, scale);
+% endif
+}
+
+// (exp(b*dt) - 1) / b, the integral of exp(b*s) over a step
+static real node_weight_(const node_series_ c_, const real rate, const real dt)
+{
+    const real b = rate - ${c["nearly_zero"]};   // not 0
+    real scale;
+    const real part = node_reduced_(c_, node_within_(b * dt), &scale);
+    const real grown = fma(part, scale, scale - 1.0${end});
+    return ${over("grown", "b")};
+}
+
+// x / (exp(x) - 1), e = exp(x); its series near x = 0
+static real node_bernoulli_(const node_series_ c_, const real x, const real e)
+{
+    const real y = x * x;
+    real sum = ${c[f"bernoulli_{even[0]}"]};
+% for k in even[1:]:
+    sum = fma(sum, y, ${c[f"bernoulli_{k}"]});
+% endfor
+    real far = ${over("x", f"e - 1.0{end}")};
+% if quick and double:
+    __asm__ volatile("" : "+d"(far));   // both are computed: a branch would keep gates apart
+% endif
+    return fabs(x) < ${spec.near}${end} ? fma(sum, y, fma(x, -0.5${end}, 1.0${end})) : far;
+}
+
+// derivative of x / (exp(x) - 1), e = exp(x)
+static real node_bernoulli_slope_(const node_series_ c_, const real x, const real e)
+{
+    const real y = x * x;
+    real sum = ${2 * even[0] + 2} * ${c[f"bernoulli_{even[0]}"]};
+% for k in even[1:]:
+    sum = fma(sum, y, ${2 * k + 2} * ${c[f"bernoulli_{k}"]});
+% endfor
+    const real far = ${over(f"(1.0{end} - x - {over('x', f'e - 1.0{end}')})", f"e - 1.0{end}")};
+    return fabs(x) < ${spec.near}${end} ? fma(sum, x, -0.5${end}) : far;
+}
+
