@@ -48,7 +48,7 @@ Names are imported when first used: forests, cells, networks and plans work with
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 # Where each public name is defined; `__init__.pyi` tells type checkers the same.
 _HOMES = {
     "cells.cable": "Cable discretise",
