@@ -16,6 +16,7 @@ from clhines import files
 from clhines.arrays import repeat
 from clhines.cells import cable
 from clhines.cli.cells import read_cells
+from clhines.cli.progress import doing
 from clhines.cli.report import (
     as_json,
     check_writable,
@@ -49,16 +50,17 @@ def run_solve(arguments: argparse.Namespace) -> int:
     cables = read_cells(arguments)
     begin, built = time.perf_counter(), len(program.build_seconds)
     on_devices: dict[str, Any] = devices_and_memory(arguments)
-    cells = PassiveCells(
-        cables,
-        arguments.cells,
-        dt=arguments.dt,
-        current=arguments.current,
-        method=arguments.method,
-        dtype=arguments.dtype,
-        tune=arguments.tune,
-        **on_devices,
-    )
+    with doing("planning and building kernels"):
+        cells = PassiveCells(
+            cables,
+            arguments.cells,
+            dt=arguments.dt,
+            current=arguments.current,
+            method=arguments.method,
+            dtype=arguments.dtype,
+            tune=arguments.tune,
+            **on_devices,
+        )
     state_memory(cells.solver)
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
     first_s = cells.advance(range(1))  # some drivers compile for the device only now

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 
 from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.model import as_parameter
 
@@ -35,7 +35,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
         if name not in self:
             raise InputError(
                 f"{self._mechanism} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(self) or 'none'}"
+                f"{', '.join(self) or 'none'}{meant(name, self)}"
             )
         super().__setitem__(name, as_parameter(self._mechanism, name, value, self._count))
 

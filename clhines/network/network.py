@@ -27,7 +27,7 @@ from clhines.checks import (
     shown,
     spread,
 )
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.forest import Forest
 from clhines.hostmemory import check_room
 from clhines.mechanisms import mechanism as find_mechanism
@@ -227,7 +227,7 @@ class Network:
             if name not in known:
                 raise InputError(
                     f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-                    f"{', '.join(known) or 'none'}"
+                    f"{', '.join(known) or 'none'}{meant(name, known)}"
                 )
         default = mechanism.defaults
         values = {

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_indices, shown
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
@@ -38,7 +38,9 @@ def find_record(
     if what == "v":
         return Record("v", -1, where.nodes[chosen])
     if what not in where.mechanism.states:
-        known = ", ".join(("v", *where.mechanism.states))
-        raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {known}")
+        known, near = ", ".join(("v", *where.mechanism.states)), meant(what, where.mechanism.states)
+        raise InputError(
+            f"{where.mechanism.name} has no state {shown(what)}; expected {known}{near}"
+        )
     kind, instance = model.instances[where.number]
     return Record(what, kind, instance[chosen])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
+_log = logging.getLogger(__name__)
 ENGINES = ("auto", "epochs", "steps", "reference")
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
@@ -186,6 +188,7 @@ class Simulation:
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
             self.engine = engine
             if engine == "reference":
+                _log.info("engine reference (NumPy on the host, as given)")
                 part: PartRun = ReferenceRun(own, decisions)
             else:
                 with naming_memory(self.network, self.chunk):
@@ -199,6 +202,7 @@ class Simulation:
         with self._agreed():
             # on other ranks a cell may be too large for epochs
             if steps.any() and self.engine == "epochs":
+                _log.info("engine steps (a cell of another rank is too large for epochs)")
                 self.engine, part = "steps", DeviceRun(state, Steps(state, method))
             self._run = SplitRun(ranks, share, part, overlap)
 
