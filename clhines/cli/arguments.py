@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_subparsers(self, **options: Any) -> Any:
         """Add commands, and keep them."""
-        commands = super().add_subparsers(**options)
+        commands: Any = super().add_subparsers(**options)
         self.commands = commands
         return commands
 

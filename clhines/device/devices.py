@@ -193,7 +193,8 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
 
 
 def _chosen(device: cl.Device, why: str) -> cl.Device:
-    _log.info("device %s (%s)", label(device), why)
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("device %s (%s)", label(device), why)
     return device
 
 
