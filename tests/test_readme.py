@@ -1,4 +1,8 @@
-"""The Python code blocks of README.md and docs/*.md run as they stand, in order, page by page."""
+"""The code blocks of README.md and of the site run as they stand, in order, page by page.
+
+Python blocks share the names of their page; lines of console blocks, and indented lines, that begin
+with `clhines` are run by the command line. `cell.swc` lies in the folder.
+"""
 
 import os
 import re
@@ -8,10 +12,17 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
+from clhines.cli.main import main
 from clhines.device import devices
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+    ),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
 CELL = """\
 # a soma, an apical dendrite that branches, and a basal one
@@ -63,11 +74,22 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+def commands(page):
+    """Lines of a page that call the command line, without `$`."""
+    text = re.sub(r"^```(?!console).*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.M)
+    return re.findall(r"^(?:\$ |    )(clhines .*)$", text, re.MULTILINE)
+
+
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
 PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and python_blocks(p)]
+PAGES_WITH_COMMANDS = [p for p in PAGES if p.is_file() and commands(p)]
 
 
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=name_of)
 def test_code_blocks(page, folder, capsys):
     """Each block runs, and prints last what its last comment says, where it is a print."""
     names = run(page, {})
@@ -96,6 +118,25 @@ def test_code_blocks(page, folder, capsys):
         assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms
 
 
+@pytest.mark.skipif(not PAGES_WITH_COMMANDS, reason="no README here")
+@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=name_of)
+def test_commands(page, folder, capsys, monkeypatch):
+    """Each line exits with 0; `*.swc` is expanded as a shell would."""
+    pytest.importorskip("matplotlib")
+    for line in commands(page):
+        words = [
+            name
+            for word in line.partition(" #")[0].split()[1:]
+            for name in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
+        ]
+        monkeypatch.setattr("sys.argv", ["clhines", *words])
+        try:
+            code = main(words)
+        except SystemExit as stop:  # of --help
+            code = stop.code
+        assert code == 0, f"{line}: {capsys.readouterr().err}"
+
+
 def anchors(page):
     """The anchors that GitHub gives to the headings of a page."""
     found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
@@ -103,10 +144,10 @@ def anchors(page):
 
 
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links(page):
     """Relative links lead to files, and their anchors to headings."""
-    text = page.read_text("utf-8")
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     links = re.findall(r"\]\(([^)\s]+)\)", text)
     for link in links:
         if "://" in link:
