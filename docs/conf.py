@@ -53,6 +53,7 @@ class CommandHelp(Directive):
             capture_output=True,
             text=True,
             check=True,
+            cwd=HERE,
             env={**os.environ, "COLUMNS": "88"},
         )
         text = done.stdout

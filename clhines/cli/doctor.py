@@ -142,14 +142,14 @@ def mpi() -> list[Finding]:
     reinstall = "pip install --force-reinstall mpi4py mpich"
     if library is None:
         return [Finding(False, "mpi4py cannot be imported, or finds no MPI library", reinstall)]
-    launcher = shutil.which("mpiexec")
+    launcher = shutil.which("mpiexec") or shutil.which("mpiexec", path=_beside_python())
     if launcher is None:
         return [
             Finding(
                 False,
                 f"mpi4py has {_kind(library)}, but there is no mpiexec in PATH",
-                f"add the folder of mpiexec to PATH ({os.path.dirname(sys.executable)} with "
-                "pip's mpich)",
+                "install an MPI, or add the folder of its mpiexec to PATH (pip's mpich puts it into "
+                f"{_beside_python()})",
             )
         ]
     started = _output([launcher, "--version"]) or ""
@@ -158,6 +158,11 @@ def mpi() -> list[Finding]:
         advice = f"use the mpiexec of {_kind(library)}: change PATH, or build mpi4py for the other"
         return [Finding(False, f"{what}: each process would run alone", advice)]
     return [Finding(True, f"mpi4py and mpiexec are of {_kind(library)}")]
+
+
+def _beside_python() -> str:
+    """Folder of the programs of this environment, which need not be in PATH."""
+    return os.path.dirname(sys.executable)
 
 
 def _kind(text: str) -> str:

@@ -4,7 +4,7 @@ import numpy as np
 
 import clhines
 
-# Almost without axial resistance the cell is one ball of membrane: C dv/dt = -G (v - e) + std * noise
+# almost without axial resistance the cell is one ball: C dv/dt = -G (v - e) + std * noise
 ball = clhines.discretise(clhines.sample_cells()[0], max_length=500, Ra=0.01)
 g, std, cells = 1e-3, 0.02, 400  # S/cm², nA*sqrt(ms)
 area = ball.area.sum() * 1e-8  # cm²
