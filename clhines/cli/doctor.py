@@ -148,7 +148,7 @@ def mpi() -> list[Finding]:
             Finding(
                 False,
                 f"mpi4py has {_kind(library)}, but there is no mpiexec in PATH",
-                "install an MPI, or add the folder of its mpiexec to PATH (pip's mpich puts it into "
+                "install an MPI, or add the folder of its mpiexec to PATH (pip's mpich has it in "
                 f"{_beside_python()})",
             )
         ]
