@@ -318,35 +318,40 @@ def plot_morphology(
         raise InputError(
             f"got {len(titles)} titles for {len(rows)} rows of values; expected as many"
         )
+    finite = rows[np.isfinite(rows)]
+    ends = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
+    figure = _panels(cable, rows, titles, ends, label)
+    _save(figure, path)
+    return figure
+
+
+def _panels(
+    cable: Cable, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
+) -> Figure:
+    """Draw a cell once for each row of values."""
     node, ends, diameter = _strokes(cable)
     extent = np.ptp(ends.reshape(-1, 3), axis=0)
     plane = np.sort(np.argsort(extent, kind="stable")[1:])
     ends = ends[:, :, plane]
-    finite = rows[np.isfinite(rows)]
-    low, high = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
-    wide, high_ = np.maximum(extent[plane], 0.15 * extent.max()) + 0.08 * extent.max()
+    wide, high = np.maximum(extent[plane], 0.15 * extent.max()) + 0.08 * extent.max()
     columns = min(len(rows), 4)
     lines = -(-len(rows) // columns)
     side = min(4.0, 10.0 / columns)
-    size = side * columns + 1.0, max(1.8, side * min(2.0, high_ / wide)) * lines
+    size = side * columns + 1.0, max(1.8, side * min(2.0, high / wide)) * lines
     figure = _figure(figsize=size)
     panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
-    scale = 72 * min(side / wide, size[1] / lines / high_) * 0.85  # points per µm, about
+    scale = 72 * min(side / wide, size[1] / lines / high) * 0.85  # points per µm, about
+    corners = ends.reshape(-1, 2)
+    (x, y) = (corners.min(axis=0) + corners.max(axis=0)) / 2
     for axes, row, title in zip(panels, rows, titles, strict=False):
         drawn = _strokes_drawn(axes, ends, np.maximum(diameter * scale, _THIN), row[node])
-        drawn.set_clim(low, high)
-        axes.set_title(title)
-        axes.axis("off")
-        axes.set_aspect("equal")
-        middle = ends.reshape(-1, 2)
-        centre = (middle.min(axis=0) + middle.max(axis=0)) / 2
-        axes.set_xlim(centre[0] - wide / 2, centre[0] + wide / 2)
-        axes.set_ylim(centre[1] - high_ / 2, centre[1] + high_ / 2)
-    for axes in panels[len(rows) :]:
+        drawn.set_clim(*limits)
+        axes.set(title=title, aspect="equal")
+        axes.set(xlim=(x - wide / 2, x + wide / 2), ylim=(y - high / 2, y + high / 2))
+    for axes in panels:
         axes.axis("off")
     _scale_bar(panels[0], float(extent.max()))
     figure.colorbar(drawn, ax=list(panels), label=label, shrink=0.7, pad=0.02)
-    _save(figure, path)
     return figure
 
 
