@@ -49,12 +49,15 @@ give pyopencl arrays out, asynchronously, on the caller's queue. Cells have 1 to
 with any number of children. The same input gives the same bits in every run. A pivot that is zero,
 negative or not finite is reported with its cell and node.
 
+The logger ``clhines`` says at INFO what was chosen and why; it is silent by default.
+
 Names are imported when first used: forests, cells, networks and plans work without pyopencl.
 """
 
+import logging
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 # Where each public name is defined; `__init__.pyi` tells type checkers the same.
 _HOMES = {
     "cells.cable": "Cable discretise",
@@ -78,6 +81,7 @@ _HOMES = {
     "solve.solver": "Solver",
     "solve.tridiagonal": "solve_tridiagonal",
 }
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = {
     name.rpartition(".")[2]: name

@@ -25,14 +25,16 @@ def names(text):
 
 
 def test_every_method_is_listed_with_all_its_options():
-    listed = {names(row[0])[0]: names(row[2]) for row in rows("docs/methods.md", "# Methods")}
+    listed = {
+        names(row[0])[0]: names(row[2]) for row in rows("docs/reference/methods.md", "# Methods")
+    }
     assert listed.keys() == METHODS.keys()
     for method, options in listed.items():
         assert sorted(options) == sorted(METHODS[method].options), method
 
 
 def test_every_option_is_explained():
-    explained = {names(row[0])[0] for row in rows("docs/methods.md", "## Options")}
+    explained = {names(row[0])[0] for row in rows("docs/reference/methods.md", "## Options")}
     assert explained == {name for row in METHODS.values() for name in row.options}
 
 
@@ -46,7 +48,9 @@ def test_the_table_of_peers_names_the_command_that_made_it(page):
 def test_tolerances_against_neuron_are_those_of_the_checks():
     from bench.measures.checks import cells, command, kinetics, networks, timing
 
-    table = {names(row[0])[0]: row for row in rows("docs/simulating.md", "### Tolerances")}
+    table = {
+        names(row[0])[0]: row for row in rows("docs/reference/simulating.md", "### Tolerances")
+    }
     assert table.keys() == command.CHECKS.keys()
     stated = {
         "networks": (networks.APART, networks.V_BOUND, networks.MORE),
@@ -70,7 +74,7 @@ def test_counts_of_files_are_those_of_the_results():
     )  # fmt: skip
     cases, different, missing = map(int, found.groups())
     words = ["no", "one", "two", "three", "four", "five"]
-    text = " ".join((DOCS / "simulating.md").read_text("utf-8").split())
+    text = " ".join((DOCS / "reference/simulating.md").read_text("utf-8").split())
     assert f"Of {cases + missing} reconstructed SWC files, {cases - different} give" in text
     assert f"; {words[different]} have one of the differences" in text
     assert f"and {words[missing]} are not imported by NEURON" in text

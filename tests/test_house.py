@@ -25,7 +25,7 @@ ALLOWED = {  # imports for types count
     "network": {*GROUND, "cells", "mechanisms"},
     "simulate": {*GROUND, "plan", "device", "solve", "cells", "network", "mechanisms"},
     "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},
-    "draw": {"errors", "files", "plan.plan"},
+    "draw": {"errors", "files", "plan.plan", "cells"},
     "features": {"errors", "arrays", "checks"},
     "adapters": {"errors", "checks", "files", "features"},
     "torch": {"errors", "checks", "solve"},

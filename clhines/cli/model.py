@@ -26,8 +26,10 @@ SUFFIXES = (".py", ".hoc")
 def with_model(argv: Sequence[str]) -> list[str]:
     """Return arguments in which ``simulate FILE.py`` has its command's name."""
     given = list(argv)
-    if len(given) > 1 and given[0] == "simulate" and given[1].lower().endswith(SUFFIXES):
-        given.insert(1, "model")
+    at = next((k for k, word in enumerate(given) if not word.startswith("-")), 0)  # after -v
+    if given[at : at + 1] == ["simulate"] and given[at + 1 : at + 2]:
+        if given[at + 1].lower().endswith(SUFFIXES):
+            given.insert(at + 1, "model")
     return given
 
 

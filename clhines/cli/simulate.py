@@ -19,6 +19,7 @@ from clhines.cells.repair import REPAIRS
 from clhines.cli.arguments import Commands, Once, finite, positive_number, seed
 from clhines.cli.arguments import count as whole_number
 from clhines.cli.cells import read_files
+from clhines.cli.progress import doing
 from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
 from clhines.errors import InputError
 from clhines.simulate.engines import ENGINES
@@ -105,17 +106,18 @@ def run_ring(arguments: argparse.Namespace) -> int:
     cables, count = _ring_cells(arguments)
     network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
     queue, where = _queue_of(arguments) if comm is None else (None, "")
-    simulation = Simulation(
-        network,
-        arguments.dt,
-        arguments.dtype,
-        queue=queue,
-        method=arguments.method,
-        engine=arguments.engine,
-        seed=arguments.seed,
-        device=arguments.device,
-        comm=comm,
-    )
+    with doing("planning and building kernels"):
+        simulation = Simulation(
+            network,
+            arguments.dt,
+            arguments.dtype,
+            queue=queue,
+            method=arguments.method,
+            engine=arguments.engine,
+            seed=arguments.seed,
+            device=arguments.device,
+            comm=comm,
+        )
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])

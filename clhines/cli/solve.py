@@ -17,6 +17,7 @@ from clhines.arrays import repeat
 from clhines.cells import cable
 from clhines.cli.arguments import Commands, add_cells, count, finite, positive_number
 from clhines.cli.cells import read_cells
+from clhines.cli.progress import doing
 from clhines.cli.report import (
     as_json,
     check_writable,
@@ -81,17 +82,18 @@ def run_solve(arguments: argparse.Namespace) -> int:
     begin, built = time.perf_counter(), len(program.build_seconds)
     on_devices: dict[str, Any] = devices_and_memory(arguments)
     own_queue: dict[str, Any] = {} if on_devices.get("devices") else {"profile": True}
-    cells = PassiveCells(
-        cables,
-        arguments.cells,
-        dt=arguments.dt,
-        current=arguments.current,
-        method=arguments.method,
-        dtype=arguments.dtype,
-        tune=arguments.tune,
-        **own_queue,
-        **on_devices,
-    )
+    with doing("planning and building kernels"):
+        cells = PassiveCells(
+            cables,
+            arguments.cells,
+            dt=arguments.dt,
+            current=arguments.current,
+            method=arguments.method,
+            dtype=arguments.dtype,
+            tune=arguments.tune,
+            **own_queue,
+            **on_devices,
+        )
     state_memory(cells.solver)
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
     first_s = cells.advance(range(1))  # some drivers compile for the device only now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from clhines.device.guard import check_process
 from clhines.device.pocl import cache_problem
-from clhines.errors import DeviceError, InputError, shown
+from clhines.errors import DeviceError, InputError, meant, shown
 from clhines.plan.plan import Limits
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ WIDE_GROUP = 1024  # of one that shares a cache
 _CONTEXTS: dict[cl.Device, cl.Context] = {}  # one per device, for as long as the process lives
 _PARTS: dict[tuple[cl.Device, int, int], cl.Device] = {}  # of `part_of`
 _LOCK = threading.Lock()
+_log = logging.getLogger(__name__)
 
 
 def _hint() -> str:
@@ -182,9 +184,9 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
         )
     for name, text in (("device", spec), ("CLHINES_DEVICE", os.environ.get("CLHINES_DEVICE"))):
         if text:
-            return _with_precision(_named(text, name), double)
+            return _chosen(_with_precision(_named(text, name), double), f"{name}={text}")
     if os.environ.get("PYOPENCL_CTX"):
-        return _with_precision(_of_pyopencl(), double)
+        return _chosen(_with_precision(_of_pyopencl(), double), "PYOPENCL_CTX")
     real = [d for _, d in all_devices() if not is_simulator(d)]
     able = [d for d in real if has_fp64(d)] if double else real
     if not able:
@@ -192,7 +194,17 @@ def choose(spec: cl.Device | str | None = None, dtype: DTypeLike = np.float64) -
         raise DeviceError(
             f"no device for {np.dtype(dtype).name} was found among: {listed}; {_hint()}"
         )
-    return next((d for d in able if d.type & cl.device_type.GPU), able[0])
+    gpu = next((d for d in able if d.type & cl.device_type.GPU), None)
+    name = np.dtype(dtype).name
+    if gpu is None:
+        return _chosen(able[0], f"no GPU has {name}; this is the first other device that does")
+    return _chosen(gpu, f"the first GPU with {name}")
+
+
+def _chosen(device: cl.Device, why: str) -> cl.Device:
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("device %s (%s)", label(device), why)
+    return device
 
 
 def _named(text: str, origin: str) -> cl.Device:
@@ -203,7 +215,8 @@ def _named(text: str, origin: str) -> cl.Device:
     ]
     if not matches:
         listed = "; ".join(f"{index} {d.name.strip()}" for index, d in devices)
-        raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}")
+        near = meant(text, [word for _, d in devices for word in (d.name.strip(), *d.name.split())])
+        raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}{near}")
     return matches[0]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.mechanisms import generated, meaning
 from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.equations import HIDDEN, Equations, Scope
@@ -404,6 +404,6 @@ def mechanism(which: str | Mechanism) -> Mechanism:
     if len(which.split()) <= 1:
         raise InputError(
             f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)}; "
-            "anything else is given by its equations"
+            f"anything else is given by its equations{meant(which, BUILT_IN)}"
         )
     return Mechanism(which)

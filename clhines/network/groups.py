@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 import numpy as np
 
 from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.mechanisms.mechanism import Mechanism
 
 
@@ -47,7 +47,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
         if name not in self:
             raise InputError(
                 f"{self._mechanism} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(self) or 'none'}"
+                f"{', '.join(self) or 'none'}{meant(name, self)}"
             )
         super().__setitem__(
             name, self._network.parameter(self._mechanism, name, value, self._nodes)
@@ -114,7 +114,7 @@ def values_of(
         if name not in known:
             raise InputError(
                 f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(known) or 'none'}"
+                f"{', '.join(known) or 'none'}{meant(name, known)}"
             )
     default: dict[str, object] = {**mechanism.defaults}
     if "area" in built_in:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from clhines.simulate.runs import DeviceRun, MakeExecutor, PartRun, Run, choose_
 from clhines.simulate.split_run import SplitRun
 from clhines.simulate.state import State
 from clhines.simulate.steps import Steps
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,13 @@ def make_run(ranks: Ranks | None, model: Model, wanted: Wanted, overlap: bool) -
     with ranks.agreed():
         # on other ranks a cell may be too large for epochs
         if steps.any() and engine == "epochs":
+            _log.info("engine steps (a cell of another rank is too large for epochs)")
             engine, part = "steps", DeviceRun(state, Steps(state, wanted.method))
         return Made(SplitRun(ranks, share, part, overlap), engine, chunk)
 
 
 def _on_host(model: Model, decisions: Decisions) -> PartRun:
+    _log.info("engine reference (NumPy on the host, as given)")
     return ReferenceRun(model, decisions)
 
 

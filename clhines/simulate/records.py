@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_indices, shown
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.network.extended import IonNodes
 from clhines.network.groups import Group
 from clhines.network.model import Model
@@ -50,7 +50,7 @@ def find_record(
         public = {q.public: q.name for q in (*program.states, *program.outputs) if q.public}
         what = public.get(str(what), what)
     if what not in names:
-        told = ", ".join(dict.fromkeys(("v", *names)))
+        told = ", ".join(dict.fromkeys(("v", *names))) + meant(what, names)
         raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
     kind, instance = model.instances[where.number]
     return Record(what, kind, instance[chosen])

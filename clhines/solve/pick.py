@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -26,6 +27,7 @@ from clhines.solve.store import load, save, store_key
 from clhines.solve.tune import Tuning, measure, random_system
 from clhines.solve.whole import Whole
 
+_log = logging.getLogger(__name__)
 _USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
@@ -62,8 +64,22 @@ class Pick:
         self.room = Room(name, memory, largest, dtype)
         self.tuning: Tuning | None = None
         self.heuristic = self.made = self._plans(method, options)
+        self._why = "as given" if method != "auto" else "auto, by the cost model"
         if tune != "heuristic":
             self._tune(tune)
+        self._log_choice()
+
+    def _log_choice(self) -> None:
+        plans, _ = self.made
+        _log.info("method %s (%s): %s", plans[0].method, self._why, plans[0].summary)
+        if len(plans) > 1:
+            needed, memory = sum(map(self.room.needed, plans)), self.room.memory
+            _log.info(
+                "%d slices: the batch needs %s of %s",
+                len(plans),
+                size_text(needed),
+                size_text(memory),
+            )
 
     def engine(self) -> Whole | Sliced:
         """Return the engine of the plans; of the heuristic's plans if the others do not build."""
@@ -72,6 +88,7 @@ class Pick:
         except BuildError:
             if self.made is self.heuristic:
                 raise
+            _log.info("the stored winner does not build; the choice of the cost model is used")
             return self._engine(*self.heuristic)  # the stored winner no longer builds
 
     def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | Sliced:
@@ -90,9 +107,12 @@ class Pick:
         key = store_key(self.queue.device, self.forest, self.dtype, self.options)
         if mode == "cached":
             winner = load(key)
+            _log.info("stored winner for this batch and device: %s", winner or "none")
         else:
             self.tuning = self._measure()
             winner = self.tuning.best
+            for candidate, seconds in self.tuning.rows:
+                _log.info("measured %s: %.3f ms", candidate, seconds * 1e3)
             try:
                 save(key, self.tuning)
             except OSError as error:
@@ -105,6 +125,7 @@ class Pick:
             return
         try:
             self.made = self._plans(winner.method, {**winner.options, **self.options})
+            self._why = f"auto, {'stored' if mode == 'cached' else 'measured'}: {winner}"
         except (InputError, DeviceMemoryError):
             return  # it cannot serve this device, or one of the slices
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -32,6 +33,14 @@ from clhines.solve.tune import Tuning
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+_log = logging.getLogger(__name__)
+
+
+def _log_engine(engine: Engine) -> None:
+    if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
+        needed = "; ".join(map(str, engine.memory))
+        _log.info("engine %s: %s", type(engine).__name__.lower(), needed)
 
 
 class Part(NamedTuple):
@@ -148,6 +157,7 @@ class Solver:
             given = forest, method, self.dtype, mixed, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
             self._arguments = Arguments(forest, self.dtype, self.queue)
+            _log_engine(self.engine)
             return
         if device is not None or queue is not None:
             raise InputError("got devices together with device or queue; expected one of them")
@@ -161,6 +171,7 @@ class Solver:
         several, self._parts = _on_several(forest, devices, self.dtype, shares, make)
         self.engine, self.queue, self.shares = several, several.queue, several.shares
         self._arguments = Arguments(forest, self.dtype, None)
+        _log_engine(self.engine)
 
     def __repr__(self) -> str:
         return f"Solver({self.forest!r}, {self.dtype}, {self.engine.describe()}"

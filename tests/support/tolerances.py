@@ -1,6 +1,7 @@
 """How close two solutions of one system must be: the tolerances of all tests of solves.
 
-Those of simulations against NEURON are in docs/simulating.md, with the checks that use them.
+Those of simulations against NEURON are in docs/reference/simulating.md, with the checks that use
+them.
 
 *Forward error.* Let ``h`` be the height of a cell in nodes. Elimination and substitution carry a
 value along at most ``h`` nodes each way, and each node adds a handful of roundings, each of
