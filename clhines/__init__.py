@@ -5,6 +5,7 @@ The map, two wings and a roof::
     forest > plan > device > solve        numbers in, numbers out
     cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
     simulate                              stands on both
+    neuron                                NEURON's memory -> network, and back
     cli                                   on all
     ground: errors arrays hostmemory checks files forest reference
 
@@ -18,6 +19,7 @@ The map, two wings and a roof::
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
 `clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
+`clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
 `clhines.features`      of recorded voltages: spikes, intervals, resistances; eFEL's definitions
 `clhines.adapters`      results for pandas, Neo, SONATA and eFEL
 `clhines.torch`         solves that PyTorch differentiates
@@ -66,6 +68,7 @@ _HOMES = {
     "mechanisms.mechanism": "Mechanism",
     "network.network": "Network",
     "network.plasticity": "STDP",
+    "neuron.entry": "from_neuron",
     "plan.methods": "METHODS make_plan",
     "plan.plan": "Plan",
     "plan.transforms": "Rerooted reroot",
@@ -79,8 +82,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "adapters cells cli device draw features jax mechanisms network plan reference network.ring"
-        " simulate solve torch"
+        "adapters cells cli device draw features jax mechanisms network network.ring neuron plan"
+        " reference simulate solve torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

@@ -9,6 +9,7 @@ from clhines import features as features
 from clhines import jax as jax
 from clhines import mechanisms as mechanisms
 from clhines import network as network
+from clhines import neuron as neuron
 from clhines import plan as plan
 from clhines import reference as reference
 from clhines import simulate as simulate
@@ -42,6 +43,7 @@ from clhines.mechanisms.mechanism import Mechanism as Mechanism
 from clhines.network import ring as ring
 from clhines.network.network import Network as Network
 from clhines.network.plasticity import STDP as STDP
+from clhines.neuron.entry import from_neuron as from_neuron
 from clhines.plan.methods import METHODS as METHODS
 from clhines.plan.methods import make_plan as make_plan
 from clhines.plan.plan import Plan as Plan

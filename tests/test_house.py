@@ -18,7 +18,7 @@ GROUND = (
 )  # each knows those before
 ALLOWED = {  # imports for types count
     "plan": {*GROUND},
-    "device": {*GROUND, "plan.plan", "plan.contract"},
+    "device": {*GROUND, "plan.plan", "plan.kernel_spec"},
     "solve": {*GROUND, "plan", "device"},
     "cells": {*GROUND},
     "mechanisms": {"errors", "arrays", "checks"},
@@ -54,6 +54,7 @@ UPWARD: set[tuple[str, str]] = set()
 PRIVATE = 10  # uses of another object's `_name` at most
 PAIRS = {  # templates whose spec is not in the module of the same name
     "simulate/epoch": "simulate.epoch_spec",
+    "simulate/extended": "simulate.extended_spec",
     "simulate/delivery": "simulate.delivery_spec",
     "simulate/events": "simulate.state",
     "simulate/record": "simulate.state",

@@ -11,10 +11,15 @@ import numpy as np
 from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.model import as_parameter
 
 
 class Owner(Protocol):
     """What a group must know of its `Network`."""
+
+    @property
+    def num_cells(self) -> int:
+        """Cells of the network."""
 
     def check_not_frozen(self, what: str) -> None:
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
@@ -95,3 +100,25 @@ class Group:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def values_of(
+    mechanism: Mechanism, area: np.ndarray, parameters: dict[str, object]
+) -> dict[str, float | np.ndarray]:
+    """Return all parameters of instances at nodes of some areas, defaults for those not given."""
+    known, built_in = mechanism.parameters, mechanism.program.built_in
+    for name in parameters:
+        if name not in known:
+            raise InputError(
+                f"{mechanism.name} has no parameter {shown(name)}; expected one of "
+                f"{', '.join(known) or 'none'}"
+            )
+    default: dict[str, object] = {**mechanism.defaults}
+    if "area" in built_in:
+        default["area"] = area
+    if "diam" in built_in and "diam" not in parameters:
+        raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
+    return {
+        name: as_parameter(mechanism.name, name, parameters.get(name, default[name]), len(area))
+        for name in known
+    }

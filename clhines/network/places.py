@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,9 @@ from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
 from clhines.checks import as_array, as_finite, as_indices, shown
 from clhines.errors import InputError
-from clhines.forest import Forest
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.model import as_parameter
+from clhines.network.structure import Structure
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,18 +39,13 @@ class Places:
 
     Parameters
     ----------
-    cables : sequence of Cable
-        Repeated in turn; none where the network was made of arrays.
-    forest : Forest
-    soma : (num_cells,) int64
-    area : (n,) float64, µm²
+    structure : Structure
+        Its cables are repeated in turn; without any, words of SWC types and distances are refused.
     """
 
-    def __init__(
-        self, cables: Sequence[Cable], forest: Forest, soma: np.ndarray, area: np.ndarray
-    ) -> None:
-        self.cables = tuple(cables)[: forest.num_cells]
-        self.forest, self.soma, self.area = forest, soma, area
+    def __init__(self, structure: Structure) -> None:
+        self.structure, self.forest = structure, structure.forest
+        self.cables = structure.cables[: structure.forest.num_cells]
 
     @cached_property
     def distance(self) -> np.ndarray:
@@ -108,6 +105,8 @@ class Places:
             A callable is given the distances of the nodes from their somas, (m,) float64, µm.
         nodes : (m,) int64
         """
+        if len(nodes) and nodes[0] < 0 and (isinstance(value, PerCell) or callable(value)):
+            raise InputError(f"{what} goes by place; expected numbers: there are no nodes")
         if isinstance(value, PerCell):
             if len(value.values) != self.forest.num_cells:
                 got = f"is of {len(value.values)} cells"
@@ -122,7 +121,18 @@ class Places:
                 )
             return found
         array = as_array(what, value)
+        if len(nodes) and nodes[0] < 0:
+            return value
         return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
+
+    def all_resolved(
+        self, mechanism: Mechanism, parameters: Mapping[str, Value], nodes: np.ndarray
+    ) -> dict[str, object]:
+        """Turn the values of several parameters into what `resolved` returns."""
+        return {
+            name: self.resolved(f"{mechanism.name}: {name}", value, nodes)
+            for name, value in parameters.items()
+        }
 
     def _spread(self, what: str, array: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Values by cell, by node of the one cable, or by node of the network."""
@@ -146,18 +156,21 @@ class Places:
         if where not in (*WORDS, "soma.middle"):
             words = ", ".join(["soma", "soma.middle", *WORDS[1:]])
             raise InputError(f"where={shown(where)}; expected {words}, nodes or a mask")
-        if where == "all":
-            return np.flatnonzero(self.area > 0)
-        self._need_cables(f"where={shown(where)}")
+        structure = self.structure
+        if where in ("all", "dendrites"):
+            membrane = structure.whole("area") > 0
+            wanted = membrane if where == "all" else membrane & ~structure.whole("in_soma")
+            return np.flatnonzero(wanted)
         if where in ("soma", "soma.middle"):
             _check_somas(self.cables, where)
-        if where == "soma.middle":
-            return self.soma
+            middle = where == "soma.middle"
+            return structure.soma if middle else np.flatnonzero(structure.whole("in_soma"))
+        self._need_cables(f"where={shown(where)}")
         masks = [np.zeros(cable.num_nodes, bool) for cable in self.cables]
         for mask, cable in zip(masks, self.cables, strict=True):
             mask[cable.nodes(where)] = True
         nodes = np.flatnonzero(repeat(masks, self.forest.num_cells))
-        if not len(nodes) and where != "dendrites":
+        if not len(nodes):
             raise InputError(
                 f"where={shown(where)}: no cell has such a section; expected types of the file, "
                 "see Cable.type"
@@ -167,6 +180,31 @@ class Places:
     def _need_cables(self, what: str) -> None:
         if not self.cables:
             raise InputError(f"{what}: the network was made of arrays; expected nodes or a mask")
+
+
+class Placed:
+    """Methods of a `Network` that find nodes and read values by place."""
+
+    _places: Places
+
+    def nodes(self, cell: ArrayLike | None = None, where: ArrayLike = "all") -> np.ndarray:
+        """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
+
+        ``net.nodes(cell=7, where="apical")``; one place of a section is
+        ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
+        """
+        return self._places.nodes(cell, where)
+
+    def per_cell(self, values: ArrayLike) -> PerCell:
+        """Return a parameter that has a value for each cell, whatever nodes it is given for."""
+        return self._places.per_cell(values)
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        found = self._places.resolved(f"{mechanism}: {name}", value, nodes)
+        return as_parameter(mechanism, name, found, len(nodes))
 
 
 def _check_somas(cables: Sequence[Cable], where: str) -> None:

@@ -26,7 +26,7 @@ class Factors:
     Attributes
     ----------
     eliminated : Eliminated
-        What the solver's engine keeps; `clhines.solve.whole.WholeFactors` has the arrays.
+        Factors of the solver's engine; `clhines.solve.whole.WholeFactors` has the arrays.
     symmetric : bool
         Whether the matrix was given without `l`.
     """
