@@ -80,6 +80,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
     cables = read_cells(arguments)
     begin, built = time.perf_counter(), len(program.build_seconds)
     on_devices: dict[str, Any] = devices_and_memory(arguments)
+    own_queue: dict[str, Any] = {} if on_devices.get("devices") else {"profile": True}
     cells = PassiveCells(
         cables,
         arguments.cells,
@@ -88,6 +89,7 @@ def run_solve(arguments: argparse.Namespace) -> int:
         method=arguments.method,
         dtype=arguments.dtype,
         tune=arguments.tune,
+        **own_queue,
         **on_devices,
     )
     state_memory(cells.solver)

@@ -357,9 +357,13 @@ def local_size(needed: int, room: int, is_cpu: bool) -> int:
 
     On a GPU, where a work-group's share decides how many run at once, no more than needed.
     """
-    aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
-    size = coarse(aligned, room, SMALL if is_cpu else 1)
-    return size if is_cpu or size <= COARSE else aligned
+    size = coarse(aligned(needed), room, SMALL if is_cpu else 1)
+    return size if is_cpu or size <= COARSE else aligned(needed)
+
+
+def aligned(needed: int) -> int:
+    """Values from one aligned place to the next."""
+    return -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
 
 
 def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:

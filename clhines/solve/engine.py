@@ -15,6 +15,7 @@ import pyopencl.array as cla
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
+from clhines.solve.loaded import Step
 from clhines.solve.memory import Memory
 
 BadPivots = tuple[np.ndarray, np.ndarray]  # cells, and the natural index of a node in each
@@ -31,10 +32,11 @@ class DeviceOrder(Protocol):
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
         """Bring values from device into natural order."""
 
-    def enqueue(
-        self, operands: list[cla.Array], out: cla.Array, waits: list[cl.Event], overwrite: bool
-    ) -> cl.Event:
-        """Enqueue a solve of d, u, (l), b."""
+    def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
+        """Return the launches of a solve of d, u, (l), b, which can be repeated."""
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Enqueue such launches; `out` is that of `prepare`."""
 
 
 class Refined(Protocol):
@@ -62,8 +64,11 @@ class Eliminated(Protocol):
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         """Solve for right-hand sides on the device."""
 
-    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue a solve in device order."""
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
+        """Return the launches of a solve in device order, which can be repeated."""
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Enqueue such launches; `out` is that of `prepare`."""
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the matrix."""

@@ -18,6 +18,7 @@ from clhines.solve.arguments import Arguments
 from clhines.solve.engine import Eliminated, Engine, first_nodes
 from clhines.solve.gradient import Gradients, entry_gradients, host_rows
 from clhines.solve.memory import Memory, memory_errors
+from clhines.solve.repeated import Calls
 
 
 class Factors:
@@ -41,6 +42,7 @@ class Factors:
     ) -> None:
         self.eliminated, self.symmetric = eliminated, symmetric
         self._engine, self._arguments, self._lock = engine, arguments, lock
+        self._calls = Calls()
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -166,11 +168,16 @@ class Factors:
         pyopencl.Event
             Of the last kernel.
         """
+        arrays, calls = (b, out), self._calls
         size = self._engine.device_order("enqueue()").plan.packed_size
         waits = events_of("wait_for", wait_for, self.queue)
-        b = self._arguments.checked("b", b, size, on_device=True)
-        self._arguments.check_out(out, b, size)
-        return self.eliminated.enqueue(b, out, waits)
+        call = calls.find(arrays)
+        if call is None:
+            b = self._arguments.checked("b", b, size, on_device=True)
+            self._arguments.check_out(out, b, size)
+            call = calls.add(arrays, self.eliminated.prepare(b, out))
+        waits = calls.waits(call, arrays) + waits
+        return calls.done(call, self.eliminated.enqueue(call.steps, out, waits))
 
     @exclusive
     def status(self) -> np.ndarray:

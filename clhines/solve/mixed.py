@@ -20,6 +20,7 @@ from clhines.forest import Forest
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import MAX_RHS
 from clhines.solve.engine import BadPivots, DeviceOrder, nothing_solved
+from clhines.solve.loaded import Step
 from clhines.solve.memory import Buffers, Memory, mixed_buffers, most_buffers, total
 from clhines.solve.whole import Whole, WholeFactors
 
@@ -405,9 +406,13 @@ class MixedFactors:
         """See `Eliminated`; waits."""
         self.engine.refine(self, b, target)
 
-    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
         """Raise `InputError`."""
         self.engine.device_order("enqueue()")
+        raise AssertionError
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Never called: `prepare` raises."""
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:

@@ -21,6 +21,7 @@ from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, DeviceOrder, Refined
 from clhines.solve.factors import Factors
+from clhines.solve.loaded import Step
 from clhines.solve.memory import Memory
 
 OneDevice: TypeAlias = cl.Device | cl.CommandQueue | str
@@ -353,9 +354,13 @@ class SeveralFactors:
         """Raise `InputError`."""
         self.engine.device_order("solve() with device arrays")
 
-    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
         """Raise `InputError`."""
         self.engine.device_order("enqueue()")
+        raise AssertionError
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Never called: `prepare` raises."""
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:

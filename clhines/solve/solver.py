@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.checks import shown
+from clhines.checks import as_switch, shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import Array, Given, events_of
 from clhines.device.guard import exclusive, lock_of
@@ -26,6 +26,7 @@ from clhines.solve.gradient import vjp
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.mixed import is_mixed
 from clhines.solve.pick import engine_for
+from clhines.solve.repeated import Calls
 from clhines.solve.several import OneDevice, Several
 from clhines.solve.tune import Tuning
 
@@ -80,6 +81,9 @@ class Solver:
         arrays of the whole batch; `parts` has a plain solver for arrays on each device.
     shares : sequence of float, optional
         Of the nodes, one for each of `devices`; default: equal, which suits equal devices.
+    profile : bool
+        Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
+        longer on the host. Also with ``tune="measure"``; a given `queue` stays as it is.
     **options
         Options of the method, see ``METHODS[method].options``.
 
@@ -122,9 +126,11 @@ class Solver:
         tune: str = "heuristic",
         devices: Sequence[OneDevice] | None = None,
         shares: Sequence[float] | None = None,
+        profile: bool = False,
         **options: Option,
     ) -> None:
         _check_tune(tune, method)
+        timestamps = as_switch("profile", profile) or tune == "measure"
         mixed = is_mixed(dtype)
         dtype = np.float64 if mixed else dtype
         real_name(dtype)  # rejects other dtypes before a device is chosen
@@ -133,12 +139,12 @@ class Solver:
         max_memory = _bytes(max_memory)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
         self.tuning: Tuning | None = None
-        self.shares, self._parts = [1.0], list[Part]()
+        self.shares, self._parts, self._calls = [1.0], list[Part](), Calls()
         self.engine: Engine
         if devices is None:
             if shares is not None:
                 raise InputError(f"got shares={shown(shares)} without devices; expected both")
-            self.queue = device_module.given_queue(queue, device, self.dtype)
+            self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
             given = forest, method, self.dtype, mixed, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
             self._arguments = Arguments(forest, self.dtype, self.queue)
@@ -187,7 +193,10 @@ class Solver:
 
     @property
     def memory(self) -> list[Memory]:
-        """Largest memory use of solves, one item per device; CPUs keep it between solves."""
+        """Largest memory use of solves, one item per device.
+
+        CPUs keep it between solves, other devices that of solves of device arrays.
+        """
         return self.engine.memory
 
     @property
@@ -207,7 +216,7 @@ class Solver:
 
     @property
     def kernel_events(self) -> list[cl.Event]:
-        """Events of the kernels of the last solve, in order; for timing on the device."""
+        """Events of the kernels of the last solve, in order; for timing, see `profile`."""
         return self.engine.kernel_events
 
     # -- device order --------------------------------------------------------------------------
@@ -277,11 +286,16 @@ class Solver:
         pyopencl.Event
             Of the last kernel; `status` tells afterwards whether all pivots were good.
         """
+        arrays, calls = (d, u, l, b, out), self._calls
         whole = self.engine.device_order("enqueue()")
-        waits = events_of("wait_for", wait_for, self.queue)
-        given = {"d": d, "u": u, "l": l, "b": b}
-        operands = self._arguments.packed(given, out, whole.plan.packed_size)
-        return whole.enqueue(operands, out, waits, overwrite)
+        waits = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
+        call = calls.find(arrays, overwrite)
+        if call is None:
+            given = {"d": d, "u": u, "l": l, "b": b}
+            operands = self._arguments.packed(given, out, whole.plan.packed_size)
+            call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
+        waits = calls.waits(call, arrays) + waits
+        return calls.done(call, whole.enqueue(call.steps, out, waits))
 
     # -- natural order -------------------------------------------------------------------------
 

@@ -20,7 +20,16 @@ from clhines.plan.by_segment.pieces import Pieces, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
-from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, local_size
+from clhines.plan.plan import (
+    COARSE,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    aligned,
+    as_int32,
+    local_size,
+)
 
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
@@ -37,6 +46,9 @@ class ContractionSpec(KernelSpec):
     ----------
     capacity : int
         Values of the largest block: the part of each array that a work-group holds in local memory.
+    tree_places : int
+        Values of `u` and of the tree of segments, which lies where `u` of the leaves was and may
+        reach beyond it; 0 where that is within `capacity`.
     segment : int
         Most nodes of a segment.
     ptx : bool
@@ -105,6 +117,7 @@ class ContractionSpec(KernelSpec):
     derived: bool = False
     factor: str = ""
     natural: bool = False
+    tree_places: int = 0
 
     @property
     def of_pieces(self) -> bool:
@@ -280,6 +293,8 @@ class _Contraction:
             return self.by_kind(forest, ranks, kind)
         blocks, lanes, places = self._blocks(forest, cut, group, pieces)
         gather = places.gather(forest)
+        if not pieces:
+            group = self._used(forest, group, lanes)
         part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
         return Plan(forest, self.method, gather, (part,))
 
@@ -399,6 +414,13 @@ class _Contraction:
             usual = widest
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
+    def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
+        """Work-items that the blocks have lanes for: idle ones take registers all the same."""
+        if self.options["work_group"] or self.limits.is_cpu or _is_small(forest, self.limits):
+            return group
+        widest = int(np.diff(lanes.template_start).max())
+        return min(group, -(-widest // 32) * 32)
+
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
     ) -> tuple[packing.Blocks, codes.SegmentLanes, segment_layout.SegmentRows]:
@@ -444,16 +466,19 @@ class _Contraction:
         tables = segment_layout.tables(forest.trees, blocks, lanes, places)
         if node_rank is not None:
             tables["node_rank"] = node_rank
+        room = int(_local_capacity(self.real, self.limits, work_group))
+        most, tree = int(places.template_size.max()), leaves + KEPT_VALUES * lanes.inner
+        tree = aligned(int(tree.max()))
+        capacity = local_size(max(most, tree), room, self.limits.is_cpu)
+        if capacity > COARSE and not self.limits.is_cpu:  # no more than needed
+            capacity = aligned(most)
         spec = ContractionSpec(
             real=self.real,
             symmetric=True,
             rhs=1,
             work_group=work_group,
-            capacity=local_size(
-                int(np.maximum(places.template_size, leaves + KEPT_VALUES * lanes.inner).max()),
-                int(_local_capacity(self.real, self.limits, work_group)),
-                self.limits.is_cpu,
-            ),
+            capacity=capacity,
+            tree_places=tree if tree > capacity else 0,
             segment=longest,
             ptx=self.limits.ptx,
             fused=not self.limits.is_cpu,

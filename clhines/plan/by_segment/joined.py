@@ -20,7 +20,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     out, whole = expand, []
     for part in mine:
         alike = part.phase == "solve" and part.spec.work_group == expand.spec.work_group
-        if alike and part.spec.capacity <= USUAL_PLACES:
+        if alike and max(part.spec.capacity, part.spec.tree_places) <= USUAL_PLACES:
             whole.append(part)
             out = _appended(out, part)
     return tuple(out if p is expand else p for p in parts if not any(p is q for q in whole))
@@ -29,6 +29,8 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 def _appended(expand: Part, solve: Part) -> Part:
     """One launch of two: after the blocks that are expanded those of whole cells."""
     longest = max(expand.spec.segment, solve.spec.segment)
+    capacity = max(expand.spec.capacity, solve.spec.capacity)
+    tree = max(expand.spec.tree_places, solve.spec.tree_places)
     tables, more = _with_rows(expand, longest), _with_rows(solve, longest)
     blocks = more["blocks"].reshape(-1, 8).copy()
     for column, name in ((2, "lane_slot"), (4, "rows"), (6, "cell_number"), (7, "cell_number")):
@@ -45,7 +47,10 @@ def _appended(expand: Part, solve: Part) -> Part:
     return replace(
         expand,
         spec=replace(
-            expand.spec, segment=longest, capacity=max(expand.spec.capacity, solve.spec.capacity)
+            expand.spec,
+            segment=longest,
+            capacity=capacity,
+            tree_places=tree if tree > capacity else 0,
         ),
         tables=tables,
         num_units=groups,
