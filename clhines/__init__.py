@@ -6,6 +6,7 @@ The map, two wings and a roof::
     cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
     simulate                              stands on both
     neuron                                NEURON's memory -> network, and back
+    features > adapters; torch, jax       from results on; from solve on
     cli                                   on all
     ground: errors arrays hostmemory checks files forest reference
 

@@ -118,3 +118,20 @@ def test_what_cannot_be_done_is_refused():
         with pytest.raises(InputError, match=text):
             call()
     assert net.groups == ()
+
+
+def test_networks_of_arrays_have_no_regions_or_distances():
+    """Words for the soma and the rest go by the roots; others, and functions, are refused."""
+    arrays = {name: getattr(AXON, name) for name in ("parent", "area", "g_axial", "capacitance")}
+    net = Network.from_arrays(cell_offsets=[0, AXON.num_nodes], **arrays)
+    assert net.nodes(where="soma").tolist() == net.soma.tolist()
+    everywhere = np.flatnonzero(net.area > 0)
+    assert net.nodes().tolist() == everywhere.tolist()
+    rest = np.setdiff1d(everywhere, net.soma)
+    assert net.nodes(cell=0, where="dendrites").tolist() == rest.tolist()
+    with pytest.raises(InputError, match="where='axon': the network was made of arrays"):
+        net.insert("pas", where="axon")
+    with pytest.raises(InputError, match="a function of the distance: the network was made of arr"):
+        net.insert("pas", g=lambda distance: distance)
+    group = net.insert("pas", g=net.per_cell([2e-4]))
+    assert group.parameters["g"].tolist() == [2e-4] * len(everywhere)
