@@ -49,7 +49,7 @@ def dense_solve(system, given):
 
 @pytest.mark.parametrize("factored", [False, True])
 def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     ours, theirs = tensors(system), tensors(system)
@@ -68,7 +68,7 @@ def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
 
 
 def test_gradcheck(case):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     given = tensors(system)
@@ -88,7 +88,7 @@ def test_gradcheck(case):
 
 
 def test_transposed_solution(case):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     given = tensors(system)
@@ -100,7 +100,7 @@ def test_transposed_solution(case):
 
 
 def test_what_cannot_be_done_is_refused(case):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     given = tensors(system)
