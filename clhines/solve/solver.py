@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engine import Engine, Refined, first_nodes
+from clhines.solve.engine import Refined, first_nodes
 from clhines.solve.factors import Factors
 from clhines.solve.gradient import vjp
 from clhines.solve.memory import Memory, memory_errors
@@ -407,13 +407,13 @@ def _on_several(
     devices: Sequence[OneDevice],
     dtype: np.dtype,
     shares: Sequence[float] | None,
-    each: dict[str, object],
+    each: Mapping[str, object],
 ) -> tuple[Several, list[Part]]:
     """Return the engine of several devices, and its solvers with the cells of each.
 
     Parameters
     ----------
-    each : dict
+    each : mapping
         Further arguments of each device's `Solver`.
     """
     solvers: list[Solver] = []
