@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.errors import InputError
-from clhines.mechanisms import meaning
+from clhines.mechanisms import generated, meaning
 from clhines.mechanisms.builtin import BUILT_IN
 from clhines.mechanisms.equations import HIDDEN, Equations, Scope
-from clhines.mechanisms.exact import ExpressionError
 from clhines.mechanisms.nmodl.model import (
     Nmodl,
     calls_of,
@@ -28,172 +26,10 @@ from clhines.mechanisms.nmodl.model import (
 from clhines.mechanisms.nmodl.model import read as read_nmodl
 from clhines.mechanisms.parser import shortened
 from clhines.mechanisms.program import Argument, Program, program_of
-from clhines.mechanisms.source import Source
-
-
-class _ByName:
-    """What a text's mechanism works out on the host, with values by name."""
-
-    text: str
-    nmodl: Nmodl | None
-
-    @cached_property
-    def program(self) -> Program:
-        """What executors see of it."""
-        if self.nmodl is not None:
-            return model_of(self.text, self.nmodl).program
-        return program_of(meaning.known(self.text))
-
-    @property
-    def name(self) -> str:
-        """Its name, also that of its functions."""
-        return self.program.name
-
-    @property
-    def kind(self) -> str:
-        """``density``, ``point`` or, of NMODL, ``artificial``."""
-        return self.program.kind
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters, in order."""
-        return tuple(q.name for q in self.program.parameters)
-
-    @property
-    def defaults(self) -> dict[str, float]:
-        """Value of each parameter where the user gives none."""
-        return {q.name: q.default for q in self.program.parameters}
-
-    @property
-    def units(self) -> dict[str, str]:
-        """NEURON's unit of each parameter and state, in which values are; empty where none is."""
-        p = self.program
-        return {q.name: q.unit for q in (*p.parameters, *p.states) if q.name != HIDDEN}
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Names of the states, in order; of what rates with currents need to remember last."""
-        return tuple(q.name for q in self.program.states)
-
-    @property
-    def takes_events(self) -> bool:
-        """Whether it receives events."""
-        return "receive" in self.program.blocks
-
-    @property
-    def uses_noise(self) -> bool:
-        """Whether the current takes a normal number."""
-        if self.nmodl is not None:
-            return False
-        return "noise" in self._current_uses
-
-    @property
-    def _equations(self) -> Equations:
-        if self.nmodl is not None:
-            raise InputError(f"mechanism {self.name} is of NMODL; use calls(), twin(), functions()")
-        return meaning.known(self.text)
-
-    @cached_property
-    def _current_uses(self) -> frozenset[str]:
-        return frozenset(self._equations.current(Scope(self._equations)).free)
-
-    def initial(self, v: Any, params: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
-        """Return the states at the start.
-
-        Parameters
-        ----------
-        v : array_like, mV
-        params : mapping of str to array_like, optional
-            Parameters by name; defaults for the others.
-        """
-        values = self._call("initial", v, *self._values(params, v))
-        return self._states(values, v)
-
-    def current(
-        self,
-        v: Any,
-        t: float,
-        params: Mapping[str, Any] | None = None,
-        states: Mapping[str, Any] | None = None,
-        noise: Any = None,
-        dt: float | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return i and g = di/dv: mA/cm2 and S/cm2 (density), or nA and uS (point).
-
-        `noise` are normal numbers of variance 1, one an instance; where the current uses noise or
-        ``dt``, the step `dt` is needed.
-        """
-        more = []
-        if dt is None and self._current_uses & {"dt", "noise"}:
-            raise InputError(f"mechanism {self.name} needs noise and dt, or dt, for its current")
-        if self.uses_noise:
-            if noise is None:
-                raise InputError(f"mechanism {self.name} needs noise, one number an instance")
-            more = [noise]
-        step = np.nan if dt is None else dt
-        given = *self._values(params, v), *self._old(states), *more
-        i, g = self._call("current", v, t, step, *given)
-        shape = np.broadcast(np.asarray(v), np.asarray(i), np.asarray(g)).shape
-        return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
-
-    def advance(
-        self,
-        v: Any,
-        t: float,
-        dt: float,
-        params: Mapping[str, Any] | None,
-        states: Mapping[str, Any],
-    ) -> dict[str, np.ndarray]:
-        """Return the states at t + dt, of those at t; v is the voltage at t + dt.
-
-        Where rates have currents, the last state is the voltage at t.
-        """
-        if not self.states:
-            return {}
-        values = self._call("advance", v, t, dt, *self._values(params, v), *self._old(states))
-        return self._states(values, v)
-
-    def event(
-        self, weight: Any, params: Mapping[str, Any] | None, states: Mapping[str, Any]
-    ) -> dict[str, np.ndarray]:
-        """Return the states after an event of this (summed) weight."""
-        if not self.takes_events:
-            raise InputError(f"mechanism {self.name} takes no events")
-        values = self._call("event", weight, *self._values(params, weight), *self._old(states))
-        return dict(zip(self.states, values, strict=True))
-
-    def _call(self, function: str, *arguments: Any) -> Any:
-        # NumPy's numbers, as Python's raise on a division by 0
-        given = [np.float64(a) if isinstance(a, int | float) else a for a in arguments]
-        with np.errstate(all="ignore"):  # np.where computes what it does not take
-            self._equations  # noqa: B018  (of a text alone)
-            return _twins(self.text)[function](*given)
-
-    def _values(self, params: Mapping[str, Any] | None, like: Any) -> list[Any]:
-        params = params or {}
-        unknown = [name for name in params if name not in self.parameters]
-        if unknown:
-            raise InputError(
-                f"mechanism {self.name} has no parameter '{unknown[0]}'; "
-                f"it has {', '.join(self.parameters) or 'none'}"
-            )
-        return [params.get(name, default) for name, default in self.defaults.items()]
-
-    def _old(self, states: Mapping[str, Any] | None) -> list[Any]:
-        missing = [s for s in self.states if s not in (states or {})]
-        if missing:
-            raise InputError(f"mechanism {self.name}: no value of state '{missing[0]}'")
-        return [states[s] for s in self.states] if states else []
-
-    def _states(self, values: Any, v: Any) -> dict[str, np.ndarray]:
-        shape = np.broadcast_shapes(np.shape(v), *map(np.shape, values))  # of more than 32, too
-        return {
-            s: np.broadcast_to(x, shape).copy() for s, x in zip(self.states, values, strict=True)
-        }
 
 
 @dataclass(frozen=True, repr=False)
-class Mechanism(_ByName):
+class Mechanism:
     """A channel, synapse or clamp, from its equations as text.
 
     One statement a line, in any order after the first; ``#`` begins a comment, and a statement goes
@@ -241,8 +77,6 @@ class Mechanism(_ByName):
     ----------
     text : str
         The text is all there is to a mechanism: equal texts are equal mechanisms.
-    nmodl : Nmodl, optional
-        Says that the text is NMODL; see `from_nmodl`.
 
     Raises
     ------
@@ -286,10 +120,59 @@ class Mechanism(_ByName):
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Nmodl | None]]:
         return Mechanism, (self.text, self.nmodl)
 
+    @property
+    def _equations(self) -> Equations:
+        if self.nmodl is not None:
+            raise InputError(f"mechanism {self.name} is of NMODL; use calls(), twin(), functions()")
+        return meaning.known(self.text)
+
     # ---------------------------------------------------------------------------- what it is
+
+    @property
+    def name(self) -> str:
+        """Its name, also that of its functions."""
+        return self.program.name
+
+    @property
+    def kind(self) -> str:
+        """``density``, ``point`` or, of NMODL, ``artificial``."""
+        return self.program.kind
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters, in order."""
+        return tuple(q.name for q in self.program.parameters)
+
+    @property
+    def defaults(self) -> dict[str, float]:
+        """Value of each parameter where the user gives none."""
+        return {q.name: q.default for q in self.program.parameters}
+
+    @property
+    def units(self) -> dict[str, str]:
+        """NEURON's unit of each parameter and state, in which values are; empty where none is."""
+        p = self.program
+        return {q.name: q.unit for q in (*p.parameters, *p.states) if q.name != HIDDEN}
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Names of the states, in order; of what rates with currents need to remember last."""
+        return tuple(q.name for q in self.program.states)
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether it receives events."""
+        return "receive" in self.program.blocks
+
+    @cached_property
+    def program(self) -> Program:
+        """What executors see of it."""
+        if self.nmodl is not None:
+            return model_of(self.text, self.nmodl).program
+        return program_of(meaning.known(self.text))
 
     def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
         """Return the arguments of the function of a block, in order.
@@ -301,11 +184,27 @@ class Mechanism(_ByName):
             return calls_of(self.text, self.nmodl, block, tuple(outputs))
         return self.program.calls(block)
 
-    def twin(self, block: str, outputs: Sequence[str] = ()) -> Callable[..., Any]:
+    def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
         """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
         if self.nmodl is not None:
             return twins_of(self.text, self.nmodl, tuple(outputs))[block]
-        return _twins(self.text)["event" if block == "receive" else block]
+        return generated.twins(self.text)["event" if block == "receive" else block]
+
+    def function_name(self, block: str) -> str:
+        """Return the name of the OpenCL function of a block of `program`."""
+        event = block == "receive" and self.nmodl is None
+        return f"{self.name}_{'event' if event else block}"
+
+    @cached_property
+    def _current_uses(self) -> frozenset[str]:
+        return frozenset(self._equations.current(Scope(self._equations)).free)
+
+    @property
+    def uses_noise(self) -> bool:
+        """Whether the current takes a normal number."""
+        if self.nmodl is not None:
+            return False
+        return "noise" in self._current_uses
 
     @cached_property
     def uses_time(self) -> bool:
@@ -373,7 +272,7 @@ class Mechanism(_ByName):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
         if self.nmodl is not None:
             return functions_of(self.text, self.nmodl, real, tuple(outputs))
-        return _source(self.text, real)
+        return generated.source(self.text, real)
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return its OpenCL functions for groups of instances, and the names of constants.
@@ -402,14 +301,86 @@ class Mechanism(_ByName):
         """
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
-        if self.nmodl is not None:
-            raise InputError(f"mechanism {self.name} is of NMODL: its functions take one instance")
-        return _grouped_source(self.text, real, width, tuple(single))
+        return generated.grouped_source(self.text, real, width, tuple(single))
 
     @property
     def source(self) -> str:
         """Its functions in double precision, to read."""
         return self.functions("double")
+
+    # ----------------------------------------------------------------------------- NumPy twins
+
+    def initial(
+        self, v: ArrayLike, params: Mapping[str, ArrayLike] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Return the states at the start.
+
+        Parameters
+        ----------
+        v : array_like, mV
+        params : mapping of str to array_like, optional
+            Parameters by name; defaults for the others.
+        """
+        values = generated.call(self.text, "initial", v, *generated.parameters(self.text, params))
+        return generated.named_states(self.text, values, v)
+
+    def current(
+        self,
+        v: ArrayLike,
+        t: float,
+        params: Mapping[str, ArrayLike] | None = None,
+        states: Mapping[str, ArrayLike] | None = None,
+        noise: ArrayLike | None = None,
+        dt: float | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return i and g = di/dv: mA/cm2 and S/cm2 (density), or nA and uS (point).
+
+        `noise` are normal numbers of variance 1, one per instance; where the current uses noise or
+        ``dt``, the step `dt` is needed.
+        """
+        if dt is None and self._current_uses & {"dt", "noise"}:
+            raise InputError(f"mechanism {self.name} needs noise and dt, or dt, for its current")
+        more: list[ArrayLike] = []
+        if self.uses_noise:
+            if noise is None:
+                raise InputError(f"mechanism {self.name} needs noise, one number per instance")
+            more = [noise]
+        step = np.nan if dt is None else dt
+        given = generated.inputs(self.text, params, states)
+        i, g = generated.call(self.text, "current", v, t, step, *given, *more)
+        shape = np.broadcast(np.asarray(v), np.asarray(i), np.asarray(g)).shape
+        return np.broadcast_to(i, shape).copy(), np.broadcast_to(g, shape).copy()
+
+    def advance(
+        self,
+        v: ArrayLike,
+        t: float,
+        dt: float,
+        params: Mapping[str, ArrayLike] | None,
+        states: Mapping[str, ArrayLike],
+    ) -> dict[str, np.ndarray]:
+        """Return the states at t + dt, of those at t; v is the voltage at t + dt.
+
+        Where rates have currents, the last state is the voltage at t.
+        """
+        if not self.states:
+            return {}
+        given = generated.inputs(self.text, params, states)
+        values = generated.call(self.text, "advance", v, t, dt, *given)
+        return generated.named_states(self.text, values, v)
+
+    def event(
+        self,
+        weight: ArrayLike,
+        params: Mapping[str, ArrayLike] | None,
+        states: Mapping[str, ArrayLike],
+    ) -> dict[str, np.ndarray]:
+        """Return the states after an event of this (summed) weight."""
+        if not self.takes_events:
+            raise InputError(f"mechanism {self.name} takes no events")
+        given = generated.inputs(self.text, params, states)
+        values = generated.call(self.text, "event", weight, *given)
+        return dict(zip(self.states, map(np.asarray, values), strict=True))
 
 
 def mechanism(which: str | Mechanism) -> Mechanism:
@@ -432,39 +403,3 @@ def mechanism(which: str | Mechanism) -> Mechanism:
             "anything else is given by its equations"
         )
     return Mechanism(which)
-
-
-@contextmanager
-def _refusing(text: str) -> Iterator[None]:
-    """Name the mechanism whose functions would be too large."""
-    try:
-        yield
-    except ExpressionError as error:
-        name = meaning.known(text).name
-        raise InputError(f"mechanism {name}: its functions take {error}") from error
-
-
-@lru_cache(maxsize=64)
-def _source(text: str, real: str) -> str:
-    with _refusing(text):
-        return Source(meaning.read(text), real).text()
-
-
-@lru_cache(maxsize=64)
-def _grouped_source(
-    text: str, real: str, width: int, single: tuple[str, ...]
-) -> tuple[str, tuple[str, ...]]:
-    with _refusing(text):
-        return Source(meaning.read(text), real, width, single).parts()
-
-
-@lru_cache(maxsize=64)
-def _twins(text: str) -> dict[str, Callable[..., Any]]:
-    """Make the NumPy twins. What is run is printed of numbers and checked names."""
-    e = meaning.read(text)
-    with _refusing(text):
-        source = Source(e, "numpy").text()
-    space: dict[str, Any] = {"np": np}
-    exec(compile(source, f"<mechanism {e.name}>", "exec"), space)
-    prefix = e.name + "_"
-    return {name[len(prefix) :]: f for name, f in space.items() if name.startswith(prefix)}

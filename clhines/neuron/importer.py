@@ -60,6 +60,7 @@ def network_of(model: Model) -> Imported:
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
     _add_ions(model, network)
+    _add_streams(model, network, groups)
     _point(model, network, groups)
     _play(model, network, groups)
     sources = _sources(model, network, groups)
@@ -122,6 +123,16 @@ def _add_ions(model: Model, network: Network) -> None:
             for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
         }
         network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
+
+
+def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> None:
+    """Give the streams of RANDOM variables NEURON's numbers."""
+    index = int(model.h.Random().Random123_globalindex())
+    for name, group in groups.items():
+        for variable in group.mechanism.program.random:
+            things = model.every[name].things
+            ids = [getattr(thing, variable).get_ids() for thing in things]
+            network.random(group, variable, np.array(ids, np.uint32).reshape(-1, 3), index)
 
 
 def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
