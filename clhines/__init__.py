@@ -78,8 +78,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "cells cli device draw mechanisms network network.ring neuron plan reference simulate"
-        " solve"
+        "cells cli device draw mechanisms network network.ring neuron plan reference simulate solve"
     ).split()
 }
 __all__ = sorted(_HOME_OF)
