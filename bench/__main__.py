@@ -21,6 +21,7 @@ MEASURES = {
     "peers": "measures.peers",
     "ring": "measures.ring",
     "scale": "measures.scale",
+    "models": "measures.models",
     "spikes": "measures.spikes",
     "papers": "papers.command",
     "checks": "measures.checks.command",

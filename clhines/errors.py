@@ -171,7 +171,7 @@ class StoreWarning(UserWarning):
 
 
 class AccuracyWarning(UserWarning):
-    """A solution by cyclic reduction is inaccurate; the message has its backward error."""
+    """A solution by cyclic reduction is inaccurate, by its componentwise backward error."""
 
 
 class RepairWarning(UserWarning):

@@ -18,7 +18,7 @@ GROUND = (
 )  # each knows those before
 ALLOWED = {  # imports for types count
     "plan": {*GROUND},
-    "device": {*GROUND, "plan.plan", "plan.contract"},
+    "device": {*GROUND, "plan.plan", "plan.kernel_spec"},
     "solve": {*GROUND, "plan", "device"},
     "cells": {*GROUND},
     "mechanisms": {"errors", "arrays", "checks"},

@@ -12,15 +12,14 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 import clhines
-from clhines.cli.arguments import Parser, add_cells, count, finite, positive_number
+from clhines.cli.arguments import Parser, add_cells
 from clhines.cli.devices import run_devices
 from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
 from clhines.cli.simulate import add_ring
-from clhines.cli.solve import run_solve
+from clhines.cli.solve import add_solve
 from clhines.cli.tune import run_tune
 from clhines.errors import BuildError, ClhinesError, RankError
-from clhines.plan.auto import MODES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -126,32 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     devices.set_defaults(run=run_devices)
 
     add_plan(commands)
-
-    solve = commands.add_parser("solve", help="advance passive cells and check the last step")
-    add_cells(solve, several=True)
-    solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
-                       help="of a device to use at most [MiB]; more is solved in slices "
-                       "(default: nine tenths of what it has)")  # fmt: skip
-    solve.add_argument(
-        "--dt",
-        type=positive_number,
-        default=0.025,
-        metavar="MS",
-        help="time step [ms] (default: 0.025)",
-    )
-    solve.add_argument("--steps", type=count, default=40, metavar="K",
-                       help="steps to advance (default: 40)")  # fmt: skip
-    solve.add_argument("--current", type=finite, default=0.1, metavar="NA",
-                       help="current into the middle of each soma from t = 0 on [nA] "
-                       "(default: 0.1)")  # fmt: skip
-    solve.add_argument(
-        "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
-    )
-    solve.add_argument("--tune", choices=MODES, default="heuristic", metavar="T",
-                       help=f"of auto: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
-    solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
-    solve.set_defaults(run=run_solve)
+    add_solve(commands)
 
     simulate = commands.add_parser("simulate", help="simulate a network of spiking cells")
     networks = simulate.add_subparsers(dest="network", required=True)

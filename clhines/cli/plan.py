@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 import clhines
-from clhines.cli.arguments import Parser, add_cells
+from clhines.cli.arguments import Commands, add_cells
 from clhines.cli.cells import read_cells
 from clhines.cli.report import check_writable, named_option, print_report
 from clhines.plan import plan as planning
-
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[Parser]
 
 
 def add_plan(commands: Commands) -> None:

@@ -21,6 +21,7 @@ from clhines.cli.arguments import count as whole_number
 from clhines.cli.cells import read_files
 from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
 from clhines.errors import InputError
+from clhines.simulate.engines import ENGINES
 
 if TYPE_CHECKING:
     from clhines.network.network import Network
@@ -33,11 +34,7 @@ RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simu
 def add_ring(networks: Commands) -> None:
     """Add the command `ring`."""
     ring = networks.add_parser("ring", help="cells in a ring, round which one event goes")
-    add, positive, engines = (
-        ring.add_argument,
-        positive_number,
-        ("auto", "epochs", "steps", "reference"),
-    )
+    add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
     add(
         "--cells",
@@ -77,9 +74,9 @@ def add_ring(networks: Commands) -> None:
         help="of the solver, where the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
-    add("--engine", choices=engines, default="auto",
-        help="epochs (whole cells, many steps a kernel), steps (cells of any size), reference "
-        "(NumPy on the host) or auto, which takes epochs where it can (default)")  # fmt: skip
+    engines = "; ".join(f"{name}: {what}" for name, what in ENGINES.items())
+    add("--engine", choices=tuple(ENGINES), default="auto", metavar="E",
+        help=f"{engines} (default: auto)")  # fmt: skip
     add("--seed", type=seed, default=0, metavar="K", help="of the random cells (default: 0)")
     add("--mpi", action="store_true",
         help="share the cells among the ranks of MPI, as under mpiexec; needs mpi4py")  # fmt: skip

@@ -299,6 +299,10 @@ class Mechanism:
         tuple of str
             The constants, in order.
         """
+        if self.nmodl is not None:
+            raise InputError(
+                f"mechanism {self.name} is of NMODL, whose functions take one instance"
+            )
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
         return generated.grouped_source(self.text, real, width, tuple(single))

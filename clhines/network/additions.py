@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,8 @@ from clhines.checks import (
 )
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.mechanisms import mechanism as find_mechanism
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.groups import Group, Owner
 
 
@@ -126,6 +129,11 @@ class Additions:
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
         raise NotImplementedError
 
+    def _group(
+        self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
+    ) -> Group:
+        raise NotImplementedError
+
     def detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
         """Detect spikes at nodes; what it returns is a source for `connect`.
 
@@ -143,7 +151,7 @@ class Additions:
         nodes = as_indices("node", given, self.forest.num_nodes, "node")
         return self._source(nodes, spread("threshold", threshold, len(nodes)), ())
 
-    def trains(self, times: list[ArrayLike] | tuple[ArrayLike, ...]) -> Sources:
+    def trains(self, times: Sequence[ArrayLike]) -> Sources:
         """Make sources whose events are given, as NEURON's VecStim.
 
         Parameters
@@ -208,6 +216,30 @@ class Additions:
             return first + np.arange(count)
         places = np.atleast_1d(as_array("source_index", index))
         return first + as_indices("source_index", places, count, what)
+
+    def add_artificial(
+        self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
+    ) -> Group:
+        """Add artificial cells: instances without a node, that take and send events.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Of kind ``artificial``.
+        count : int
+        **parameters : float or (count,) float64
+
+        Returns
+        -------
+        Group
+            A target and a source for `connect`.
+        """
+        self.check_not_frozen("add_artificial()")
+        found = find_mechanism(mechanism)
+        if found.kind != "artificial":
+            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() or add()")
+        nodes = np.full(as_whole_number("count", count, 0), -1)
+        return self._group(found, nodes, parameters)
 
     def ion(
         self,

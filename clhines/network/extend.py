@@ -63,6 +63,7 @@ def extended_of(
     area: np.ndarray,
     celsius: object,
     wiring: tuple[Columns, Columns],
+    secondorder: object,
 ) -> Extended:
     """Return what executors of an extended network take.
 
@@ -78,6 +79,8 @@ def extended_of(
     celsius : float
     wiring : (list, list)
         `Wiring.given` and `Wiring.outside`.
+    secondorder : bool, or 0, 1 or 2
+        NEURON's; 1 is without ion currents at the middle of the step.
     """
     degrees = float(as_finite("celsius", np.atleast_1d(np.asarray(celsius)))[0])
     detectors = [cells, *(s for s in added.sources if not s.times)]
@@ -109,6 +112,7 @@ def extended_of(
         ),
         streams=_streams(added, kinds, instances),
         random_index=added.random_index,
+        second_order_currents=bool(secondorder) and (secondorder is True or secondorder == 2),
     )
 
 

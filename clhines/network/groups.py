@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from clhines.checks import shown
 from clhines.errors import InputError
@@ -89,3 +90,25 @@ class Group:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def values_of(
+    mechanism: Mechanism, area: np.ndarray, parameters: dict[str, ArrayLike]
+) -> dict[str, float | np.ndarray]:
+    """Return all parameters of instances at nodes of some areas, defaults for those not given."""
+    known, built_in = mechanism.parameters, mechanism.program.built_in
+    for name in parameters:
+        if name not in known:
+            raise InputError(
+                f"{mechanism.name} has no parameter {shown(name)}; expected one of "
+                f"{', '.join(known) or 'none'}"
+            )
+    default: dict[str, ArrayLike] = {**mechanism.defaults}
+    if "area" in built_in:
+        default["area"] = area
+    if "diam" in built_in and "diam" not in parameters:
+        raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
+    return {
+        name: as_parameter(mechanism.name, name, parameters.get(name, default[name]), len(area))
+        for name in known
+    }

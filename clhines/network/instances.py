@@ -6,9 +6,38 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clhines.errors import InputError
+from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.groups import Group
 from clhines.network.model import DENSITY, Kind
+
+
+def check_celsius(kinds: Sequence[Kind], celsius: float) -> None:
+    """Raise InputError for a mechanism with another temperature than one set for the network."""
+    for kind in kinds:
+        own = kind.parameters.get("celsius", celsius)
+        if celsius != 6.3 and np.any(own != celsius):
+            raise InputError(
+                f"{kind.mechanism.name}: celsius is {np.ravel(own)[0]:g}, that of the network "
+                f"{celsius:g}; expected the same"
+            )
+
+
+def check_once(
+    groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest
+) -> None:
+    """Raise InputError for a mechanism that would be in the same membrane twice."""
+    here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
+    every = np.sort(np.concatenate([nodes, *here]))
+    again = every[1:][every[1:] == every[:-1]]
+    if len(again):
+        node = int(again[0])
+        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        raise InputError(
+            f"{mechanism.name} is in node {node} of cell {cell} twice; expected each mechanism of "
+            "the membrane once in a node"
+        )
 
 
 def kinds_of(

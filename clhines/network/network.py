@@ -11,7 +11,6 @@ mechanisms of the membrane, µm² for areas.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +22,6 @@ from clhines.checks import (
     as_indices,
     as_number,
     as_seed,
-    as_whole_number,
     shown,
     spread,
 )
@@ -33,14 +31,12 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Additions, Sources
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
-from clhines.network.groups import Group, Parameters
-from clhines.network.instances import kinds_of
-from clhines.network.model import Kind, Model, as_parameter
+from clhines.network.groups import Group, Parameters, values_of
+from clhines.network.instances import check_celsius, check_once, kinds_of
+from clhines.network.model import Kind, Model
 from clhines.network.plasticity import STDP
-from clhines.network.structure import Structure, of_arrays, of_cables
+from clhines.network.structure import Structure, nodes_where, of_arrays, of_cables
 from clhines.network.wiring import Wiring
-
-_WORDS = ("soma", "soma.middle", "dendrites", "all")
 
 
 class Network(Additions):
@@ -139,7 +135,7 @@ class Network(Additions):
         if not name.startswith("_"):
             self.check_not_frozen(name)
             if "_wiring" in vars(self) and name not in ("threshold", "celsius"):
-                raise InputError(f"{name} cannot be set; expected threshold, celsius or methods")
+                raise InputError(f"{name} cannot be set; expected threshold, or methods")
         super().__setattr__(name, value)
 
     def check_not_frozen(self, what: str) -> None:
@@ -214,14 +210,14 @@ class Network(Additions):
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = self._nodes_where(where)
+        nodes = nodes_where(self._structure, where)
         if len(nodes) and not self.area[nodes].all():
             node = nodes[int(np.argmin(self.area[nodes]))]
             raise InputError(
                 f"{found.name}: node {node} of cell {self._cell_of(node)} is a junction without "
                 "membrane; expected nodes with an area"
             )
-        nodes = self._distinct(found, nodes)
+        check_once(self.groups, found, nodes, self.forest)
         return self._group(found, nodes, parameters)
 
     def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: ArrayLike) -> Group:
@@ -247,54 +243,14 @@ class Network(Additions):
         nodes = self._checked_nodes("at", np.atleast_1d(as_array("at", at)))
         return self._group(found, nodes, parameters)
 
-    def add_artificial(
-        self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
-    ) -> Group:
-        """Add artificial cells: instances without a node, that take and send events.
-
-        Parameters
-        ----------
-        mechanism : Mechanism
-            Of kind ``artificial``.
-        count : int
-        **parameters : float or (count,) float64
-
-        Returns
-        -------
-        Group
-            A target and a source for `connect`.
-        """
-        self.check_not_frozen("add_artificial()")
-        found = find_mechanism(mechanism)
-        if found.kind != "artificial":
-            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() or add()")
-        nodes = np.full(as_whole_number("count", count, 0), -1)
-        return self._group(found, nodes, parameters)
-
     def _group(
         self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
     ) -> Group:
         for other in self.groups:
             if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
                 raise InputError(f"there is another mechanism called {mechanism.name} here")
-        known, built_in = mechanism.parameters, mechanism.program.built_in
-        for name in parameters:
-            if name not in known:
-                raise InputError(
-                    f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-                    f"{', '.join(known) or 'none'}"
-                )
-        default = {**mechanism.defaults}
-        if "area" in built_in:
-            default["area"] = self.area[nodes] if mechanism.kind != "artificial" else 0.0
-        if "diam" in built_in and "diam" not in parameters:
-            raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
-        values = {
-            name: as_parameter(
-                mechanism.name, name, parameters.get(name, default[name]), len(nodes)
-            )
-            for name in known
-        }
+        area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
+        values = values_of(mechanism, area, parameters)
         nodes.setflags(write=False)
         given = Parameters(self, mechanism.name, len(nodes), values)
         group = Group(self, len(self._groups), mechanism, nodes, given)
@@ -304,46 +260,11 @@ class Network(Additions):
             self._emits(group)
         return group
 
-    def _nodes_where(self, where: ArrayLike) -> np.ndarray:
-        if isinstance(where, str):
-            if where not in _WORDS:
-                raise InputError(
-                    f"where={shown(where)}; expected {', '.join(_WORDS)}, nodes or a mask"
-                )
-            if where == "all":
-                return np.flatnonzero(self.area > 0)
-            in_soma = self._structure.whole("in_soma")
-            if where == "dendrites":
-                return np.flatnonzero((self.area > 0) & ~in_soma)
-            _check_somas(self.cables[: self.num_cells], where)
-            return self.soma if where == "soma.middle" else np.flatnonzero(in_soma)
-        nodes = np.atleast_1d(as_array("where", where))
-        if nodes.dtype.kind != "b":
-            return self._checked_nodes("where", nodes)
-        if nodes.shape != (self.forest.num_nodes,):
-            raise InputError(
-                f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
-            )
-        return np.flatnonzero(nodes)
-
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")
 
     def _cell_of(self, node: int) -> int:
         return int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
-
-    def _distinct(self, mechanism: Mechanism, nodes: np.ndarray) -> np.ndarray:
-        """Refuse a mechanism that would be in the same membrane twice."""
-        here = [g.nodes for g in self.groups if g.mechanism.name == mechanism.name]
-        every = np.sort(np.concatenate([nodes, *here]))
-        again = every[1:][every[1:] == every[:-1]]
-        if len(again):
-            node = int(again[0])
-            raise InputError(
-                f"{mechanism.name} is in node {node} of cell {self._cell_of(node)} twice; expected "
-                "each mechanism of the membrane once in a node"
-            )
-        return nodes
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -433,6 +354,7 @@ class Network(Additions):
         constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
         extended = needs_extension(self._added, self.groups, self._wiring.given)
         kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b, self.celsius)
+        check_celsius(kinds, self.celsius)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
         targets = sum(k.count for k in kinds if k.first_target >= 0)
         places = dt, 0 if extended else targets, first, instances
@@ -458,24 +380,11 @@ class Network(Additions):
             extended=self._extended(kinds, instances, secondorder) if extended else None,
         )
 
-    def _extended(
-        self, kinds: tuple[Kind, ...], instances: Instances, secondorder: object
-    ) -> Extended:
+    def _extended(self, kinds: tuple[Kind, ...], instances: Instances, order: object) -> Extended:
         threshold = spread("threshold", self.threshold, self.num_cells)
         cells = Sources(self, 0, self.soma, threshold)
-        wiring = self._wiring.given, self._wiring.outside
-        second = type(secondorder) is not int or secondorder == 2
-        found = extended_of(self._added, cells, kinds, instances, self.area, self.celsius, wiring)
-        return replace(found, second_order_currents=bool(secondorder) and second)
-
-
-def _check_somas(cables: Sequence[Cable], where: str) -> None:
-    for k, cable in enumerate(cables):
-        if not cable.sections.has_soma:
-            raise InputError(
-                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
-                "type 1; expected all, nodes or a mask"
-            )
+        wiring, places = (self._wiring.given, self._wiring.outside), (kinds, instances)
+        return extended_of(self._added, cells, *places, self.area, self.celsius, wiring, order)
 
 
 def _second_order(value: object, extended: bool) -> bool:

@@ -10,12 +10,13 @@ from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, repeated_nodes
 from clhines.cells.cable import Cable, check_cables
-from clhines.checks import as_array, as_finite, as_indices, as_whole_number
+from clhines.checks import as_array, as_finite, as_indices, as_whole_number, shown
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.hostmemory import check_room
 from clhines.network.model import rerooted, rooted_at_soma
 
+_WORDS = ("soma", "soma.middle", "dendrites", "all")
 _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
 
@@ -127,3 +128,35 @@ def _of_nodes(name: str, values: ArrayLike, n: int) -> np.ndarray:
         k = int(np.argmax(checked < 0))
         raise InputError(f"{name}[{k}] is {checked[k]:g}; expected 0 or more")
     return checked
+
+
+def nodes_where(structure: Structure, where: ArrayLike) -> np.ndarray:
+    """Return the nodes that a word, nodes or a mask mean; see `Network.insert`."""
+    area = structure.whole("area")
+    if isinstance(where, str):
+        if where not in _WORDS:
+            raise InputError(f"where={shown(where)}; expected {', '.join(_WORDS)}, nodes or a mask")
+        if where == "all":
+            return np.flatnonzero(area > 0)
+        in_soma = structure.whole("in_soma")
+        if where == "dendrites":
+            return np.flatnonzero((area > 0) & ~in_soma)
+        _check_somas(structure.cables[: structure.forest.num_cells], where)
+        return structure.soma if where == "soma.middle" else np.flatnonzero(in_soma)
+    nodes = np.atleast_1d(as_array("where", where))
+    if nodes.dtype.kind != "b":
+        return as_indices("where", nodes, structure.forest.num_nodes, "node")
+    if nodes.shape != (structure.forest.num_nodes,):
+        raise InputError(
+            f"where is a mask of shape {nodes.shape}; expected ({structure.forest.num_nodes},)"
+        )
+    return np.flatnonzero(nodes)
+
+
+def _check_somas(cables: Sequence[Cable], where: str) -> None:
+    for k, cable in enumerate(cables):
+        if not cable.sections.has_soma:
+            raise InputError(
+                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
+                "type 1; expected all, nodes or a mask"
+            )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
+from clhines.checks import as_whole_number
 from clhines.errors import InputError
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
@@ -56,13 +57,15 @@ class At:
     imported: Imported
 
     def __call__(
-        self, thing: Hoc
+        self, thing: Hoc, copy: int = 0
     ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
         """Return where a thing is.
 
         Parameters
         ----------
         thing : Segment, Section, point process, artificial cell or NetCon
+        copy : int
+            Of the model.
 
         Returns
         -------
@@ -78,28 +81,29 @@ class At:
         """
         model, tree = self.imported.model, self.imported.model.tree
         if hasattr(thing, "sec"):
-            return tree.at(thing)
+            return tree.at(thing) + copy * tree.num_nodes
         if hasattr(thing, "parentseg"):
             if thing not in tree.first:
                 raise InputError(f"{thing} is no section of the model")
-            return tree.nodes(thing)
+            return tree.nodes(thing) + copy * tree.num_nodes
         if hasattr(thing, "wcnt"):
-            return self._netcon(thing)
+            return self._netcon(thing, copy)
         address = model.memory.object_of(thing)
         for name, group in self.imported.groups.items():
             if str(thing).startswith(f"{name}["):
                 for k, other in enumerate(model.every[name].things):
                     if model.memory.object_of(other) == address:
-                        return group, k
+                        return group, k + copy * (len(group) // self.imported.copies)
         raise InputError(f"{thing} is nothing of the model; expected a segment or point process")
 
-    def _netcon(self, thing: Hoc) -> tuple[Sources | Group, int, int]:
+    def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
         model = self.imported.model
         address = model.memory.inside(thing)
         for k, netcon in enumerate(model.wires.netcons):
             if model.memory.inside(netcon) == address and model.wires.origin[k] >= 0:
                 source, number = self.imported.sources[model.wires.origin[k]]
-                connection = int(np.flatnonzero(self.imported.connections == k)[0])
+                connection = int(np.flatnonzero(self.imported.connections == k)[copy])
+                number += copy * (len(source) // self.imported.copies)
                 return source, number, connection
         raise InputError(f"{thing} has no source or no target here")
 
@@ -113,6 +117,7 @@ def from_neuron(
     device: object = None,
     engine: str = "auto",
     vectors: dict[Hoc, Hoc] | None = None,
+    copies: int = 1,
     **options: object,
 ) -> tuple[Simulation, At]:
     """Make a simulation of the model in NEURON's memory, which starts from its present state.
@@ -123,6 +128,8 @@ def from_neuron(
         See `Simulation`.
     vectors : dict of VecStim -> Vector, optional
         Times of VecStim whose Vector cannot be found.
+    copies : int
+        Copies of the model that do not interact, one after another: ``at(segment, copy)``.
     **options
         Of `Simulation`.
 
@@ -137,7 +144,9 @@ def from_neuron(
     RejectedError
         An `InputError` that lists everything that cannot be simulated.
     """
-    return _simulation(read_model(interpreter(), vectors or {}), dtype, device, engine, **options)
+    copies = as_whole_number("copies", copies, 1)
+    model = read_model(interpreter(), vectors or {})
+    return _simulation(model, dtype, device, engine, copies, **options)
 
 
 def _simulation(
@@ -145,9 +154,10 @@ def _simulation(
     dtype: DTypeLike,
     device: object,
     engine: str,
+    copies: int = 1,
     **options: object,
 ) -> tuple[Simulation, At]:
-    imported, h = network_of(model), model.h
+    imported, h = network_of(model, copies), model.h
     given = {"secondorder": int(h.secondorder) > 0, **options}
     sim = Simulation(
         imported.network,

@@ -30,7 +30,10 @@ class Imported:
     sources : list of (Sources or Group, int)
         Of each origin of the model's wires.
     connections : (m,) int64
-        Of each connection of the network, in order, the NetCon; -1 - k of the k-th pending event.
+        Of each connection of the network, in order, the NetCon k, or -1 - k where it is an event of
+        NetCon k that is on its way.
+    copies : int
+        Copies of the whole model, one after another.
     """
 
     model: Model
@@ -38,10 +41,11 @@ class Imported:
     groups: dict[str, Group]
     sources: list[tuple[Sources | Group, int]]
     connections: np.ndarray
+    copies: int = 1
 
 
-def network_of(model: Model) -> Imported:
-    """Make the network of a model.
+def network_of(model: Model, copies: int = 1) -> Imported:
+    """Make the network of a model, or of several copies of it that do not interact.
 
     Raises
     ------
@@ -51,21 +55,28 @@ def network_of(model: Model) -> Imported:
     if model.rejected:
         raise RejectedError(model.rejected)
     tree = model.tree
-    network = Network.from_arrays(
-        tree.parent, tree.cell_offsets, tree.area, tree.g_axial, tree.capacitance
-    )
+    starts = tree.num_nodes * np.arange(copies)[:, None]
+    parent = np.where(tree.parent < 0, -1, tree.parent + starts).ravel()
+    cells = np.append((tree.cell_offsets[:-1] + starts).ravel(), tree.num_nodes * copies)
+    columns = (np.tile(a, copies) for a in (tree.area, tree.g_axial, tree.capacitance))
+    network = Network.from_arrays(parent, cells, *columns)
     network.celsius = float(model.h.celsius)
     network.trains([[]])  # an extended network, whatever is in it
     groups = {}
     for name, instances in model.every.items():
-        groups[name] = _group(model, network, name, instances)
-    _add_ions(model, network)
-    _add_streams(model, network, groups)
-    _point(model, network, groups)
-    _play(model, network, groups)
-    sources = _sources(model, network, groups)
-    connections = _connect(model, network, groups, sources)
-    return Imported(model, network, groups, sources, connections)
+        groups[name] = _group(model, network, name, instances, copies)
+    _add_ions(model, network, copies)
+    _add_streams(model, network, groups, copies)
+    _point(model, network, groups, copies)
+    _play(model, network, groups, copies)
+    sources = _sources(model, network, groups, copies)
+    connections = _connect(model, network, groups, sources, copies)
+    return Imported(model, network, groups, sources, connections, copies)
+
+
+def shifted(numbers: Sequence[int] | np.ndarray, count: int, copies: int) -> np.ndarray:
+    """Return numbers in each copy of something of which a copy has `count`."""
+    return (np.asarray(numbers, np.int64) + count * np.arange(copies)[:, None]).ravel()
 
 
 def split_name(quantity: Quantity) -> tuple[str, int | None]:
@@ -77,19 +88,20 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
     return base, int(place)
 
 
-def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:
+def _group(model: Model, network: Network, name: str, instances: Instances, copies: int) -> Group:
     mechanism = model.mechanisms[name]
     nodes = np.array(instances.nodes, np.int64)
     given: dict[str, float | np.ndarray] = {}
     for quantity in mechanism.program.parameters:
         value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
         if value is not None:
-            given[quantity.name] = value
+            given[quantity.name] = value if np.ndim(value) == 0 else np.tile(value, copies)
+    if mechanism.kind == "artificial":
+        return network.add_artificial(mechanism, len(nodes) * copies, **given)
+    nodes = shifted(nodes, model.tree.num_nodes, copies)
     if mechanism.kind == "density":
         return network.insert(mechanism, nodes, **given)
-    if mechanism.kind == "point":
-        return network.add(mechanism, nodes, **given)
-    return network.add_artificial(mechanism, len(nodes), **given)
+    return network.add(mechanism, nodes, **given)
 
 
 def _parameter(
@@ -116,26 +128,33 @@ def _single(values: np.ndarray) -> float | np.ndarray:
     return float(values[0]) if len(values) and (values == values[0]).all() else values
 
 
-def _add_ions(model: Model, network: Network) -> None:
+def _add_ions(model: Model, network: Network, copies: int) -> None:
     for ion in model.contents.ions.values():
         values = {
             key: ion.instances.values(name)
             for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
         }
-        network.ion(ion.name, ion.instances.nodes, ion.valence, style=ion.style, **values)
+        network.ion(
+            ion.name,
+            shifted(ion.instances.nodes, model.tree.num_nodes, copies),
+            ion.valence,
+            style=np.tile(ion.style, copies),
+            **{key: np.tile(array, copies) for key, array in values.items()},
+        )
 
 
-def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> None:
+def _add_streams(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
     """Give the streams of RANDOM variables NEURON's numbers."""
     index = int(model.h.Random().Random123_globalindex())
     for name, group in groups.items():
         for variable in group.mechanism.program.random:
             things = model.every[name].things
             ids = [getattr(thing, variable).get_ids() for thing in things]
-            network.random(group, variable, np.array(ids, np.uint32).reshape(-1, 3), index)
+            numbers = np.tile(np.array(ids, np.uint32).reshape(-1, 3), (copies, 1))
+            network.random(group, variable, numbers, index)
 
 
-def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
+def _point(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
     """Set all POINTERs: by the transfer of ParallelContext, and by setpointer."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     for gap in model.gaps:
@@ -153,7 +172,7 @@ def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
                     break
                 nodes.append(node)
             else:
-                network.point(group, pointer, nodes)
+                network.point(group, pointer, shifted(nodes, model.tree.num_nodes, copies))
     if rejected:
         raise RejectedError(rejected)
 
@@ -165,7 +184,7 @@ def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
         return -1
 
 
-def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
+def _play(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
     rejected = []
     for player in model.plays.players:
         variable = player.variable
@@ -177,23 +196,24 @@ def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
             what = f"Vector.play into {variable.name}, which is no parameter of a mechanism"
             rejected.append(Rejected(variable.owner, what))
             continue
-        network.play(group, variable.number, names[0], player.t, player.y, player.continuous)
+        for number in shifted([variable.number], len(group) // copies, copies).tolist():
+            network.play(group, number, names[0], player.t, player.y, player.continuous)
     if rejected:
         raise RejectedError(rejected)
 
 
 def _sources(
-    model: Model, network: Network, groups: dict[str, Group]
+    model: Model, network: Network, groups: dict[str, Group], copies: int
 ) -> list[tuple[Sources | Group, int]]:
     """Make the sources of events, one for each origin."""
     origins, trains = model.wires.origins, model.trains
     at = [k for k, o in enumerate(origins) if o.sender is None]
     detectors = network.detector(
-        np.array([origins[k].node for k in at], np.int64),
-        np.array([origins[k].threshold for k in at], np.float64),
+        shifted([origins[k].node for k in at], model.tree.num_nodes, copies),
+        np.tile(np.array([origins[k].threshold for k in at], np.float64), copies),
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
-    made = network.trains([trains.times[s] for s in stims])
+    made = network.trains([trains.times[s] for s in stims] * copies)
     found: list[tuple[Sources | Group, int]] = []
     places = {k: place for place, k in enumerate(at)}
     numbers = {sender: place for place, sender in enumerate(stims)}
@@ -213,6 +233,7 @@ def _connect(
     network: Network,
     groups: dict[str, Group],
     sources: list[tuple[Sources | Group, int]],
+    copies: int,
 ) -> np.ndarray:
     """Make all connections, and those of events that are on their way."""
     wires, made = model.wires, list[int]()
@@ -228,16 +249,20 @@ def _connect(
         network.connect(
             source,
             groups[name],
-            index=[wires.target[k][1] for k in chosen],
-            weight=_rows(model, chosen),
-            delay=[wires.delay[k] for k in chosen],
-            source_index=[sources[o][1] for o in origins],
+            index=shifted(
+                [wires.target[k][1] for k in chosen], len(groups[name]) // copies, copies
+            ),
+            weight=np.tile(_rows(model, chosen), (copies, 1)),
+            delay=np.tile([wires.delay[k] for k in chosen], copies),
+            source_index=shifted([sources[o][1] for o in origins], len(source) // copies, copies),
         )
-        made += chosen
-    return np.array(made + _connect_pending(model, network, groups), np.int64)
+        made += chosen * copies
+    return np.array(made + _connect_pending(model, network, groups, copies), np.int64)
 
 
-def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -> list[int]:
+def _connect_pending(
+    model: Model, network: Network, groups: dict[str, Group], copies: int
+) -> list[int]:
     """Let each event on its way come from a source of its own."""
     wires, made = model.wires, list[int]()
     for name, group in groups.items():
@@ -252,13 +277,13 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
                 [Rejected(name, construct, "", 0, "start from h.finitialize()")]
             )  # fmt: skip
         network.connect(
-            network.trains([[t] for _, t in chosen]),
+            network.trains([[t] for _, t in chosen] * copies),
             group,
-            index=[wires.target[k][1] for k, _ in chosen],
-            weight=_rows(model, [k for k, _ in chosen]),
+            index=shifted([wires.target[k][1] for k, _ in chosen], len(group) // copies, copies),
+            weight=np.tile(_rows(model, [k for k, _ in chosen]), (copies, 1)),
             delay=0.0,
         )
-        made += [-1 - k for k, _ in chosen]
+        made += [-1 - k for k, _ in chosen] * copies
     return made
 
 

@@ -13,7 +13,7 @@ from clhines.network.groups import Group
 from clhines.neuron.contents import Instances
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.hidden import Hidden
-from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.importer import Imported, shifted, split_name
 from clhines.neuron.session import Hoc
 from clhines.simulate.simulation import Simulation
 
@@ -64,18 +64,20 @@ def _variables(
 def take_values(sim: Simulation, imported: Imported) -> None:
     """Let a simulation start from NEURON's present values."""
     model, arrays = imported.model, sim.arrays()
-    arrays["v"] = voltages(imported).astype(arrays["v"].dtype)
+    copies = imported.copies
+    arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
         instances = model.every[name]
         for key, base, element, place, owner in _variables(sim, imported, name, group):
             if key in arrays:
-                arrays[key][place] = owner.values(base, element)
-        _take_streams(sim, arrays, group, instances)
+                arrays[key][place] = np.tile(owner.values(base, element), copies)
+        _take_streams(sim, arrays, group, instances, copies)
     for ion in model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
             key = f"ion_{variable}"
             if key in arrays:
-                arrays[key][ion.instances.nodes] = ion.instances.values(variable)
+                nodes = shifted(ion.instances.nodes, model.tree.num_nodes, copies)
+                arrays[key][nodes] = np.tile(ion.instances.values(variable), copies)
     extended = extended_of(sim)
     arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
@@ -109,7 +111,9 @@ def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
     return values
 
 
-def _take_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
+def _take_streams(
+    sim: Simulation, arrays: Arrays, group: Group, instances: Instances, copies: int
+) -> None:
     """Take how many numbers each RANDOM variable has given."""
     k, place = sim.model.instances[group.number]
     for name in group.mechanism.program.random:
@@ -117,8 +121,8 @@ def _take_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Inst
         if key in arrays:
             streams = [getattr(thing, name) for thing in instances.things]
             drawn = np.array([stream.get_seq() for stream in streams]).astype(np.int64)
-            arrays[key][place] = drawn
-            ids = extended_of(sim).streams[k, name][place]
+            arrays[key][place] = np.tile(drawn, copies)
+            ids = extended_of(sim).streams[k, name][place[: len(streams)]]
             index = np.full((len(ids), 1), extended_of(sim).random_index, np.uint32)
             expected = random123.random_uniform(np.hstack([ids, index]), drawn, 1, 0)
             for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
@@ -141,24 +145,35 @@ def _take_self_events(sim: Simulation, imported: Imported, arrays: Arrays) -> No
         if key.startswith("queue") and key.endswith("_size"):
             arrays[key][:] = 0
             arrays[key.replace("_size", "_last")][:] = -1
-    connection = {number: c for c, number in enumerate(imported.connections.tolist())}
+    of_netcon: dict[int, list[int]] = {}
+    for c, number in enumerate(imported.connections.tolist()):
+        of_netcon.setdefault(number, []).append(c)  # one a copy
     for event in imported.model.pending.selves:
         name, instance = event.target
         if name not in imported.groups:
             continue
         k, place = sim.model.instances[imported.groups[name].number]
-        at = int(place[instance])
-        queue = {part: arrays[f"queue{k}_{part}"] for part in
-                 ("time", "flag", "sent", "connection", "size", "last")}  # fmt: skip
-        slot = int(queue["size"][at])
-        if slot >= len(queue["time"]):
-            raise InputError(f"{name}[{instance}] has more than {slot} self events on their way")
-        queue["time"][slot, at], queue["flag"][slot, at] = event.time, event.flag
-        queue["sent"][slot, at] = imported.model.h.t
-        queue["connection"][slot, at] = connection.get(event.netcon, -1)
-        queue["size"][at] = slot + 1
-        if event.flag == 1.0:  # NEURON's net_move moves these alone
-            queue["last"][at] = slot
+        numbers = of_netcon.get(event.netcon, [-1] * imported.copies)
+        count = len(place) // imported.copies
+        for at, connection in zip(place[instance::count].tolist(), numbers, strict=True):
+            _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
+            arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+
+
+def _queue_event(
+    arrays: Arrays, kind: tuple[str, int], at: int, event: tuple[float, float], connection: int
+) -> None:
+    """Put one self event into the queue of an instance."""
+    name, k = kind
+    size = arrays[f"queue{k}_size"]
+    slot = int(size[at])
+    if slot >= len(arrays[f"queue{k}_time"]):
+        raise InputError(f"an instance of {name} has more than {slot} self events on their way")
+    arrays[f"queue{k}_time"][slot, at], arrays[f"queue{k}_flag"][slot, at] = event
+    arrays[f"queue{k}_connection"][slot, at] = connection
+    size[at] = slot + 1
+    if event[1] == 1.0:  # NEURON's net_move moves these alone
+        arrays[f"queue{k}_last"][at] = slot
 
 
 def put_values(sim: Simulation, imported: Imported) -> None:

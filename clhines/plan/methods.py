@@ -41,7 +41,8 @@ class Method:
     source : str
         Publication it comes from.
     build : callable
-        ``build(forest, real, limits, options) -> Plan``.
+        ``build(forest, method, real, limits, options) -> Plan``: `method` is the row's name, as
+        several rows share a planner; `real` is ``double`` or ``float``.
     options : dict of name -> default
         Options besides dtype and device; None means that the limits decide.
     chains_only : bool
@@ -139,7 +140,7 @@ def candidate_plans(
     yielded: list[tuple[str, dict[str, Option]]] = []
     for candidate, _ in ranked:
         asked: dict[str, Option] = {**candidate.options, **options}
-        if (candidate.method, asked) in yielded:  # the options made it one of those before
+        if (candidate.method, asked) in yielded:  # equal to an earlier candidate, by its options
             continue
         try:
             plan = make_plan(forest, candidate.method, dtype, limits, **asked)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from clhines.plan.by_segment import schedule
-from clhines.plan.contract import Parameter, TemplateSpec, Word
+from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
 from clhines.simulate.kinds import MechanismSpec, of_each_kind
 

@@ -17,8 +17,16 @@ from clhines.network.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
-from clhines.simulate.extended_tables import active_nodes, filled_arenas, read_back, spec_of
-from clhines.simulate.state import Chunk, Record, RecordSpec, TimedChunk
+from clhines.simulate.extended_tables import (
+    active_nodes,
+    check_room_for_events,
+    filled_arenas,
+    location,
+    read_back,
+    spec_of,
+)
+from clhines.simulate.recorder import Recorder
+from clhines.simulate.state import Chunk, Record, TimedChunk
 from clhines.simulate.steps import of_whole
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
@@ -84,8 +92,7 @@ class ExtendedSteps:
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
         self._records: list[Record] = []
-        built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
-        self._record = program.typed_kernel(built, "record", "ii")
+        self._recorder = Recorder(queue, self.dtype)
         self._early: Chunk | None = self._host.end()
         self._build(self._host.variables)
 
@@ -98,7 +105,8 @@ class ExtendedSteps:
         self._d, self._u = solver.pack(self._base_d), solver.pack(model.u)
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
         remote = len(self.extended.remote_v)
-        self._v = [self._wide(solver.pack(model.v_init), remote) for _ in range(2)]
+        packed = solver.pack(model.v_init).get(self.queue)
+        self._v = [self._put(np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)]
         gather = solver.plan.gather
         self._places = len(gather)
         self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
@@ -108,10 +116,6 @@ class ExtendedSteps:
         number = np.full(model.forest.num_nodes, -1, np.int32)
         number[nodes] = np.arange(len(nodes))
         self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
-
-    def _wide(self, packed: cla.Array, more: int) -> cla.Array:
-        """Return a copy with room for values of other ranks after its own."""
-        return self._put(np.append(packed.get(self.queue), np.zeros(more, self.dtype)))
 
     def _put(self, a: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, a)
@@ -190,36 +194,9 @@ class ExtendedSteps:
         self._taken = True
         for k in range(count):
             self._step(first + k)
-            self._record_row(row + k)
-
-    def _record_row(self, row: int) -> None:
-        for source, (index, values) in self._room.items():
-            width = index.size
-            array = self._v[0] if source == "v" else self._mem
-            self._record(
-                self.queue, *devices.small_groups(self.queue.device, width), np.int32(row),
-                np.int32(width), index.data, array.data, values.data,
-            )  # fmt: skip
+            self._recorder.enqueue(row + k, self._v[0], self._mem)
 
     # -- records -------------------------------------------------------------------------------
-
-    def _location(self, record: Record) -> tuple[str, np.ndarray]:
-        """Return the array of a record, and where in it its values are."""
-        if record.kind == -1:
-            return "v", self.place[record.index]
-        offset = self.arenas["mem"].offset
-        if record.kind < 0:
-            number = np.searchsorted(active_nodes(self.model), record.index)
-            return "mem", offset[f"ion_{record.name}"] + number
-        kind, k = self.model.kinds[record.kind], record.kind
-        states = [q.name for q in kind.mechanism.program.states]
-        if record.name in states:
-            at = offset[f"states_{k}"] + states.index(record.name) * kind.count
-        elif record.name in self._wanted[k]:
-            at = offset[f"outputs_{k}"] + self._wanted[k].index(record.name) * kind.count
-        else:
-            at = self._variables.place_of_parameter(k, record.name) + offset[f"parameters_{k}"]
-        return "mem", at + record.index
 
     def _want(self, records: Sequence[Record]) -> None:
         """Have the outputs that are recorded worked out, which takes other kernels."""
@@ -243,23 +220,14 @@ class ExtendedSteps:
             return
         self._want(records)
         self._rows, self._records = rows, list(records)
-        self._columns: list[tuple[str, int, int]] = []
-        wide: dict[str, list[np.ndarray]] = {}
-        for record in records:
-            source, at = self._location(record)
-            start = sum(len(a) for a in wide.get(source, []))
-            wide.setdefault(source, []).append(at)
-            self._columns.append((source, start, start + len(at)))
-        self._room = {}
-        for source, parts in wide.items():
-            index = np.concatenate(parts).astype(np.int32)
-            if len(index):
-                values = cla.zeros(self.queue, (max(rows, 1), len(index)), self.dtype)
-                self._room[source] = self._put(index), values
+        self._recorder.begin(rows, [self._location(record) for record in records])
+
+    def _location(self, record: Record) -> tuple[str, np.ndarray]:
+        return location(record, self._variables, self.arenas["mem"], self.place)
 
     def end(self) -> Chunk:
         """Wait, and return what was found since `begin`."""
-        self._check()
+        check_room_for_events(self.model, int(self.arenas["ints"].get("error")[0]))
         count = int(self._found[0].get(self.queue)[0])
         if count > self.max_spikes:
             raise SpikeOverflowError(
@@ -272,22 +240,8 @@ class ExtendedSteps:
         if early is not None and isinstance(early, TimedChunk):
             source = np.concatenate([early.spike_cell, source])
             t = np.concatenate([early.spike_time, t])
-        rows = {s: values.get(self.queue)[: self._rows] for s, (_, values) in self._room.items()}
-        none = np.zeros((self._rows, 0), self.dtype)
-        values = [rows.get(s, none)[:, a:b] for s, a, b in self._columns]
+        values = self._recorder.values()
         return TimedChunk.of(t, source, self.model.dt, self._failed.get(self.queue), values)
-
-    def _check(self) -> None:
-        """Raise InputError where a queue or a ring had no room."""
-        code = int(self.arenas["ints"].get("error")[0])
-        if not code:
-            return
-        if code == 1:
-            raise InputError("a source had more events than its ring has room for")
-        kind, what = divmod(code - 2, 2)
-        name = self.model.kinds[kind].mechanism.name
-        told = "net_move without a self event under way" if what else "too many self events"
-        raise InputError(f"{name}: {told}")
 
     # -- other ranks ---------------------------------------------------------------------------
 

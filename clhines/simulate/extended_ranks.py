@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
+import pyopencl as cl
 
 from clhines.network.model import Model
-from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended import ExtendedSteps, extended_run
 from clhines.simulate.extended_partition import ExtendedShare, steps_together
 from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.extended_tables import is_artificial
 from clhines.simulate.mpi import Ranks
+from clhines.simulate.partition import cell_costs, split
 from clhines.simulate.state import Chunk, Record, TimedChunk
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import SPIKE_LATE, wires_of
@@ -213,3 +215,24 @@ def _cut(share: ExtendedShare, saved: dict[str, np.ndarray]) -> dict[str, np.nda
             number[share.connections] = np.arange(len(share.connections))
             found[name] = number[found[name]]
     return found | {"remote_v": saved["v"][share.remote]}
+
+
+def make_extended(
+    ranks: Ranks | None,
+    model: Model,
+    queue: cl.CommandQueue | None,
+    dtype: np.dtype,
+    engine: str,
+    max_spikes: int | None,
+    method: str,
+    options: dict[str, object],
+) -> PartRun | ExtendedSplit:
+    """Return what advances an extended network, on one rank or on several."""
+    given = queue, dtype, engine, max_spikes, method, options
+    if ranks is None:
+        return extended_run(model, *given)
+    with ranks.agreed():
+        bounds = split(cell_costs(model), ranks.size)
+    return ExtendedSplit(
+        ranks, model, bounds, lambda part: extended_run(part, *given, model.forest)
+    )

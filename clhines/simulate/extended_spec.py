@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from clhines.mechanisms.program import Argument
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 
 Values = dict[str, str]  # role, or role and name -> expression
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from clhines.arrays import offsets
+from clhines.errors import InputError
 from clhines.mechanisms.noise import normal_source
+from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Kind, Model
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
+from clhines.simulate.state import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
 
@@ -57,9 +60,9 @@ def filled_arenas(
         kelvin = extended.celsius + ABSOLUTE_ZERO
         scale = 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
         mem.add(f"nernst_{ion.name}", np.array([scale]))
-        style = np.full(model.forest.num_nodes, -1)
-        style[ion.node] = ion.style
-        ints.add(f"style_{ion.name}", style[nodes])
+        advances = np.zeros(model.forest.num_nodes, bool)
+        advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
+        ints.add(f"advances_{ion.name}", advances[nodes])
     for k, kind in enumerate(model.kinds):
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
     _add_detectors(variables, nodes, (mem, ints))
@@ -275,3 +278,33 @@ def _blocks_of(
 def extended_emitters(variables: Variables) -> set[int]:
     """Kinds whose instances are sources."""
     return {*variables.extended.emitted}
+
+
+def location(
+    record: Record, variables: Variables, mem: Arena, place: np.ndarray
+) -> tuple[str, np.ndarray]:
+    """Return the array that a record is in, ``v`` or ``mem``, and where in it its values are."""
+    if record.kind == -1:
+        return "v", place[record.index]
+    if record.kind < 0:
+        number = np.searchsorted(active_nodes(variables.model), record.index)
+        return "mem", mem.offset[f"ion_{record.name}"] + number
+    k, kind = record.kind, variables.model.kinds[record.kind]
+    kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
+    for what, names in kept.items():
+        if record.name in names:
+            begin = mem.offset[f"{what}_{k}"] + names.index(record.name) * kind.count
+            return "mem", begin + record.index
+    begin = mem.offset[f"parameters_{k}"] + variables.place_of_parameter(k, record.name)
+    return "mem", begin + record.index
+
+
+def check_room_for_events(model: Model, code: int) -> None:
+    """Raise InputError for the code by which kernels say that a queue or a ring had no room."""
+    if not code:
+        return
+    if code == 1:
+        raise InputError("a source had more events than its ring has room for")
+    kind, what = divmod(code - 2, 2)
+    told = "net_move without a self event under way" if what else "too many self events under way"
+    raise InputError(f"{model.kinds[kind].mechanism.name}: {told}")

@@ -74,6 +74,9 @@ class Executor(Protocol):
         """Go on from other voltages, (n,) real, mV, in natural order."""
 
 
+MakeExecutor: TypeAlias = Callable[[State], Executor]  # an engine of one's own
+
+
 class Run(Protocol):
     """A model in time: what a `Simulation` calls, on a device, on the host or on several ranks.
 
@@ -202,9 +205,11 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
 
 
 def choose_executor(
-    state: State, engine: str, method: str, options: Mapping[str, object]
+    state: State, engine: str | MakeExecutor, method: str, options: Mapping[str, object]
 ) -> tuple[str, Executor]:
     """Choose the executor; return the engine's name and the executor."""
+    if not isinstance(engine, str):
+        return "custom", engine(state)
     device, plain = state.queue.device, method == "auto" and not options
     if engine == "epochs" and not plain:
         raise InputError("engine='epochs' uses no solver; method and its options are for 'steps'")

@@ -26,8 +26,9 @@ from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.extended import ExtendedSteps, extended_run
-from clhines.simulate.extended_ranks import ExtendedSplit
+from clhines.simulate.engines import ENGINES
+from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_ranks import ExtendedSplit, make_extended
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
     Share,
@@ -38,18 +39,19 @@ from clhines.simulate.partition import (
     ranks_of,
     split,
 )
-from clhines.simulate.ranks import SplitRun
 from clhines.simulate.records import find_record
 from clhines.simulate.reference import ReferenceRun
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
+    MakeExecutor,
     PartRun,
     Run,
     choose_executor,
     naming_memory,
     take_chunk,
 )
+from clhines.simulate.split_run import SplitRun
 from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
 from clhines.simulate.wires import wires_of
@@ -59,15 +61,14 @@ if TYPE_CHECKING:
 
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
-ENGINES = ("auto", "epochs", "steps", "reference")
+_HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
 class Simulation:
     """A network advanced in time.
 
-    The network is frozen when the simulation has been made: changes would have no effect.
-    Attributes are read-only.
+    The network is frozen once a simulation has been made of it. Attributes are read-only.
 
     Parameters
     ----------
@@ -82,10 +83,11 @@ class Simulation:
         An in-order queue to work on.
     method : str
         Of the `Solver`, where one is used.
-    engine : str
+    engine : str, or callable
         ``steps``: a few kernels per step, for cells of any size. ``epochs``: whole cells advanced
         by as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
-        ``auto``: ``epochs`` where it can be used, else ``steps``.
+        ``auto``: ``epochs`` where it can be used, else ``steps``. Or a function that makes an
+        executor for a `State`; see `clhines.simulate.runs`.
     v_init : float or (n,) float64, mV
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
@@ -94,8 +96,7 @@ class Simulation:
     chunk : int
         Steps between two reads of the device, rounded down to a whole number of epochs.
     max_spikes : int, optional
-        Spikes that one chunk may have; default: as many as there can be, up to 2**24. Of several
-        ranks, on each.
+        Spikes that one chunk may have on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
         Simulate on its ranks together, see `clhines.simulate.mpi`: each has the same network and
         simulates some of the cells. All ranks call the same methods, except for properties, and get
@@ -109,9 +110,10 @@ class Simulation:
     step : int
         Steps taken so far.
     engine : str
-        The one chosen.
+        The one chosen; ``custom`` for a function.
+    dtype : numpy dtype
+    runner : Run
     ranks : Ranks or None
-        How spikes were exchanged, where several ranks do.
 
     Raises
     ------
@@ -131,7 +133,7 @@ class Simulation:
         device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
         method: str = "auto",
-        engine: str = "auto",
+        engine: str | MakeExecutor = "auto",
         v_init: ArrayLike = -65.0,
         secondorder: bool = False,
         seed: int = 0,
@@ -145,7 +147,8 @@ class Simulation:
         with self._agreed():
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
-            as_choice("engine", engine, ENGINES)
+            if not callable(engine):
+                as_choice("engine", engine, tuple(ENGINES))
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
@@ -157,7 +160,7 @@ class Simulation:
             if not on_host:
                 queue = _queue(self.ranks, queue, device, dtype)
                 on_host = is_cpu(queue.device)
-            self._dtype = np.dtype("float64" if engine == "reference" else dtype)
+            self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         overlap = False
         if self.ranks is not None:
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
@@ -170,7 +173,7 @@ class Simulation:
     def _make_run(
         self,
         queue: cl.CommandQueue,
-        engine: str,
+        engine: str | MakeExecutor,
         chunk: int,
         max_spikes: int | None,
         method: str,
@@ -178,10 +181,13 @@ class Simulation:
         overlap: bool,
     ) -> None:
         """Make the run that advances the cells of this rank and exchanges their spikes."""
-        self._run: Run
+        self.runner: Run
         ranks, share = self.ranks, None
         if self.model.extended is not None:
-            self._make_extended(queue, engine, chunk, max_spikes, method, options)
+            self.chunk, self.engine = chunk, "reference" if engine == "reference" else "steps"
+            given = queue, self.dtype, engine, max_spikes, method, options
+            with naming_memory(self.network, self.chunk):
+                self.runner = make_extended(ranks, self.model, *given)
             return
         with self._agreed():
             own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
@@ -191,15 +197,15 @@ class Simulation:
                 own = part_of(self.model, first, end)
             epoch = decisions.epoch
             self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
-            self.engine = engine
+            self.engine = engine if isinstance(engine, str) else "custom"
             if engine == "reference":
                 part: PartRun = ReferenceRun(own, decisions)
             else:
                 with naming_memory(self.network, self.chunk):
-                    state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
+                    state = State(own, queue, self.dtype, self.chunk, max_spikes, decisions)
                     self.engine, executor = choose_executor(state, engine, method, options)
                     part = DeviceRun(state, executor)
-            self._run = part
+            self.runner = part
         if share is None or ranks is None:
             return
         steps = ranks.gather_numbers([self.engine == "steps"])[:, 0]
@@ -207,33 +213,7 @@ class Simulation:
             # on other ranks a cell may be too large for epochs
             if steps.any() and self.engine == "epochs":
                 self.engine, part = "steps", DeviceRun(state, Steps(state, method))
-            self._run = SplitRun(ranks, share, part, overlap)
-
-    def _make_extended(
-        self,
-        queue: cl.CommandQueue,
-        engine: str,
-        chunk: int,
-        max_spikes: int | None,
-        method: str,
-        options: dict[str, object],
-    ) -> None:
-        """Make the run of an extended network."""
-        self.chunk, self.engine = chunk, "reference" if engine == "reference" else "steps"
-        given = queue, self._dtype, engine, max_spikes, method, options
-        ranks = self.ranks
-        with naming_memory(self.network, self.chunk):
-            if ranks is None:
-                self._run = extended_run(self.model, *given)
-                return
-            with ranks.agreed():
-                bounds = split(cell_costs(self.model), ranks.size)
-            self._run = ExtendedSplit(
-                ranks,
-                self.model,
-                bounds,
-                lambda part: extended_run(part, *given, self.model.forest),
-            )
+            self.runner = SplitRun(ranks, share, part, overlap)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -255,13 +235,7 @@ class Simulation:
     @property
     def device_label(self) -> str:
         """Name of this process's device; of the host where the engine is ``reference``."""
-        parts = SplitRun, ExtendedSplit
-        run = self._run.run if isinstance(self._run, parts) else self._run
-        if isinstance(run, ExtendedSteps):
-            return devices.label(run.queue.device)
-        if not isinstance(run, DeviceRun):
-            return "the host, NumPy"
-        return devices.label(run.state.queue.device)
+        return _label(self.runner)
 
     @property
     def t(self) -> float:
@@ -275,9 +249,9 @@ class Simulation:
         Parameters
         ----------
         what : str
-            ``v``, or the name of a state.
+            ``v``, a state, or of extended networks an output or a variable of an ion, as ``cai``.
         where : (r,) integer, or Group
-            Natural nodes for ``v``; the group that has the state.
+            Natural nodes for ``v`` and ions; the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
 
@@ -319,7 +293,7 @@ class Simulation:
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
             width = sum(len(r.index) for r in self._records)
-            size = width * steps * self._dtype.itemsize
+            size = width * steps * self.dtype.itemsize
             check_room(size, f"{width} values recorded in {steps} steps")
         if self.ranks is not None:
             records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
@@ -353,7 +327,7 @@ class Simulation:
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
-        values = self._run.now(self._records)
+        values = self.runner.now(self._records)
         none = np.zeros(0, np.int64)
         return Chunk(none, none, np.zeros(0, np.int32), values)
 
@@ -361,7 +335,7 @@ class Simulation:
         """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
         try:
             with naming_memory(self.network, self.chunk):
-                return take_chunk(self._run, self.step, count, self._records, cost)
+                return take_chunk(self.runner, self.step, count, self._records, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
@@ -378,12 +352,12 @@ class Simulation:
     @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
-        return self._run.voltages()
+        return self.runner.voltages()
 
     @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
-        return self._run.weights()
+        return self.runner.weights()
 
     @exclusive
     def save(self, path: PathLike) -> None:
@@ -403,7 +377,7 @@ class Simulation:
         """
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
-        arrays = self._run.save()
+        arrays = self.runner.save()
         with self._agreed():
             if self._first:
                 saved_states.write(path, arrays, self.step, self._signature)
@@ -428,9 +402,9 @@ class Simulation:
         step, saved = 0, dict[str, np.ndarray]()
         with self._agreed():
             if self._first:
-                step, saved = saved_states.read(path, self.model, self._dtype, self._signature)
+                step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
         self._broken = f"{path!s} was not restored"
-        self._run.load(saved)
+        self.runner.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._step, self._broken = step, ""
@@ -440,7 +414,7 @@ class Simulation:
         """Return copies of all arrays that `save` would write, by name."""
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to go on from")
-        return {name: np.array(array) for name, array in self._run.save().items()}
+        return {name: np.array(array) for name, array in self.runner.save().items()}
 
     @exclusive
     def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
@@ -455,13 +429,13 @@ class Simulation:
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
-        known = self._run.save()
+        known = self.runner.save()
         for name, array in known.items():
             if name not in arrays or np.shape(arrays[name]) != array.shape:
                 got = np.shape(arrays[name]) if name in arrays else "missing"
                 raise InputError(f"{name} is {got}; expected an array of shape {array.shape}")
         self._broken = "arrays were not set"
-        self._run.load({name: np.asarray(arrays[name]) for name in known})
+        self.runner.load({name: np.asarray(arrays[name]) for name in known})
         self._step, self._broken = step, ""
 
     def rings(self) -> tuple[np.ndarray, np.ndarray]:
@@ -506,3 +480,11 @@ def _queue(
 def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
     """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
     return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()
+
+
+def _label(run: Run) -> str:
+    """Name of the device of a run."""
+    own = run.run if isinstance(run, SplitRun | ExtendedSplit) else run
+    if isinstance(own, ExtendedSteps):
+        return devices.label(own.queue.device)
+    return devices.label(own.state.queue.device) if isinstance(own, DeviceRun) else _HOST

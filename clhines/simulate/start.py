@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from clhines.network.extended import INITIAL_REVERSAL, Extended
+from clhines.network.extended import ADVANCE_REVERSAL, INITIAL_REVERSAL, Extended
 from clhines.network.model import DENSITY, Model
 from clhines.simulate.host_events import HostEvents
 from clhines.simulate.variables import Call, Variables
@@ -89,7 +89,7 @@ def currents(variables: Variables, t: dict[str, float], step: int) -> tuple[np.n
         current = ion.variables[3]
         variables.ions[current][:] = 0.0
         variables.ions[f"d{current}"][:] = 0.0
-        variables.to_nernst(ion, ion.node[(ion.style & 0o100) > 0])
+        variables.to_nernst(ion, ion.node[(ion.style & ADVANCE_REVERSAL) > 0])
     for k, kind in enumerate(model.kinds):
         if "current" not in kind.mechanism.program.blocks:
             continue

@@ -13,7 +13,7 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
-from clhines.plan.contract import Parameter, TemplateSpec
+from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.kinds import MechanismSpec, model_kinds, of_each_kind, parameter_array

@@ -1,4 +1,4 @@
-"""The protocol of an engine: what a `Solver` and its `Factors` ask of a way to solve a batch.
+"""The protocol of an engine: methods that `Solver` and `Factors` call on a way to solve a batch.
 
 Arrays come checked and in natural order. `whole`, `sliced`, `mixed` and `several` are the engines;
 only the first works in device order, and `Engine.device_order` is the way to it.
@@ -38,7 +38,7 @@ class DeviceOrder(Protocol):
 
 
 class Refined(Protocol):
-    """How iterative refinement went; see `clhines.solve.mixed.Refinement`."""
+    """Outcome of iterative refinement; see `clhines.solve.mixed.Refinement`."""
 
     @property
     def steps(self) -> int:
@@ -46,7 +46,7 @@ class Refined(Protocol):
 
     @property
     def residual(self) -> float:
-        """Largest row-wise backward error."""
+        """Largest componentwise backward error."""
 
     @property
     def reached(self) -> bool:
@@ -84,7 +84,7 @@ class Engine(Protocol):
 
     @property
     def memory(self) -> list[Memory]:
-        """What solves take at most, one a device."""
+        """Largest memory use of solves, one item per device."""
 
     @property
     def source(self) -> str:
@@ -96,11 +96,11 @@ class Engine(Protocol):
 
     @property
     def refinement(self) -> Refined | None:
-        """How the last solve was refined, where that is done."""
+        """Refinement of the last solve; None for engines that do not refine."""
 
     @property
     def may_lose(self) -> bool:
-        """Whether solutions may be inaccurate without a word, so that they must be measured."""
+        """Whether solutions may be inaccurate without an error, so that they must be measured."""
 
     @property
     def takes_device_order(self) -> bool:
@@ -110,7 +110,7 @@ class Engine(Protocol):
         """Return the last words of the solver's `repr`."""
 
     def device_order(self, what: str) -> DeviceOrder:
-        """Return what solves in device order, or raise and say why `what` cannot be done."""
+        """Return the solver in device order, or raise an error that says why there is none."""
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
@@ -129,7 +129,7 @@ class Engine(Protocol):
 
 
 def nothing_solved() -> InputError:
-    """Error of an engine that is asked for the pivots of no solve."""
+    """Error of an engine whose pivots are requested before any solve."""
     return InputError("status() was asked for before anything was solved")
 
 

@@ -23,7 +23,7 @@ class Factors:
     Attributes
     ----------
     eliminated : Eliminated
-        What the solver's engine keeps; `clhines.solve.whole.WholeFactors` has the arrays.
+        Factors of the solver's engine; `clhines.solve.whole.WholeFactors` has the arrays.
     """
 
     def __init__(

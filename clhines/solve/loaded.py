@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.plan.contract import STATUS, TemplateSpec
+from clhines.plan.kernel_spec import STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
 from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 
@@ -47,7 +47,7 @@ class _Bound(NamedTuple):
 
 
 class Launch:
-    """One part of a plan on a queue: its index tables and the kernels it was asked for."""
+    """One part of a plan on a queue: its index tables, and its kernels, built on first use."""
 
     def __init__(self, part: Part, plan: Plan, number: int, taken: Buffers) -> None:
         self.part, self.plan, self._number, self._taken = part, plan, number, taken
@@ -57,7 +57,7 @@ class Launch:
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
-        """Further tables of the kernel for natural order, made when first needed."""
+        """Further tables of the kernel for natural order, allocated on first use."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
         return {"gather": self._taken["gather"], **self._put(more)}
 
@@ -127,7 +127,7 @@ class Resident:
 
     @property
     def factor(self) -> cla.Array | None:
-        """Scratch for the factors, made when first needed; None where no part needs it."""
+        """Scratch for the factors, allocated on first use; None where no part needs it."""
         if self._factor is None and self.plan.needs_factor:
             self._factor = self.taken["factor"]
         return self._factor
@@ -227,7 +227,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Arrays of the systems that stand for larger ones, made when first needed."""
+        """Arrays of the reduced systems of cut cells, allocated on first use."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -262,7 +262,7 @@ class Resident:
         return self.bad_of((self.status if status is None else status).get(self.queue))
 
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `first_bad` does, of a status on the host."""
+        """Return the same as `first_bad`, from a status on the host."""
         cells = np.flatnonzero(status)
         ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
@@ -277,7 +277,7 @@ def _names(symmetric: bool) -> list[str]:
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Let `event` stand for all earlier ones of `a`, which it has waited for.
+    """Replace the events of `a` by `event`, which has waited for them.
 
     `Array.add_event` would make the host wait once ten events have come together.
     """

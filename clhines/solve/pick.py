@@ -20,13 +20,13 @@ from clhines.plan.methods import candidate_plans, make_plan
 from clhines.plan.plan import Option, Plan
 from clhines.solve.engine import Engine
 from clhines.solve.memory import Room, size_text
-from clhines.solve.mixed import Mixed, bytes_needed, too_large
+from clhines.solve.mixed import Mixed, bytes_beside, too_large
 from clhines.solve.sliced import Sliced
 from clhines.solve.store import load, save, store_key
 from clhines.solve.tune import Tuning, measure, random_system
 from clhines.solve.whole import Whole
 
-_USABLE = 0.9  # share of the device's memory that a batch may take
+_USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
 class Pick:
@@ -38,7 +38,7 @@ class Pick:
         As of `Solver`; dtype is not ``mixed``.
     queue : pyopencl.CommandQueue
     memory : int
-        Bytes that may be taken.
+        Bytes that may be used.
 
     Attributes
     ----------
@@ -66,13 +66,13 @@ class Pick:
             self._tune(tune)
 
     def engine(self) -> Whole | Sliced:
-        """Return the engine of the plans; that of the cost model's where others do not build."""
+        """Return the engine of the plans; of the heuristic's plans if the others do not build."""
         try:
             return self._engine(*self.made)
         except BuildError:
             if self.made is self.heuristic:
                 raise
-            return self._engine(*self.heuristic)  # what was stored builds no more
+            return self._engine(*self.heuristic)  # the stored winner no longer builds
 
     def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | Sliced:
         if len(plans) > 1:
@@ -123,7 +123,7 @@ class Pick:
     def ready_to_time(
         self, plan: Plan, systems: list[list[np.ndarray]]
     ) -> Callable[[int], list[cl.Event]]:
-        """Put a plan and the systems on the device; returns what enqueues a solve of one."""
+        """Put a plan and the systems on the device; returns a function that enqueues one solve."""
         if not self.room.fits(plan):
             raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
         return Whole(plan, self.queue, self.dtype, self.room).ready_to_time(systems)
@@ -139,14 +139,14 @@ def engine_for(
     tune: str,
     options: dict[str, Option],
 ) -> tuple[Engine, Tuning | None]:
-    """Return the engine for one device, and what measuring has found."""
+    """Return the engine for one device, and the measured times if it was tuned."""
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
     if not mixed:
         pick = Pick(forest, method, dtype, queue, memory, tune, options)
         return pick.engine(), pick.tuning
-    left = max(1, memory - bytes_needed(forest.num_nodes, 1))
+    left = max(1, memory - bytes_beside(forest, 1))
     pick = Pick(forest, method, np.dtype(np.float32), queue, left, tune, options)
     rounded = pick.engine()
     if isinstance(rounded, Sliced):
-        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest.num_nodes, memory)
+        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest, memory)
     return Mixed(rounded, memory), pick.tuning

@@ -85,18 +85,18 @@ class Solver:
     Attributes
     ----------
     engine : clhines.solve.engine.Engine
-        What the batch is solved with.
+        Plan of the batch, or of its first slice or device.
     tuning : clhines.solve.tune.Tuning or None
         What ``tune="measure"`` found.
     shares : list of float
-        Of the nodes, one a device of ``devices``; 0 for one whose share is less than a cell.
+        Fractions of the nodes, one per device of ``devices``; 0 where it is less than a cell.
 
     Raises
     ------
     InputError
         Unknown method, option, dtype or way to tune.
     DeviceError
-        No device, or one without the precision asked for.
+        No device, or one without the requested precision.
     DeviceMemoryError
         Not even one cell fits on the device.
     BuildError
@@ -104,7 +104,7 @@ class Solver:
 
     Several threads may use one solver: its methods let them in one at a time. `status` and
     `kernel_events` are then those of whichever solve was last. A process that was forked after
-    OpenCL has been used is refused (`DeviceError`): start processes with the method ``spawn``.
+    OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
     All methods raise `ShareError` where some of several devices fail: it names them, and has
     what the others did.
@@ -126,7 +126,7 @@ class Solver:
         _check_tune(tune, method)
         mixed = is_mixed(dtype)
         dtype = np.float64 if mixed else dtype
-        real_name(dtype)  # refuses other dtypes before a device is looked for
+        real_name(dtype)  # rejects other dtypes before a device is chosen
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
         max_memory = _bytes(max_memory)
@@ -170,13 +170,13 @@ class Solver:
 
     @property
     def parts(self) -> list[Part]:
-        """Plain solvers, one a device that has cells, and which cells these are."""
+        """Plain solvers, one per device with cells, each with the range of its cells."""
         n, cells = self.forest.num_nodes, self.forest.num_cells
         return self._parts or [Part(self, slice(0, cells), slice(0, n))]
 
     @property
     def queues(self) -> list[cl.CommandQueue]:
-        """One a device that has cells."""
+        """Queues, one per device with cells."""
         return [part.solver.queue for part in self.parts]
 
     @property
@@ -186,7 +186,7 @@ class Solver:
 
     @property
     def memory(self) -> list[Memory]:
-        """What solves take at most, one a device; CPUs keep it between solves."""
+        """Largest memory use of solves, one item per device; CPUs keep it between solves."""
         return self.engine.memory
 
     @property
@@ -206,7 +206,7 @@ class Solver:
 
     @property
     def kernel_events(self) -> list[cl.Event]:
-        """Events of the kernels of the last solve, in order: what device timing goes by."""
+        """Events of the kernels of the last solve, in order; for timing on the device."""
         return self.engine.kernel_events
 
     # -- device order --------------------------------------------------------------------------

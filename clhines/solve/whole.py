@@ -244,7 +244,7 @@ class Whole:
 
     @memory_errors
     def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
-        """Put systems d, u, b on the device; returns what enqueues a solve of one of them."""
+        """Put systems d, u, b on the device; returns a function that enqueues a solve of one."""
         sets, x = [], []
         for one in systems:
             taken = Buffers(self._values(3, 1, False), self.queue)
@@ -314,7 +314,7 @@ def source_of(plan: Plan) -> str:
 
 
 def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
-    """Return what solves of plans take, one after another, each alone on the device."""
+    """Return the memory of solves of plans, one after another, each alone on the device."""
     most = [room.rows_at_once(plan) for plan in plans]
     sizes = [r * plan.forest.num_nodes for r, plan in zip(most, plans, strict=True)]
     pinned = copies.pinned_bytes() if transfer.staged(max(sizes) * room.itemsize) else 0

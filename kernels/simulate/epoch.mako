@@ -249,6 +249,7 @@ void advance(${signature(spec, "advance")})
 % if solves:
 
     int step = first_step;
+    // steps of the launch begin here
 % if split:
     if (active >= 0) {   // lanes for the mechanisms
     do {

@@ -59,10 +59,9 @@ __kernel void begin_step(${signature(spec, "begin_step")})
 ${all("before_breakpoint", "v_now", "t_mid", "v[{}]")}\
 % for ion in spec.ions:
         {
-            const int style = ints[style_${ion} + a];
             mem[ion_i${ion} + a] = 0;
             mem[ion_di${ion} + a] = 0;
-            if (style > 0 && style & 0100) to_nernst_${ion}(mem, at, a);
+            if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
         }
 % endfor
 % for kind in spec.kinds:

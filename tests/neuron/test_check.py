@@ -101,3 +101,35 @@ def test_command_line_simulates_a_script(tmp_path):
     with np.load(out) as file:
         assert file["spike_time"] == pytest.approx(truth, abs=1e-6)
         assert len(truth) >= 1
+
+
+COPIES = """
+import numpy as np
+soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
+soma.insert("hh")
+dendrite.insert("pas")
+dendrite.nseg = 3
+dendrite.connect(soma(1))
+soma.L, soma.diam, dendrite.L, dendrite.diam = 20, 20, 100, 1
+synapse, stim = h.ExpSyn(dendrite(0.5)), h.NetStim()
+stim.start, stim.interval, stim.number = 1, 4, 3
+netcons = [h.NetCon(stim, synapse), h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)]
+netcons[0].weight[0], netcons[1].weight[0] = 0.05, -0.01
+h.finitialize(-65)
+one, at = clhines.from_neuron(engine="reference")
+one.record("v", [at(soma(0.5))])
+three, at = clhines.from_neuron(engine="reference", copies=3)
+three.record("v", [at(soma(0.5), copy) for copy in range(3)])
+a, b = one.run(15)[0], three.run(15)[0]
+found = {"same": bool((a == b).all()), "shape": b.shape, "top": float(b.max()),
+         "index": at(synapse, 2)[1], "connection": at(netcons[1], 1)[1]}
+"""
+
+
+def test_copies_do_what_one_does():
+    found = result_of(COPIES)
+    assert found["same"]
+    assert found["shape"] == [601, 3]
+    assert found["top"] > 0
+    assert found["index"] == 2
+    assert found["connection"] == 1

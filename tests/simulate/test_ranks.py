@@ -108,7 +108,7 @@ def test_a_state_cut_and_joined_is_the_same():
     for build in (mixed_network, busy_network):
         sim = Simulation(build()[0], DT, engine="reference", seed=7)
         sim.run(2.0)
-        saved = sim._run.save()
+        saved = sim.runner.save()
         for size in (1, 2, 5):
             share = partition.Share(
                 sim.model, partition.split(partition.cell_costs(sim.model), size)

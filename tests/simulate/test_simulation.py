@@ -325,7 +325,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
 def test_what_no_network_knows_is_not_set():
     """NEURON's names for the whole are arguments of `Simulation` here."""
     net, syn = simple_network()
-    for name in ("v_init", "celsius", "treshold", "dt", "area", "groups"):
+    for name in ("v_init", "treshold", "dt", "area", "groups"):
         with pytest.raises(InputError, match=f"{name} cannot be set"):
             setattr(net, name, 1.0)
     with pytest.raises(InputError, match="expsyn has no parameter 'tua'"):

@@ -1,8 +1,9 @@
 """Single compartments for the oracle of NMODL: each a dictionary that JSON can hold.
 
 ``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's point or None, target's
-point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``random``: (point, name, ids); ``set``: of
-the segment; ``records``: (mechanism, point's number, "weight" or "", name); ``ions``: names.
+point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``random``:
+(point, name, ids); ``set``: of the segment; ``records``: (mechanism, point's number, "weight" or "",
+name); ``ions``: names.
 """
 
 CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
@@ -95,19 +96,7 @@ CASES = [
         "records": [
             [k, r]
             for k in (0, 1)
-            for r in (
-                "walk",
-                "u",
-                "n",
-                "e",
-                "word",
-                "unit",
-                "between",
-                "wide",
-                "mean",
-                "got",
-                "some",
-            )
+            for r in "walk u n e word unit between wide mean got some".split()
         ],
     },
     {

@@ -19,12 +19,12 @@ from clhines.plan.by_segment.joined import USUAL_PLACES, joined
 from clhines.plan.by_segment.pieces import Pieces, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import STATUS, KernelSpec, Word
+from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
 from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, local_size
 
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
-OWN_LAUNCH = 32 * USUAL_PLACES  # nodes a compute unit: fewer go into the launches of cut cells
+OWN_LAUNCH = 32 * USUAL_PLACES  # nodes per compute unit: fewer go into the launches of cut cells
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ContractionSpec(KernelSpec):
     Attributes
     ----------
     capacity : int
-        Values of the largest block: what a work-group holds of each array in local memory.
+        Values of the largest block: the part of each array that a work-group holds in local memory.
     segment : int
         Most nodes of a segment.
     ptx : bool
@@ -49,7 +49,7 @@ class ContractionSpec(KernelSpec):
     shared : bool
         Several work-groups, or launches, share a cell.
     derived : bool
-        The system stands for a larger one: a bad value may come from any node of it.
+        The system is reduced from a larger one: a bad value may come from any of its nodes.
     factor : str
         ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
         empty: solve from d, u and b.
@@ -113,12 +113,12 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reduces(self) -> bool:
-        """Whether the kernel leaves the system of the kept nodes."""
+        """Whether the kernel writes the system of the kept nodes."""
         return self.phase == "reduce"
 
     @property
     def expands(self) -> bool:
-        """Whether the kernel takes the solution of the kept nodes."""
+        """Whether the kernel reads the solution of the kept nodes."""
         return self.phase == "expand"
 
     @property
@@ -128,7 +128,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def solves(self) -> bool:
-        """Whether the kernel takes a right-hand side."""
+        """Whether the kernel reads a right-hand side."""
         return not self.makes
 
     @property
@@ -178,7 +178,7 @@ def _contraction(
 
 
 def _is_small(forest: Forest, limits: Limits) -> bool:
-    """Whether only latency counts: two usual work-groups a compute unit hold it all."""
+    """Whether only latency counts: two usual work-groups per compute unit hold the whole batch."""
     return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
@@ -234,7 +234,7 @@ def _local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> 
 
 @dataclass(frozen=True)
 class _Contraction:
-    """What all launches of a contraction plan share."""
+    """Parameters that all launches of a contraction plan share."""
 
     method: str
     real: str
@@ -335,7 +335,7 @@ class _Contraction:
             self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
             for phase in ("reduce", "expand")
         )
-        # what was reduced last, and may still be in a cache, is expanded first
+        # the launch that reduced last is expanded first: its values may still be in a cache
         for name, width in (("blocks", 8), ("kept_start", 1)):
             rows = reduce.tables[name].reshape(-1, width)[::-1]
             reduce.tables[name] = np.ascontiguousarray(rows).reshape(-1)
@@ -390,7 +390,7 @@ class _Contraction:
         return forest.num_cells
 
     def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
-        """Work-items of a group: what the widest tree takes, more where cells share one."""
+        """Work-items of a group: lanes of the widest tree, or more where cells share a group."""
         if self.options["work_group"]:
             return int(self.options["work_group"])
         limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32

@@ -12,7 +12,7 @@ USUAL_PLACES = 1056  # values of each of its arrays in local memory
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Make launches of whole cells further blocks of the one that expands pieces of others."""
+    """Append launches of whole cells as blocks to the launch that expands pieces of others."""
     mine = [p for p in parts if p.spec.template == "by_segment/contraction" and p.source == 0]
     expand = next((p for p in mine if p.phase == "expand"), None)
     if expand is None:
@@ -62,7 +62,7 @@ def _appended(expand: Part, solve: Part) -> Part:
 
 
 def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
-    """Tables of a launch whose segments may have so many nodes."""
+    """Tables of a launch, given the largest number of nodes of a segment."""
     rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
     wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
     tables = {**part.tables, "rows": wider.reshape(-1)}

@@ -1,4 +1,8 @@
-"""One network on several ranks: the exchange of spikes."""
+"""The run of one network on several MPI ranks: `SplitRun` advances and exchanges spikes.
+
+`mpi.Ranks` does the collectives, `partition` divides the network, `received` keeps the spikes that
+come and go. An error of one rank waits until the next collective, and is then raised on all.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device.templates import render
 from clhines.plan.by_cell.schedule import STEP
 from clhines.plan.by_segment.schedule import LINK
-from clhines.plan.contract import STATUS, KernelSpec, TemplateSpec, Word, parameter
+from clhines.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, parameter
 
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")

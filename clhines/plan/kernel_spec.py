@@ -85,7 +85,7 @@ class Word:
         word : str
             OpenCL expression of type int.
         mask : str
-            Macro that stands for the largest value.
+            Macro whose value is the largest one.
         """
         shift, most = self.shifts[name], self.most(name)
         if most == 1:
@@ -157,7 +157,7 @@ def parameter(text: str, usual: str = "") -> Parameter:
 
 
 class TemplateSpec:
-    """What the specs of all templates have in common.
+    """Base class of the specs of all templates.
 
     Attributes
     ----------
@@ -204,7 +204,7 @@ class KernelSpec(TemplateSpec):
     work_group : int
         Work-items of a work-group.
     first_argument : str
-        Name of the kernel's first parameter, an int: what each launch of a part begins with. The
+        Name of the kernel's first parameter, an int: the first argument of each launch. The
         next ones are ``num_values``, the length of an array, and ``first_row``, the first
         right-hand side.
     tables : tuple of str
@@ -219,7 +219,7 @@ class KernelSpec(TemplateSpec):
     needs_factor : bool
         The launcher gives it a scratch array in device order for the factors.
     factor_may_be_d : bool
-        The factors may take the place of `d`: pivots are not looked at again.
+        The factors may overwrite `d`: pivots are not read again.
     keeps_factors : bool
         It can work out the inverse pivots once and solve with them.
     takes_natural : bool
