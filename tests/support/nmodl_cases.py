@@ -2,8 +2,8 @@
 
 ``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's point or None, target's
 point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``random``:
-(point, name, ids); ``set``: of the segment; ``records``: (mechanism, point's number, "weight" or "",
-name); ``ions``: names.
+(point, name, ids); ``set``: of the segment; ``records``: (mechanism, point's number, "weight" or
+"", name); ``ions``: names.
 """
 
 CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
