@@ -18,7 +18,7 @@ from clhines.network.extended import INITIAL_REVERSAL, Extended, IonNodes
 from clhines.network.model import DENSITY, Model
 from clhines.simulate.wires import Wires
 
-GAS, FARADAY = 8.314462618, 96485.33212  # J/(mol K) and C/mol: CODATA 2018, as NEURON's
+GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15
 
 
