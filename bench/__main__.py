@@ -22,6 +22,7 @@ MEASURES = {
     "ring": "measures.ring",
     "scale": "measures.scale",
     "models": "measures.models",
+    "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "papers": "papers.command",
     "checks": "measures.checks.command",
