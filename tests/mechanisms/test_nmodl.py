@@ -101,7 +101,7 @@ REFUSED = {  # text, what is refused, and what stands in its line
     "method": (_with("").replace("cnexp", "adams"), "METHOD adams", "SOLVE"),
     "not closed": ("NEURON { SUFFIX one\nRANGE x", "unexpected end", "RANGE"),
     "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
-    "FROM": (_with("FROM k=0 TO v { x = k }"), "FROM with bounds", "FROM k"),
+    "FROM": (_with("FROM k=0 TO 3 BY v { x = k }"), "FROM with a step", "FROM k"),
     "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
     "SOLVE in IF": (
         _with("").replace("SOLVE s METHOD cnexp", "IF (v > 0) { SOLVE s METHOD cnexp }"),

@@ -3,7 +3,7 @@
 ``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's point or None, target's
 point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``random``:
 (point, name, ids); ``set``: of the segment; ``records``: (mechanism, point's number, "weight" or
-"", name); ``ions``: names.
+"", name); ``ions``: names; ``globals``: of hoc, as a model begins with.
 """
 
 CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
@@ -40,6 +40,9 @@ CASES = [
     _driven("nmkin", ["c1", "c2", "o", "b", "flux"]),
     _driven(
         "nmreact", ["ca[0]", "ca[1]", "ca[2]", "buf", "cabuf", "pump", "bound", "dimer", "flux"]
+    ),
+    _driven(
+        "nmloop", ["n", "sum", "count", "start", "table"], {"power": 4}, globals={"ninf_nmloop": 0}
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),

@@ -41,6 +41,8 @@ def run(spec):
         netcons.append(nc)
     for name, value in spec.get("set", {}).items():
         setattr(seg, name, value)
+    for name, value in spec.get("globals", {}).items():
+        setattr(h, name, value)
     h.finitialize(spec.get("v", -65.0))
     for k, time in spec.get("events", []):
         netcons[k].event(time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from clhines.mechanisms.equations import Quantity
 from clhines.mechanisms.expressions import Node
@@ -72,6 +73,7 @@ class _Builder:
         self.written = {key for body in self.blocks.values() for key in body.writes}
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
         self.needed = self._needed()
+        self._begin_globals()
 
     def _check(self) -> None:
         file = self.file
@@ -111,6 +113,36 @@ class _Builder:
         for body in self.blocks.values():
             found |= self._free(body, self.needed)
         return found & self.names.elements.keys()
+
+    def _begin_globals(self) -> None:
+        """Give INITIAL the defaults of what is one for all instances and only set by later blocks.
+
+        So has NEURON, in the first INITIAL of a model. No other block may need the value.
+        """
+        initial = self.blocks.get("initial")
+        if initial is None or initial.loops or self.file.kind == "artificial":
+            return
+        elsewhere: set[str] = set()
+        for name, body in self.blocks.items():
+            if name != "initial":
+                elsewhere |= self._free(body, self.needed)
+            if name in ("before_initial", "after_initial"):
+                elsewhere |= body.writes.keys()
+        symbols = {
+            self.graph.symbol(key): self.graph.number(Fraction(self.names.default(key)))
+            for key in self.written - elsewhere - initial.writes.keys()
+            if self.names.is_global(key) and self.names.elements[key] not in self.read_ions
+        }
+        if symbols:
+            keys = [*initial.writes]
+            new = self.graph.replaced([initial.writes[key] for key in keys], symbols)
+            initial.writes = dict(zip(keys, new, strict=True))
+            changed = self.graph.replaced([node for _, _, node in initial.results], symbols)
+            initial.results = [
+                (role, name, node)
+                for (role, name, _), node in zip(initial.results, changed, strict=True)
+            ]
+            self.needed = self._needed()
 
     def model(self) -> Model:
         """Return the mechanism."""

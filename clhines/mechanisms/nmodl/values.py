@@ -166,6 +166,8 @@ class Values:
             if name in self.file.external:
                 raise Refused(f"EXTERNAL {name}", line)
             variable = self.names.variable(name)
+            if variable is None and name == "usetable":
+                return self.graph.number(int(self.shared.use_tables))
             if variable is not None and variable.sort == "constant":
                 return self.graph.number(variable.value or Fraction(0))
         return self.value(self.key(name, index, line))
