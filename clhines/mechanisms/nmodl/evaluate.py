@@ -10,7 +10,7 @@ from clhines.mechanisms.nmodl.draws import drawn
 from clhines.mechanisms.nmodl.functions import NAMES as FUNCTIONS
 from clhines.mechanisms.nmodl.functions import built_in
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused
-from clhines.mechanisms.nmodl.values import Values
+from clhines.mechanisms.nmodl.values import NEVER, Values
 
 
 class Evaluation(Values):
@@ -70,7 +70,7 @@ class Evaluation(Values):
             return a * b
         if sign == "/":
             if b.definition is graph.zero:
-                raise Refused("a division by 0")
+                return a * graph.symbol(NEVER)  # infinite, or no number, as in C
             return a / b
         if sign == "^":
             return built_in(graph, "pow", [a, b])

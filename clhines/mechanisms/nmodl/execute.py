@@ -110,7 +110,7 @@ class Run(Evaluation):
 
     def _from(self, s: Statement) -> None:
         first, last, by = (self.expression(e).definition for e in s.values)
-        if not by.is_number or by.value <= 0 and not (first.is_number and last.is_number):
+        if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
             raise Refused("FROM with a step that is not constant", s.line, "use constants")
         if not by.value:
             raise Refused("FROM BY 0", s.line)
