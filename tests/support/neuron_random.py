@@ -42,6 +42,8 @@ def network(seed):
             target, weight = targets[k]
             made = pc.gid_connect(gid, target)
             made.delay, made.weight[0] = rng.uniform(0.3, 8), weight * rng.uniform(0.3, 1.5)
+            if "IntFire" in str(source) and "IntFire" in str(target):  # else they run away
+                made.weight[0] *= -1
             kept.append(made)
     pc.spike_record(-1, spikes, numbers)
     return [kept, cells, pc], spikes, numbers
