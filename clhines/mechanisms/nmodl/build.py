@@ -9,7 +9,7 @@ from clhines.mechanisms.expressions import Node
 from clhines.mechanisms.forms import linear_form
 from clhines.mechanisms.nmodl.bodies import Bodies, Body, executed
 from clhines.mechanisms.nmodl.lexer import Includes
-from clhines.mechanisms.nmodl.names import BUILT_IN
+from clhines.mechanisms.nmodl.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.parse import parse
 from clhines.mechanisms.nmodl.tree import File, NmodlError, Refused, Rejection
 from clhines.mechanisms.program import Argument, IonUse, Net, Program, Send, Table
@@ -140,6 +140,7 @@ class _Builder:
             pointers=used_pointers,
             tables=tables,
             net=self._net(),
+            random=tuple(plain(name) for name in self.file.random),
             blocks=blocks,
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             electrode=bool(self.file.electrode),
@@ -301,6 +302,11 @@ def arguments_of(
     found += [Argument("pointer", p) for p in file.pointers if printed.get(p) in free]
     found += _ions(body, free, file)
     found += _weights(body, free)
+    drawn = {name for role, name, _ in body.results if role == "drawn"}
+    for name in map(plain, file.random):
+        found += [Argument("stream", name)] if f"{name}__stream" in free else []
+        if name in drawn:
+            found.append(Argument("drawn", name, "inout"))
     for key in states:
         if key in kept:
             found.append(Argument("state", key, "inout" if key in free else "out"))
@@ -308,7 +314,7 @@ def arguments_of(
             found.append(Argument("state", key))
     found += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
     for role, name, _ in body.results:
-        if role not in ("ion", "weight", "other_weight"):
+        if role not in ("ion", "weight", "other_weight", "drawn"):
             found.append(Argument(role, name, "out"))
     return tuple(found)
 
