@@ -48,9 +48,7 @@ def _uniform(stream: np.ndarray, number: np.ndarray) -> np.ndarray:
     return (words(stream, number).astype(np.float64) + 1.0) * _SHIFT
 
 
-def random_pick(
-    stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
-) -> np.ndarray:
+def random_pick(stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
     """Return a word."""
     return words(stream, count(drawn, keep, at)).astype(np.float64)
 
@@ -92,9 +90,7 @@ def random_normal(
     return _polar(stream, count(drawn, keep, at))[0]
 
 
-def random_used(
-    stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike
-) -> np.ndarray:
+def random_used(stream: np.ndarray, drawn: ArrayLike, keep: ArrayLike, at: ArrayLike) -> np.ndarray:
     """Return how many words `random_normal` takes."""
     return _polar(stream, count(drawn, keep, at))[1].astype(np.float64)
 
@@ -131,7 +127,9 @@ def opencl_source(text: str, prefix: str) -> str:
         "random_used": f"(real){prefix}_random_polar_(stream, {number}).y",
     }
     for name in used:
-        result += f"static real {prefix}_{name}_(\n    {taken})\n{{\n    return {bodies[name]};\n}}\n\n"
+        result += (
+            f"static real {prefix}_{name}_(\n    {taken})\n{{\n    return {bodies[name]};\n}}\n\n"
+        )
     return result
 
 

@@ -150,8 +150,8 @@ def _add_streams(model: Model, network: Network, groups: dict[str, Group], copie
         for variable in group.mechanism.program.random:
             things = model.every[name].things
             ids = [getattr(thing, variable).get_ids() for thing in things]
-            rows = np.array(ids, np.uint32).reshape(-1, 3)
-            network.random(group, variable, np.tile(rows, (copies, 1)), index)
+            numbers = np.tile(np.array(ids, np.uint32).reshape(-1, 3), (copies, 1))
+            network.random(group, variable, numbers, index)
 
 
 def _point(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:

@@ -30,6 +30,9 @@ def run(spec):
         points.append(one)
     for k, name in spec.get("pointers", []):
         h.setpointer(seg._ref_v, name, points[k])
+    for k, name, ids in spec.get("random", []):
+        getattr(points[k], name).set_ids(*ids)
+        getattr(points[k], name).set_seq(0)  # its first words are those of other ids without
     for source, target, weights, delay in spec.get("netcons", []):
         nc = h.NetCon(points[source] if source is not None else None, points[target])
         nc.delay = delay

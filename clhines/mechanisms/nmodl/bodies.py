@@ -8,9 +8,9 @@ from fractions import Fraction
 
 from clhines.mechanisms.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.forms import linear_parts
+from clhines.mechanisms.nmodl.draws import counts
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.names import Names
-from clhines.mechanisms.nmodl.draws import counts
 from clhines.mechanisms.nmodl.solve import solve
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
 from clhines.mechanisms.nmodl.values import Loop, Shared, weight

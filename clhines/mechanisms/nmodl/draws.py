@@ -62,7 +62,7 @@ def _scaled(function: str, value: Node, values: Sequence[Node]) -> Node:
         return values[0] + value * (values[1] - values[0])
     if function == "random_normal":
         return values[0] + value * values[1]
-    return value / values[0]
+    return value * values[0]
 
 
 def counts(run: Values) -> list[tuple[str, str, Node]]:
