@@ -82,6 +82,7 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
+    _take_watches(sim, imported, arrays)
     cells = np.isin(extended.netcons.source, np.concatenate([[-1], *extended.emitted.values()]))
     sent = arrays["count"][extended.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
@@ -174,6 +175,19 @@ def _queue_event(
     size[at] = slot + 1
     if event[1] == 1.0:  # NEURON's net_move moves these alone
         arrays[f"queue{k}_last"][at] = slot
+
+
+def _take_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Arm the WATCH conditions that NEURON has armed."""
+    model = imported.model
+    for name, conditions in model.watched.items():
+        k, place = sim.model.instances[imported.groups[name].number]
+        armed, above = arrays[f"queue{k}_armed"], arrays[f"queue{k}_above"]
+        armed[:], above[:] = False, False
+        count = len(place) // imported.copies
+        for instance, watch, is_above in conditions:
+            at = place[instance::count]
+            armed[watch, at], above[watch, at] = True, is_above
 
 
 def put_values(sim: Simulation, imported: Imported) -> None:

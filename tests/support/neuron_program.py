@@ -140,6 +140,32 @@ def gaps():
     return recorded(a(0.2)._ref_v, b(0.5)._ref_v, KEPT[2]._ref_i)
 
 
+def watched():
+    """WATCH conditions, of which some are armed later; events of them; a self event moved."""
+    from support.mod_files import loaded
+
+    loaded("ext_")
+    soma = section("soma", 1, 20, 20)
+    watches = [h.ext_watch(soma(0.5)) for _ in range(3)]
+    for k, watch in enumerate(watches):
+        watch.high, watch.low, watch.amp = -40 + 20 * k, -60 - 3 * k, 0.01 * k
+    fire, move, stim = h.IntFire4(), h.ext_move(), h.NetStim()
+    stim.start, stim.interval, stim.number = 8, 3.1, 10
+    spikes = h.Vector()
+    for source, target, weight in (
+        (stim, fire, 0.6), (watches[0], fire, 0.7), (stim, move, 3.3), (watches[0], move, 2.9),
+    ):  # fmt: skip
+        netcon = h.NetCon(source, target)
+        netcon.weight[0], netcon.delay = weight, 0.5
+        KEPT.append(netcon)
+    KEPT.append(h.NetCon(fire, None))
+    KEPT[-1].record(spikes)
+    KEPT.extend([*watches, fire, move, stim])
+    clamp(soma(0.5), 0.5)
+    found = recorded(soma(0.5)._ref_v, *(w._ref_on for w in watches))
+    return [*found, *recorded(*(w._ref_when for w in watches), move._ref_last), spikes]
+
+
 def compared(case, engine):
     """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
     import clhines
