@@ -103,12 +103,14 @@ def voltages(imported: Imported) -> np.ndarray:
 def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
     """(w,) float64: weights of all connections, as NEURON has them now."""
     netcons, wires = extended_of(sim).netcons, imported.model.wires
-    values = netcons.weight.copy()
-    for c, number in enumerate(imported.connections.tolist()):
-        begin, end = netcons.first_weight[c : c + 2].tolist()
-        known = wires.weights[number if number >= 0 else -1 - number]
-        count = min(end - begin, len(known))
-        values[begin : begin + count] = known[:count]
+    values, first = netcons.weight.copy(), netcons.first_weight
+    number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
+    order = np.argsort(number, kind="stable")
+    netcon, begin = np.unique(number[order], return_index=True)
+    for k, some in zip(netcon.tolist(), np.split(order, begin[1:]), strict=True):
+        for place, weight in enumerate(wires.weights[k]):  # of all copies at once
+            at = first[some] + place
+            values[at[at < first[some + 1]]] = weight
     return values
 
 
@@ -146,30 +148,42 @@ def _take_self_events(sim: Simulation, imported: Imported, arrays: Arrays) -> No
         if key.startswith("queue") and key.endswith("_size"):
             arrays[key][:] = 0
             arrays[key.replace("_size", "_last")][:] = -1
-    of_netcon: dict[int, list[int]] = {}
-    for c, number in enumerate(imported.connections.tolist()):
-        of_netcon.setdefault(number, []).append(c)  # one a copy
+    of_netcon = _connections_of(imported)
     for event in imported.model.pending.selves:
         name, instance = event.target
         if name not in imported.groups:
             continue
         k, place = sim.model.instances[imported.groups[name].number]
-        numbers = of_netcon.get(event.netcon, [-1] * imported.copies)
-        count = len(place) // imported.copies
-        for at, connection in zip(place[instance::count].tolist(), numbers, strict=True):
-            _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
-            arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+        at = place[instance :: len(place) // imported.copies]
+        connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
+        _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
+        arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+
+
+def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
+    """Return the connections of each NetCon with self events on their way, one a copy."""
+    found = {}
+    for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
+        of_netcon = np.flatnonzero(imported.connections == netcon)
+        if len(of_netcon):
+            found[netcon] = of_netcon
+    return found
 
 
 def _queue_event(
-    arrays: Arrays, kind: tuple[str, int], at: int, event: tuple[float, float], connection: int
+    arrays: Arrays,
+    kind: tuple[str, int],
+    at: np.ndarray,
+    event: tuple[float, float],
+    connection: np.ndarray,
 ) -> None:
-    """Put one self event into the queue of an instance."""
+    """Put one self event into the queue of an instance, in each copy."""
     name, k = kind
     size = arrays[f"queue{k}_size"]
-    slot = int(size[at])
-    if slot >= len(arrays[f"queue{k}_time"]):
-        raise InputError(f"an instance of {name} has more than {slot} self events on their way")
+    slot = size[at].astype(np.int64)
+    room = len(arrays[f"queue{k}_time"])
+    if (slot >= room).any():
+        raise InputError(f"an instance of {name} has more than {room} self events on their way")
     arrays[f"queue{k}_time"][slot, at], arrays[f"queue{k}_flag"][slot, at] = event
     arrays[f"queue{k}_connection"][slot, at] = connection
     size[at] = slot + 1
