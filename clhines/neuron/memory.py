@@ -351,6 +351,11 @@ class Memory:
             movable = ctypes.addressof(room)
         send(movable, weight, point, time, flag)
 
+    def above(self, source: int) -> bool:
+        """Return whether NEURON has seen the voltage of a source above the threshold."""
+        at = source + 8 * (self._source_fields["threshold"] - 4)
+        return bool(ctypes.c_bool.from_address(at).value)
+
     def set_above(self, source: int, above: bool) -> None:
         """Tell a source whether its voltage is above the threshold."""
         at = source + 8 * (self._source_fields["threshold"] - 4)  # before the vector of NetCons

@@ -16,6 +16,7 @@ from clhines.neuron.hidden import Hidden
 from clhines.neuron.importer import Imported, shifted, split_name
 from clhines.neuron.session import Hoc
 from clhines.simulate.simulation import Simulation
+from clhines.simulate.wires import SPIKE_LATE
 
 Arrays = dict[str, np.ndarray]
 
@@ -86,7 +87,24 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     cells = np.isin(extended.netcons.source, np.concatenate([[-1], *extended.emitted.values()]))
     sent = arrays["count"][extended.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
+    _take_crossed(sim, imported, arrays)
     sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
+
+
+def _take_crossed(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Let voltages act now that have crossed their threshold in NEURON's last step."""
+    extended, t = extended_of(sim), imported.model.h.t
+    first, size = sim.rings()
+    found = np.isin(extended.netcons.source, extended.detector_source)
+    count = arrays["count"]
+    arrays["cursor"] = np.where(found, count[extended.netcons.source], arrays["cursor"])
+    above = dict(zip(extended.detector_source.tolist(), arrays["above"].tolist(), strict=True))
+    imported.crossed.clear()
+    for address, sources in imported.detectors().items():
+        if above[int(sources[0])] and not imported.model.memory.above(address):
+            arrays["ring"][first[sources] + count[sources] % size[sources]] = t + SPIKE_LATE
+            count[sources] += 1
+            imported.crossed += sources.tolist()
 
 
 def voltages(imported: Imported) -> np.ndarray:

@@ -29,13 +29,20 @@ def put_events(sim: Simulation, imported: Imported) -> None:
     _put_selves(sim, imported, arrays, movable)
     _move_trains(imported, stims)
     _put_watches(sim, imported, arrays)
-    above = arrays["above"]
-    detectors = {int(s): k for k, s in enumerate(extended_of(sim).detector_source)}
-    network = imported.network
-    for origin, (source, k) in zip(model.wires.origins, imported.sources, strict=True):
-        if origin.sender is None:
-            number = int(network.source_numbers(source, [k])[0])
-            memory.set_above(origin.address, bool(above[detectors[number]]))
+    above = dict(zip(extended_of(sim).detector_source.tolist(), arrays["above"], strict=True))
+    unseen = _unseen(sim, arrays, model.h.t)
+    for address, sources in imported.detectors().items():
+        number = int(sources[0])
+        memory.set_above(address, bool(above[number]) and number not in unseen)
+
+
+def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
+    """Return sources that crossed their threshold in the last step, which NEURON sees later."""
+    first, size = sim.rings()
+    sources = extended_of(sim).detector_source
+    sources = sources[arrays["count"][sources] > 0]
+    last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
+    return set(sources[last > t - 0.5 * sim.model.dt].tolist())
 
 
 def _movable(imported: Imported) -> dict[int, int]:
@@ -69,6 +76,7 @@ def _put_netcons(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
     first, size = sim.rings()
+    unseen = _unseen(sim, arrays, t)
     waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
     for c in waiting.tolist():
         source, number = int(netcons.source[c]), int(imported.connections[c])
@@ -76,6 +84,8 @@ def _put_netcons(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
             sent = float(arrays["ring"][first[source] + event % size[source]])
             if sent > t + 1e-9 and number >= 0:
                 break  # of a train, and still to come
+            if source in unseen and event + 1 == int(arrays["count"][source]):
+                break
             netcon = model.wires.netcons[number if number >= 0 else -1 - number]
             netcon.event(max(sent + float(netcons.delay[c]), t))
 

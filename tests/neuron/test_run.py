@@ -32,7 +32,16 @@ def result_of(case, engine):
 
 CASES = [
     (case, "reference")
-    for case in ("joined", "recorders", "events", "played", "gaps", "streams", "watched")
+    for case in (
+        "joined",
+        "recorders",
+        "events",
+        "played",
+        "gaps",
+        "streams",
+        "watched",
+        "crossing",
+    )
 ]
 
 
