@@ -26,6 +26,7 @@ import numpy as np
 
 from bench import record, table
 from bench.measures.model_cases import CASES, Case
+from clhines.device import devices
 from clhines.errors import InputError
 
 MARK = "RESULT "
@@ -177,7 +178,7 @@ def text(result: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; write ``models-<device>.json`` and ``.txt``; 1 where spikes differ."""
+    """Measure; write ``models.json`` and ``.txt``; 1 where spikes differ."""
     parser = record.parser("models", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--stop", type=float, metavar="MS", help="default: of each model")
@@ -195,5 +196,6 @@ def main(arguments: Sequence[str]) -> int:
     queue = record.queue(args.device, ("float64",))
     rows = [row_of(name, folder, args) for name in names]
     result = {"record": record.record(queue, "models", arguments), "rows": rows}
-    record.write("models", queue, result, text(result), args.out)
+    label = "\n".join(table.wrapped([f"Device: {devices.label(queue.device)}."]))
+    record.write("models", None, result, f"{text(result)}\n{label}", args.out)
     return 0 if all(r.get("equal_spikes") for r in rows) else 1

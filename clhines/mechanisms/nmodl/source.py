@@ -141,7 +141,7 @@ class Functions:
         """Return the function of a block."""
         body, arguments = self.model.bodies.blocks[name], self.calls(name)
         given = {(role, what): node for role, what, node in body.results}
-        roots = []
+        roots: list[Node] = []
         for a in arguments:
             if a.direction != "in":
                 node = given.get((a.role, a.name))
