@@ -113,6 +113,7 @@ def bmtk_cells(h: Any) -> Built:
     config.build_env()
     graph = bionet.BioNetwork.from_config(config)
     simulator = bionet.BioSimulator.from_config(config, network=graph)
+    h("proc advance() { fadvance() }")  # BMTK's calls its own recorders
     h.celsius = 34
     return roots(h), -80.0, (graph, simulator)
 
