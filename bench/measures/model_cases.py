@@ -31,6 +31,8 @@ class Case:
     stop : float, ms
     without : tuple of str
         Files that do not compile and that nothing uses.
+    edits : tuple of (str, str, str)
+        File, text and what it becomes, where a file does not compile with NEURON 9.
     variables : dict of str -> str
         Of the process's environment.
     """
@@ -41,6 +43,7 @@ class Case:
     build: Callable[[Any], Built]
     stop: float
     without: tuple[str, ...] = ()
+    edits: tuple[tuple[str, str, str], ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
 
 
@@ -120,7 +123,10 @@ def bmtk_cells(h: Any) -> Built:
 
 CASES = {
     "139653": Case("ions, concentrations, TABLE", "mod", "simulationcode", layer5, 1000.0),
-    "229585": Case("KINETIC, sparse, GHK", "mod_files", ".", purkinje, 100.0),
+    "229585": Case(
+        "KINETIC, sparse, GHK", "mod_files", ".", purkinje, 100.0,
+        edits=(("mod_files/cdp5.mod", "CONSTANT { cao = 2\t(mM) }", "ASSIGNED { cao (mM) }"),),
+    ),
     "nrntraub": Case(
         "NetStim with noise, many kinds of cells, secondorder = 2",
         "mod", ".", traub, 10.0, without=("mod/ri.mod",),

@@ -56,7 +56,7 @@ def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
     def run(way: Callable[[float], object], until: float, nudged: bool = False) -> float:
         h.finitialize(v_init)
         if nudged:
-            sections[0](0.5).v = np.nextafter(v_init, 0)
+            sections[0](0.5).v = np.nextafter(sections[0](0.5).v, 0)
         begin = time.perf_counter()
         way(until)
         return time.perf_counter() - begin
@@ -110,6 +110,9 @@ def prepared(name: str, folder: Path, where: Path) -> Path:
     shutil.copytree(folder / name, copy)
     for path in case.without:
         (copy / path).unlink()
+    for path, old, new in case.edits:
+        text = (copy / path).read_text("utf-8", "replace")
+        (copy / path).write_text(text.replace(old, new), "utf-8")
     command = shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
     done = subprocess.run(
         [command, str(copy / case.mechanisms)],

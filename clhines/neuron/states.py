@@ -125,7 +125,7 @@ def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
     number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
     order = np.argsort(number, kind="stable")
     netcon, begin = np.unique(number[order], return_index=True)
-    for k, some in zip(netcon.tolist(), np.split(order, begin[1:]), strict=True):
+    for k, some in zip(netcon.tolist(), np.split(order, begin)[1:], strict=True):
         for place, weight in enumerate(wires.weights[k]):  # of all copies at once
             at = first[some] + place
             values[at[at < first[some + 1]]] = weight
