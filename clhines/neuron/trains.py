@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clhines.neuron.contents import Contents, Instances
+from clhines.neuron.contents import Contents
 from clhines.neuron.convert import Rejected
-from clhines.neuron.hidden import Hidden
 from clhines.neuron.memory import Memory
 from clhines.neuron.queue import Pending
 from clhines.neuron.session import Hoc
@@ -43,7 +42,6 @@ def read_trains(
     known = {memory.inside(v): v for v in h.List("Vector")} if found.names else {}
     due = {event.target: event.time for event in pending.selves}
     for name in found.names:
-        hidden = _hidden_words(memory, contents.points[name])
         for k, thing in enumerate(contents.points[name].things):
             next_time = due.get((name, k))
             if next_time is None:  # nothing comes any more
@@ -51,7 +49,7 @@ def read_trains(
                 continue
             vector = given.get(memory.object_of(thing))
             if vector is None:
-                vector = _held(memory, thing, known) or known.get(hidden.get(k, 0))
+                vector = _held(memory, thing, known)
             times = np.sort(np.array(vector, np.float64)) if vector is not None else np.zeros(0)
             if not np.isclose(times, next_time, rtol=0, atol=1e-9).any():
                 found.rejected.append(
@@ -66,14 +64,6 @@ def read_trains(
                 continue
             found.times[name, k] = times[times >= next_time - 1e-9]
     return found
-
-
-def _hidden_words(memory: Memory, instances: Instances) -> dict[int, int]:
-    """Return, of each instance, the word in ``space``: where older files keep the address."""
-    hidden = Hidden(memory, instances)
-    if "space" not in hidden.columns:
-        return {}
-    return dict(enumerate(hidden.values("space", None).view(np.uint64).tolist()))
 
 
 def _held(memory: Memory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
