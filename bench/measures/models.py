@@ -4,7 +4,8 @@
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl, and
-it runs in a process of its own: by `h.continuerun`, and by `clhines.neuron.run`.
+it runs in a process of its own: by `h.continuerun`, by `clhines.neuron.run`, and by NEURON once
+more with one voltage an ulp higher: what rounding does to a model.
 """
 
 from __future__ import annotations
@@ -17,68 +18,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench import record, table
+from bench.measures.model_cases import CASES, Case
+from clhines.device import devices
 from clhines.errors import InputError
 
 MARK = "RESULT "
 EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model: where its parts are, and how it is built.
-
-    Attributes
-    ----------
-    constructs : str
-    mechanisms : str
-        Folder of its .mod files.
-    here : str
-        Folder that it is built from.
-    build : callable
-        Takes NEURON's h; returns sections to record, the initial voltage, and what must live on.
-    stop : float, ms
-    """
-
-    constructs: str
-    mechanisms: str
-    here: str
-    build: Callable[[Any], tuple[list[Any], float, object]]
-    stop: float
-
-
-def layer5(h: Any) -> tuple[list[Any], float, object]:
-    """Hay et al. 2011: a layer 5 pyramidal cell with a current into its soma."""
-    h.load_file("import3d.hoc")
-    for name in ("L5PCbiophys3", "L5PCtemplate"):
-        h.load_file(f"../models/{name}.hoc")
-    cell = h.L5PCtemplate("../morphologies/cell1.asc")
-    clamp = h.IClamp(cell.soma[0](0.5))
-    clamp.amp, clamp.delay, clamp.dur = 0.8, 100, 1e9
-    h.celsius = 34
-    return [cell.soma[0]], -80.0, (cell, clamp)
-
-
-def purkinje(h: Any) -> tuple[list[Any], float, object]:
-    """Masoli et al. 2015: a Purkinje cell that fires by itself; calcium by KINETIC."""
-    sys.path.insert(0, os.getcwd())
-    from Purkinje_py3 import Purkinje_py3
-
-    cell = Purkinje_py3()
-    h.celsius = 37
-    return [cell.soma], -65.0, cell
-
-
-CASES = {
-    "139653": Case("ions, concentrations, TABLE", "mod", "simulationcode", layer5, 1000.0),
-    "229585": Case("KINETIC, sparse, GHK", "mod_files", ".", purkinje, 100.0),
-}
+MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
 
 
 def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
@@ -88,44 +41,58 @@ def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
     import clhines
 
     h.load_file("stdrun.hoc")
-    os.chdir(case.here)
     sections, v_init, kept = case.build(h)
     h.cvode_active(0)
-    h.dt = 0.025
-    h.steps_per_ms = 40
-    vectors, spikes, netcons = [], [], []
+    h.dt, h.steps_per_ms = 0.025, 40
+    vectors, spikes, netcons = list[Any](), list[Any](), list[Any]()
     for section in sections:
-        vectors.append(h.Vector().record(section(0.5)._ref_v))
+        if len(vectors) < MOST_VECTORS:
+            vectors.append(h.Vector().record(section(0.5)._ref_v))
         netcons.append(h.NetCon(section(0.5)._ref_v, None, sec=section))
         netcons[-1].threshold = -20
         spikes.append(h.Vector())
         netcons[-1].record(spikes[-1])
-    begin = time.perf_counter()
-    h.finitialize(v_init)
-    h.continuerun(stop)
-    neuron_s = time.perf_counter() - begin
-    truth = [np.array(v) for v in vectors], [np.array(s) for s in spikes]
-    seconds = []
-    for until in (h.dt, stop):  # the first builds kernels
+
+    def run(way: Callable[[float], object], until: float, nudged: bool = False) -> float:
         h.finitialize(v_init)
+        if nudged:
+            sections[0](0.5).v = np.nextafter(sections[0](0.5).v, 0)
         begin = time.perf_counter()
-        clhines.neuron.run(until, device=device)
-        seconds.append(time.perf_counter() - begin)
+        way(until)
+        return time.perf_counter() - begin
+
+    def taken() -> tuple[list[np.ndarray], list[np.ndarray]]:
+        return [np.array(v) for v in vectors], [np.array(s) for s in spikes]
+
+    ours = partial(clhines.neuron.run, device=device)
+    neuron_s, truth = run(h.continuerun, stop), taken()
+    first_s = run(ours, h.dt)  # builds kernels
+    clhines_s, got = run(ours, stop), taken()
+    run(h.continuerun, stop, nudged=True)
+    nudged = taken()
     assert kept is not None
-    ours = [np.array(v) for v in vectors], [np.array(s) for s in spikes]
-    pairs = list(zip(truth[0], ours[0], strict=True))
     return {
         "cells": sum(s.parentseg() is None for s in h.allsec()),
         "compartments": sum(s.nseg for s in h.allsec()),
         "stop_ms": stop,
         "spikes": sum(map(len, truth[1])),
-        "equal_spikes": all(map(np.array_equal, truth[1], ours[1])),
-        "equal_until_ms": equal_until(truth[0], ours[0], float(h.dt)),
-        "largest_mv": max(float(np.abs(a - b).max()) for a, b in pairs),
+        "equal_spikes": all(map(np.array_equal, truth[1], got[1])),
+        "equal_until_ms": equal_until(truth[0], got[0], float(h.dt)),
+        "largest_mv": largest(truth[0], got[0]),
+        "nudged_until_ms": equal_until(truth[0], nudged[0], float(h.dt)),
+        "nudged_mv": largest(truth[0], nudged[0]),
+        "nudged_spikes": all(map(np.array_equal, truth[1], nudged[1])),
         "neuron_s": neuron_s,
-        "first_step_s": seconds[0],
-        "clhines_s": seconds[1],
-    }  # fmt: skip
+        "first_step_s": first_s,
+        "clhines_s": clhines_s,
+        "load": os.getloadavg()[0],
+        "cores": os.cpu_count(),
+    }
+
+
+def largest(truth: list[np.ndarray], ours: list[np.ndarray]) -> float:
+    """Return the largest difference of voltages."""
+    return max(float(np.abs(a - b).max()) for a, b in zip(truth, ours, strict=True))
 
 
 def equal_until(truth: list[np.ndarray], ours: list[np.ndarray], dt: float) -> float:
@@ -139,13 +106,19 @@ def equal_until(truth: list[np.ndarray], ours: list[np.ndarray], dt: float) -> f
 
 def prepared(name: str, folder: Path, where: Path) -> Path:
     """Copy a model and compile its mechanisms."""
-    copy = where / name
+    case, copy = CASES[name], where / name
     shutil.copytree(folder / name, copy)
+    for path in case.without:
+        (copy / path).unlink()
+    for path, old, new in case.edits:
+        text = (copy / path).read_text("utf-8", "replace")
+        (copy / path).write_text(text.replace(old, new), "utf-8")
     command = shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
     done = subprocess.run(
-        [command, CASES[name].mechanisms], cwd=copy, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
+        [command, str(copy / case.mechanisms)],
+        cwd=copy / case.here, capture_output=True, text=True, check=False,
+    ) if case.mechanisms else None  # fmt: skip
+    if done is not None and done.returncode:
         errors = [line for line in done.stderr.splitlines() if "rror" in line]
         raise InputError(f"{name}: nrnivmodl fails: {(errors or ['?'])[0][:200]}")
     return copy
@@ -164,7 +137,9 @@ def row_of(name: str, folder: Path, args: Any) -> dict[str, Any]:
         path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         done = subprocess.run(
             [sys.executable, "-m", "bench", "models", *words],
-            cwd=copy, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
+            cwd=copy / CASES[name].here,
+            env={**os.environ, "PYTHONPATH": path, **CASES[name].variables},
+            capture_output=True, text=True,
             check=False,
         )  # fmt: skip
     found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
@@ -176,8 +151,8 @@ def row_of(name: str, folder: Path, args: Any) -> dict[str, Any]:
 def text(result: dict[str, Any]) -> str:
     """Return the table."""
     head = (
-        "model   cells compartm.     ms spikes  equal  v equal until  most mV  first step  clhines"
-        "   NEURON"
+        "model            cells  compart.    ms  spikes equal  equal until  most mV  nudged mV   "
+        "clhines  NEURON"
     )
     lines = []
     for r in result["rows"]:
@@ -185,21 +160,28 @@ def text(result: dict[str, Any]) -> str:
             lines += table.wrapped([f"{r['model']}: {r['failed']}"])
             continue
         lines.append(
-            f"{r['model']:<7}{r['cells']:>6}{r['compartments']:>9}{r['stop_ms']:>8g}"
-            f"{r['spikes']:>7}{'yes' if r['equal_spikes'] else 'no':>7}"
-            f"{r['equal_until_ms']:>12.6g} ms{r['largest_mv']:>9.1e}{r['first_step_s']:>10.2f} s"
-            f"{r['clhines_s']:>7.1f} s{r['neuron_s']:>7.1f} s"
+            f"{r['model']:<16}{r['cells']:>6}{r['compartments']:>10}{r['stop_ms']:>6g}"
+            f"{r['spikes']:>8}{'yes' if r['equal_spikes'] else 'no':>6}"
+            f"{r['equal_until_ms']:>10.6g} ms{r['largest_mv']:>9.1e}{r['nudged_mv']:>11.1e}"
+            f"{r['clhines_s']:>8.1f} s{r['neuron_s']:>6.1f} s"
         )
+    rows = [r for r in result["rows"] if "failed" not in r]
     notes = [
-        "equal: every spike in NEURON's step; v equal until: no voltage recorded differs by more "
-        f"than {EQUAL_V:g} mV; first step: from NEURON's memory, kernels built or cached.",
-        *(f"{n}: {c.constructs}." for n, c in CASES.items()),
-    ]
+        "equal: every spike in NEURON's step; equal until: no voltage recorded differs by more "
+        f"than {EQUAL_V:g} mV; nudged: NEURON beside NEURON with one voltage an ulp higher at t = "
+        "0, which is what rounding does to the model.",
+        *(f"{r['model']}: nudged NEURON is equal until {r['nudged_until_ms']:.6g} ms, its spikes "
+          f"are {'the same' if r['nudged_spikes'] else 'others'}; first step here after "
+          f"{r['first_step_s']:.2f} s; {r['load']:.1f} processes on {r['cores']} cores."
+          for r in rows),
+        *(f"{r['model']}: {CASES[r['model']].constructs}." for r in rows),
+        "Times are of one run each, on a machine that was shared as the numbers of processes say.",
+    ]  # fmt: skip
     return "\n".join([table.ruled(head, lines), "", *table.wrapped(notes)])
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; write ``models-<device>.json`` and ``.txt``; 1 where spikes differ."""
+    """Measure; write ``models.json`` and ``.txt``; 1 where spikes differ."""
     parser = record.parser("models", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--stop", type=float, metavar="MS", help="default: of each model")
@@ -217,5 +199,6 @@ def main(arguments: Sequence[str]) -> int:
     queue = record.queue(args.device, ("float64",))
     rows = [row_of(name, folder, args) for name in names]
     result = {"record": record.record(queue, "models", arguments), "rows": rows}
-    record.write("models", queue, result, text(result), args.out)
+    label = "\n".join(table.wrapped([f"Device: {devices.label(queue.device)}."]))
+    record.write("models", None, result, f"{text(result)}\n{label}", args.out)
     return 0 if all(r.get("equal_spikes") for r in rows) else 1

@@ -33,7 +33,13 @@ _MACRO = re.compile("(M|FLT|DBL|HALF|U?INT|U?LONG|[US]?CHAR|U?SHRT|FP|CLK|CL|cl)
 
 
 def safe(name: str) -> str:
-    """Return a name as it stands in generated source: with an underscore if it is a word of it."""
+    """Return a name as it stands in generated source.
+
+    It gets an underscore if it is a word of the language, as pointers do; a name that has one of
+    its own at its end gets more, so that it is not the pointer of another.
+    """
+    if name.endswith("_"):
+        return name + "_own"
     vector = name.rstrip("0123456789") in _WORDS  # float4 and the like
     return name + "_" if vector or _MACRO.match(name) else name
 

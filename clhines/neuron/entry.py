@@ -212,7 +212,7 @@ def run(
     result = sim.run(steps * sim.model.dt, progress)
     h.t = float(clock(begin, sim.model.dt, steps)[-1])
     records.fill(result, begin, first)
-    records.fill_spikes(result)
+    records.fill_spikes(result, begin)
     put_values(sim, at.imported)
     put_events(sim, at.imported)
 

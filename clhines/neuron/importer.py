@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,6 +34,9 @@ class Imported:
         NetCon k that is on its way.
     copies : int
         Copies of the whole model, one after another.
+    crossed : list of int
+        Sources that are above their threshold at the begin, which NEURON has not yet seen: it looks
+        at the begin of its next step.
     """
 
     model: Model
@@ -42,6 +45,16 @@ class Imported:
     sources: list[tuple[Sources | Group, int]]
     connections: np.ndarray
     copies: int = 1
+    crossed: list[int] = field(default_factory=list)
+
+    def detectors(self) -> dict[int, np.ndarray]:
+        """Return the sources of each origin that is a voltage, one a copy, by its address."""
+        found = {}
+        for origin, (source, k) in zip(self.model.wires.origins, self.sources, strict=True):
+            if origin.sender is None:
+                each = shifted([k], len(source) // self.copies, self.copies)
+                found[origin.address] = self.network.source_numbers(source, each)
+        return found
 
 
 def network_of(model: Model, copies: int = 1) -> Imported:

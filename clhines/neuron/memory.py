@@ -67,25 +67,25 @@ class Memory:
             ("play", "_Z22net_cvode_instance_prlv"),
             ("sources", "_Z22net_cvode_instance_pslv"),
         ):
-            self._lists[name] = self._symbol(symbol)
+            self._lists[name] = self.symbol(symbol)
             self._lists[name].restype = ctypes.c_void_p
-        self._classes = {
-            self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES
-        }
-        self._events = {self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS}
+        self._classes = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES}
+        self._events = {self.address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS}
         self._reference = 0
         self._kept: list[ctypes.Array[ctypes.c_uint64]] = []
         self._source_fields: dict[str, int] = {}
         self._calibrate()
         self._calibrate_sources()
 
-    def _symbol(self, name: str) -> Any:
+    def symbol(self, name: str) -> Any:
+        """Return a function of NEURON's library; OSError where it has none of this name."""
         try:
             return getattr(self._library, name)
         except AttributeError as error:
             raise OSError(str(error)) from None
 
-    def _address(self, name: str) -> int:
+    def address(self, name: str) -> int:
+        """Return the address of a variable of NEURON's library, likewise."""
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
         except ValueError as error:
@@ -288,13 +288,13 @@ class Memory:
     # -- events on their way -----------------------------------------------------------------------
 
     def _queue(self) -> int:
-        queue = self._symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
+        queue = self.symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
         queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
         return queue(WORD.in_dll(self._library, "nrn_threads").value) or 0
 
     def events(self) -> list[Queued]:
         """Return the events on their way, by time."""
-        each = self._symbol("_ZN6TQueue15forall_callbackEPFvPK6TQItemiE")
+        each = self.symbol("_ZN6TQueue15forall_callbackEPFvPK6TQItemiE")
         found: list[Queued] = []
 
         def take(item: int, _: int) -> None:
@@ -314,13 +314,13 @@ class Memory:
 
     def remove_event(self, item: int) -> None:
         """Take an event out of the queue; `item` as in `Queued`."""
-        remove = self._symbol("_ZN6TQueue6removeEP6TQItem")
+        remove = self.symbol("_ZN6TQueue6removeEP6TQItem")
         remove.argtypes, remove.restype = [ctypes.c_void_p, ctypes.c_void_p], None
         remove(self._queue(), item)
 
     def move_event(self, item: int, time: float) -> None:
         """Let an event in the queue come at another time."""
-        move = self._symbol("_ZN6TQueue4moveEP6TQItemd")
+        move = self.symbol("_ZN6TQueue4moveEP6TQItemd")
         move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double]
         move.restype = None
         move(self._queue(), item, time)
@@ -342,7 +342,7 @@ class Memory:
             Where the instance keeps its event for net_move; 0 where it is not known.
         """
         name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
-        send = self._symbol(name)
+        send = self.symbol(name)
         pointers = [ctypes.c_void_p] * 3
         send.argtypes, send.restype = [*pointers, ctypes.c_double, ctypes.c_double], None
         if not movable:
@@ -350,6 +350,11 @@ class Memory:
             self._kept.append(room)
             movable = ctypes.addressof(room)
         send(movable, weight, point, time, flag)
+
+    def above(self, source: int) -> bool:
+        """Return whether NEURON has seen the voltage of a source above the threshold."""
+        at = source + 8 * (self._source_fields["threshold"] - 4)
+        return bool(ctypes.c_bool.from_address(at).value)
 
     def set_above(self, source: int, above: bool) -> None:
         """Tell a source whether its voltage is above the threshold."""

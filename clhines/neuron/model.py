@@ -15,6 +15,7 @@ from clhines.neuron.places import Places
 from clhines.neuron.played import PlayReader
 from clhines.neuron.queue import Pending, read_pending
 from clhines.neuron.session import Hoc
+from clhines.neuron.slots import Slots
 from clhines.neuron.trains import Trains, read_trains
 from clhines.neuron.tree import Tree, read_tree
 from clhines.neuron.wiring import WireReader, Wires
@@ -35,8 +36,11 @@ class Model:
     plays : PlayReader
     gaps : list of Gap
     trains : Trains
+    slots : Slots
     mechanisms : dict of str -> Mechanism
     rejected : list of Rejected
+    watched : dict of str -> list of (int, int, bool)
+        Of each mechanism with WATCH: instance, condition and whether it is true, of those armed.
     """
 
     h: Hoc
@@ -49,8 +53,10 @@ class Model:
     plays: PlayReader
     gaps: list[Gap]
     trains: Trains
+    slots: Slots
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
+    watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
 
     @property
     def every(self) -> dict[str, Instances]:
@@ -74,6 +80,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     contents = read_contents(h, tree, Catalogue(h))
     try:
         memory = Memory(h)
+        slots = Slots(memory)
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
@@ -85,7 +92,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     plays = PlayReader(h, memory, places)
     gaps = read_gaps(h, memory, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
-    model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains)
+    model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains, slots)
     model.rejected += [*_settings(h), *_structure(contents)]
     for part in (reader, pending, plays, trains):
         model.rejected += part.rejected
@@ -97,6 +104,10 @@ def _settings(h: Hoc) -> list[Rejected]:
     found = []
     if h.cvode_active():
         found.append(Rejected("", "CVode: variable time steps", "", 0, "h.cvode_active(0)"))
+    if int(h.ParallelContext().nthread()) > 1:
+        found.append(
+            Rejected("", "threads of NEURON", "", 0, "ParallelContext().nthread(1), finitialize()")
+        )
     if int(h.secondorder) not in (0, 1, 2):
         found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
     for name in ("LinearMechanism",):
@@ -122,5 +133,7 @@ def _convert(model: Model) -> None:
         found = converted(instances.entry, pointers, use_tables)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
+            if found.program.net is not None and found.program.net.watches:
+                model.watched[name] = model.slots.watched(instances)
         else:
             model.rejected += found

@@ -141,8 +141,13 @@ class Records:
             memory.move_event(event.item, float(after[0]))
         return due
 
-    def fill_spikes(self, result: Result) -> None:
-        """Append the events of a run to the vectors that record sources."""
+    def fill_spikes(self, result: Result, begin: float) -> None:
+        """Append the events of a run to the vectors that record sources.
+
+        NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
+        so before the run counts, what does so in its last step does not yet.
+        """
+        seen = float(self._imported.model.h.t) - 0.5 * self._sim.model.dt
         imported = self._imported
         h, network = imported.model.h, imported.network
         numbers = [int(network.source_numbers(s, [k])[0]) for s, k in imported.sources]
@@ -154,6 +159,10 @@ class Records:
                 continue
             late = SPIKE_LATE if origin.sender is None else 0.0
             own = result.spike_time[result.spike_cell == number] + late
+            if origin.sender is None:
+                own = own[own < seen]
+            if number in self._imported.crossed:
+                own = np.append(begin + late, own)
             key = memory.inside(origin.times)
             vectors[key] = origin.times, origin.numbers
             every.setdefault(key, []).extend((t, origin.record_as) for t in own.tolist())

@@ -16,6 +16,7 @@ from clhines.neuron.hidden import Hidden
 from clhines.neuron.importer import Imported, shifted, split_name
 from clhines.neuron.session import Hoc
 from clhines.simulate.simulation import Simulation
+from clhines.simulate.wires import SPIKE_LATE
 
 Arrays = dict[str, np.ndarray]
 
@@ -82,10 +83,28 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
+    _take_watches(sim, imported, arrays)
     cells = np.isin(extended.netcons.source, np.concatenate([[-1], *extended.emitted.values()]))
     sent = arrays["count"][extended.netcons.source]  # by INITIAL; NEURON's queue has those
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
+    _take_crossed(sim, imported, arrays)
     sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
+
+
+def _take_crossed(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Let voltages act now that have crossed their threshold in NEURON's last step."""
+    extended, t = extended_of(sim), imported.model.h.t
+    first, size = sim.rings()
+    found = np.isin(extended.netcons.source, extended.detector_source)
+    count = arrays["count"]
+    arrays["cursor"] = np.where(found, count[extended.netcons.source], arrays["cursor"])
+    above = dict(zip(extended.detector_source.tolist(), arrays["above"].tolist(), strict=True))
+    imported.crossed.clear()
+    for address, sources in imported.detectors().items():
+        if above[int(sources[0])] and not imported.model.memory.above(address):
+            arrays["ring"][first[sources] + count[sources] % size[sources]] = t + SPIKE_LATE
+            count[sources] += 1
+            imported.crossed += sources.tolist()
 
 
 def voltages(imported: Imported) -> np.ndarray:
@@ -102,12 +121,14 @@ def voltages(imported: Imported) -> np.ndarray:
 def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
     """(w,) float64: weights of all connections, as NEURON has them now."""
     netcons, wires = extended_of(sim).netcons, imported.model.wires
-    values = netcons.weight.copy()
-    for c, number in enumerate(imported.connections.tolist()):
-        begin, end = netcons.first_weight[c : c + 2].tolist()
-        known = wires.weights[number if number >= 0 else -1 - number]
-        count = min(end - begin, len(known))
-        values[begin : begin + count] = known[:count]
+    values, first = netcons.weight.copy(), netcons.first_weight
+    number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
+    order = np.argsort(number, kind="stable")
+    netcon, begin = np.unique(number[order], return_index=True)
+    for k, some in zip(netcon.tolist(), np.split(order, begin)[1:], strict=True):
+        for place, weight in enumerate(wires.weights[k]):  # of all copies at once
+            at = first[some] + place
+            values[at[at < first[some + 1]]] = weight
     return values
 
 
@@ -145,35 +166,60 @@ def _take_self_events(sim: Simulation, imported: Imported, arrays: Arrays) -> No
         if key.startswith("queue") and key.endswith("_size"):
             arrays[key][:] = 0
             arrays[key.replace("_size", "_last")][:] = -1
-    of_netcon: dict[int, list[int]] = {}
-    for c, number in enumerate(imported.connections.tolist()):
-        of_netcon.setdefault(number, []).append(c)  # one a copy
+    of_netcon = _connections_of(imported)
     for event in imported.model.pending.selves:
         name, instance = event.target
         if name not in imported.groups:
             continue
         k, place = sim.model.instances[imported.groups[name].number]
-        numbers = of_netcon.get(event.netcon, [-1] * imported.copies)
-        count = len(place) // imported.copies
-        for at, connection in zip(place[instance::count].tolist(), numbers, strict=True):
-            _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
-            arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+        at = place[instance :: len(place) // imported.copies]
+        connection = of_netcon.get(event.netcon, np.full(imported.copies, -1))
+        _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
+        arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+
+
+def _connections_of(imported: Imported) -> dict[int, np.ndarray]:
+    """Return the connections of each NetCon with self events on their way, one a copy."""
+    found = {}
+    for netcon in {event.netcon for event in imported.model.pending.selves} - {-1}:
+        of_netcon = np.flatnonzero(imported.connections == netcon)
+        if len(of_netcon):
+            found[netcon] = of_netcon
+    return found
 
 
 def _queue_event(
-    arrays: Arrays, kind: tuple[str, int], at: int, event: tuple[float, float], connection: int
+    arrays: Arrays,
+    kind: tuple[str, int],
+    at: np.ndarray,
+    event: tuple[float, float],
+    connection: np.ndarray,
 ) -> None:
-    """Put one self event into the queue of an instance."""
+    """Put one self event into the queue of an instance, in each copy."""
     name, k = kind
     size = arrays[f"queue{k}_size"]
-    slot = int(size[at])
-    if slot >= len(arrays[f"queue{k}_time"]):
-        raise InputError(f"an instance of {name} has more than {slot} self events on their way")
+    slot = size[at].astype(np.int64)
+    room = len(arrays[f"queue{k}_time"])
+    if (slot >= room).any():
+        raise InputError(f"an instance of {name} has more than {room} self events on their way")
     arrays[f"queue{k}_time"][slot, at], arrays[f"queue{k}_flag"][slot, at] = event
     arrays[f"queue{k}_connection"][slot, at] = connection
     size[at] = slot + 1
     if event[1] == 1.0:  # NEURON's net_move moves these alone
         arrays[f"queue{k}_last"][at] = slot
+
+
+def _take_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Arm the WATCH conditions that NEURON has armed."""
+    model = imported.model
+    for name, conditions in model.watched.items():
+        k, place = sim.model.instances[imported.groups[name].number]
+        armed, above = arrays[f"queue{k}_armed"], arrays[f"queue{k}_above"]
+        armed[:], above[:] = False, False
+        count = len(place) // imported.copies
+        for instance, watch, is_above in conditions:
+            at = place[instance::count]
+            armed[watch, at], above[watch, at] = True, is_above
 
 
 def put_values(sim: Simulation, imported: Imported) -> None:

@@ -13,13 +13,12 @@ def put_events(sim: Simulation, imported: Imported) -> None:
     """Replace the events on their way by those of a simulation; NEURON's t is that of its end."""
     model = imported.model
     memory, arrays = model.memory, sim.arrays()
-    movable: dict[int, int] = {}
+    movable = _movable(imported)
     points = {memory.inside(thing): (name, k) for name, instances in model.contents.points.items()
               for k, thing in enumerate(instances.things)}  # fmt: skip
     stims = {}
     for event in memory.events():
         if event.what == "SelfEvent" and event.target in points:
-            movable[event.target] = event.movable
             if points[event.target][0] in model.trains.names:
                 stims[points[event.target]] = event.item
                 continue
@@ -29,19 +28,55 @@ def put_events(sim: Simulation, imported: Imported) -> None:
     _put_netcons(sim, imported, arrays)
     _put_selves(sim, imported, arrays, movable)
     _move_trains(imported, stims)
-    above = arrays["above"]
-    detectors = {int(s): k for k, s in enumerate(extended_of(sim).detector_source)}
-    network = imported.network
-    for origin, (source, k) in zip(model.wires.origins, imported.sources, strict=True):
-        if origin.sender is None:
-            number = int(network.source_numbers(source, [k])[0])
-            memory.set_above(origin.address, bool(above[detectors[number]]))
+    _put_watches(sim, imported, arrays)
+    above = dict(zip(extended_of(sim).detector_source.tolist(), arrays["above"], strict=True))
+    unseen = _unseen(sim, arrays, model.h.t)
+    for address, sources in imported.detectors().items():
+        number = int(sources[0])
+        memory.set_above(address, bool(above[number]) and number not in unseen)
+
+
+def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
+    """Return sources that crossed their threshold in the last step, which NEURON sees later."""
+    first, size = sim.rings()
+    sources = extended_of(sim).detector_source
+    sources = sources[arrays["count"][sources] > 0]
+    last = arrays["ring"][first[sources] + (arrays["count"][sources] - 1) % size[sources]]
+    return set(sources[last > t - 0.5 * sim.model.dt].tolist())
+
+
+def _movable(imported: Imported) -> dict[int, int]:
+    """Where instances keep their event for net_move, by address; emptied."""
+    model, found = imported.model, dict[int, int]()
+    for name, group in imported.groups.items():
+        net = group.mechanism.program.net
+        if net is None or all(s.kind == "event" for s in net.sends):
+            continue
+        instances = model.every[name]
+        for thing in instances.things:
+            point = model.memory.inside(thing)
+            found[point] = model.slots.movable(point, instances.entry.number)
+            model.slots.forget(found[point])
+    return found
+
+
+def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Arm the WATCH conditions that a simulation has armed, and no others."""
+    model = imported.model
+    if model.watched:
+        model.slots.disarm()
+    for name in model.watched:
+        k, place = sim.model.instances[imported.groups[name].number]
+        armed, above = (arrays[f"queue{k}_{what}"][:, place] for what in ("armed", "above"))
+        conditions = [(int(j), int(w), bool(above[w, j])) for w, j in np.argwhere(armed)]
+        model.slots.watch(model.every[name], conditions)
 
 
 def _put_netcons(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
     first, size = sim.rings()
+    unseen = _unseen(sim, arrays, t)
     waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
     for c in waiting.tolist():
         source, number = int(netcons.source[c]), int(imported.connections[c])
@@ -49,6 +84,8 @@ def _put_netcons(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
             sent = float(arrays["ring"][first[source] + event % size[source]])
             if sent > t + 1e-9 and number >= 0:
                 break  # of a train, and still to come
+            if source in unseen and event + 1 == int(arrays["count"][source]):
+                break
             netcon = model.wires.netcons[number if number >= 0 else -1 - number]
             netcon.event(max(sent + float(netcons.delay[c]), t))
 

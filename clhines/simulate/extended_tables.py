@@ -21,8 +21,10 @@ def active_nodes(model: Model) -> np.ndarray:
     assert extended is not None
     nodes = [model.soma, extended.detector_node]
     nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
-    found = np.unique(np.concatenate(nodes))
-    return found[found >= 0]
+    active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
+    for some in nodes:
+        active[some] = True
+    return np.flatnonzero(active[:-1])
 
 
 def is_artificial(kind: Kind) -> bool:

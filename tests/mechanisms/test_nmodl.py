@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -228,3 +229,17 @@ def test_neurons_own_files():
     assert len(found) >= 18
     refused = {name: {r.construct.split()[0] for r in rs} for name, rs in found.items() if rs}
     assert refused == {"pattern.mod": {"VERBATIM"}}
+
+
+def test_a_name_with_an_underscore_is_not_another_ones_pointer():
+    text = (
+        "NEURON { POINT_PROCESS both NONSPECIFIC_CURRENT i }\nASSIGNED { i (nA) A_ }\n"
+        "STATE { A }\nINITIAL { A = 0 A_ = 2 }\nBREAKPOINT { SOLVE step METHOD cnexp i = A*A_ }\n"
+        "DERIVATIVE step { A' = -A*A_ }\nNET_RECEIVE(w) { A = A + w A_ = A_ + A }\n"
+    )
+    source = Mechanism.from_nmodl(text).functions("double")
+    heads = re.findall(r"static \w+ both_(\w+)\(([^)]*)\)", source)
+    assert {"initial", "receive"} <= {name for name, _ in heads}
+    for name, arguments in heads:
+        names = [a.split("*")[-1].split()[-1] for a in arguments.split(",") if a != "void"]
+        assert len(set(names)) == len(names), (name, names)

@@ -133,3 +133,55 @@ def test_copies_do_what_one_does():
     assert found["top"] > 0
     assert found["index"] == 2
     assert found["connection"] == 1
+
+
+CONSTRUCTS = """
+import pathlib
+cvode, pc = h.CVode(), h.ParallelContext()
+found = {}
+
+def rejected(row, before, after):
+    soma = h.Section(name="soma")
+    soma.insert("hh")
+    kept = before(soma)
+    h.finitialize(-65)
+    more = after(soma) if after is not None else None
+    found[row] = [str(r) for r in clhines.neuron.check()]
+    return soma, kept, more
+
+def linear(soma):
+    c, g = h.Matrix(1, 1), h.Matrix(1, 1)
+    y, y0, b, x = h.Vector(1), h.Vector(1), h.Vector(1), h.Vector([0.5])
+    return h.LinearMechanism(c, g, y, y0, b, h.SectionList([soma]), x), c, g, y, y0, b, x
+
+def held(soma):
+    clamp, at = h.IClamp(soma(0.5)), h.Vector([0.0, 1, 2])
+    y, index = h.Vector([0.0, 1, 1]), h.Vector([1.0])
+    y.play(clamp._ref_amp, at, index)
+    return clamp, at, y, index
+
+nothing = lambda soma: None
+rejected("plain", nothing, None)
+rejected("threads of NEURON", lambda soma: pc.nthread(2), None)
+pc.nthread(1)
+rejected("CVode's variable steps", lambda soma: cvode.active(1), None)
+cvode.active(0)
+rejected("`extracellular`", lambda soma: soma.insert("extracellular"), None)
+rejected("CVode.event", nothing, lambda soma: cvode.event(3, "x = 1"))
+rejected("Vector.play", held, None)
+rejected("LinearMechanism", linear, None)
+"""
+
+
+def test_constructs_are_rejected_as_the_table_of_the_page_says():
+    page = (Path(__file__).parents[2] / "docs" / "neuron.md").read_text("utf-8")
+    rows = [r for r in page.splitlines() if r.startswith("| ") and r.count("|") == 3]
+    told = [r for r in rows if "rejected" in r and "VERBATIM" not in r]
+    found = result_of(CONSTRUCTS)
+    assert found.pop("plain") == []
+    for name, lines in found.items():
+        assert lines, name
+        assert any(r.startswith(f"| {name}") for r in told), name
+    elsewhere = ("`.mod` files", "POINTER", "VecStim")  # other tests; VecStim by its message
+    for row in told:
+        assert any(row.startswith(f"| {name}") for name in [*found, *elsewhere]), row

@@ -31,11 +31,21 @@ def result_of(case, engine):
 
 
 CASES = [
-    (case, "reference") for case in ("joined", "recorders", "events", "played", "gaps", "streams")
+    (case, "reference")
+    for case in (
+        "joined",
+        "recorders",
+        "events",
+        "played",
+        "gaps",
+        "streams",
+        "watched",
+        "crossing",
+    )
 ]
 
 
-STEPS = [*CASES, *((case, "steps") for case in ("recorders", "events", "streams"))]
+STEPS = [*CASES, *((case, "steps") for case in ("recorders", "events", "streams", "watched"))]
 
 
 @pytest.mark.slow

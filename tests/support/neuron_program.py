@@ -140,6 +140,54 @@ def gaps():
     return recorded(a(0.2)._ref_v, b(0.5)._ref_v, KEPT[2]._ref_i)
 
 
+def crossing():
+    """A run that ends in the very step in which a voltage crosses its threshold."""
+    soma = section("soma", 1, 20, 20)
+    synapse = h.ExpSyn(soma(0.5))
+    netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
+    netcon.threshold, netcon.delay, netcon.weight[0] = 0, 0.4, 0.01
+    spikes = h.Vector()
+    netcon.record(spikes)
+    KEPT.extend([synapse, netcon])
+    clamp(soma(0.5), 0.5)
+    return [*recorded(soma(0.5)._ref_v, synapse._ref_g), spikes]
+
+
+def steps_of_crossing(vectors):
+    """Runs by NEURON and by this package in turns, which end where a spike's step ends."""
+    voltage, spikes = np.array(vectors[0]), np.array(vectors[2])
+    assert len(spikes) > 1
+    at = [round(float(s) / h.dt) for s in spikes[:2]]
+    assert all(voltage[k - 1] <= 0 < voltage[k] for k in at)
+    return [[(first, at[0] * h.dt), (1 - first, at[1] * h.dt), (first, 20)] for first in (0, 1)]
+
+
+def watched():
+    """WATCH conditions, of which some are armed later; events of them; a self event moved."""
+    from support.mod_files import loaded
+
+    loaded("ext_")
+    soma = section("soma", 1, 20, 20)
+    watches = [h.ext_watch(soma(0.5)) for _ in range(3)]
+    for k, watch in enumerate(watches):
+        watch.high, watch.low, watch.amp = -40 + 20 * k, -60 - 3 * k, 0.01 * k
+    fire, move, stim = h.IntFire4(), h.ext_move(), h.NetStim()
+    stim.start, stim.interval, stim.number = 8, 3.1, 10
+    spikes = h.Vector()
+    for source, target, weight in (
+        (stim, fire, 0.6), (watches[0], fire, 0.7), (stim, move, 3.3), (watches[0], move, 2.9),
+    ):  # fmt: skip
+        netcon = h.NetCon(source, target)
+        netcon.weight[0], netcon.delay = weight, 0.5
+        KEPT.append(netcon)
+    KEPT.append(h.NetCon(fire, None))
+    KEPT[-1].record(spikes)
+    KEPT.extend([*watches, fire, move, stim])
+    clamp(soma(0.5), 0.5)
+    found = recorded(soma(0.5)._ref_v, *(w._ref_on for w in watches))
+    return [*found, *recorded(*(w._ref_when for w in watches), move._ref_last), spikes]
+
+
 def compared(case, engine):
     """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
     import clhines
@@ -149,7 +197,11 @@ def compared(case, engine):
     h.finitialize(-65)
     h.continuerun(stop)
     truth, end = [np.array(v) for v in vectors], h.t
-    for name, parts in (("whole", [(1, 20)]), ("turns", [(0, 4.5), (1, 11.025), (0, 13), (1, 20)])):
+    ways = {"whole": [(1, 20)], "turns": [(0, 4.5), (1, 11.025), (0, 13), (1, 20)]}
+    if case == "crossing":
+        first, second = steps_of_crossing(vectors)
+        ways = {"neuron first": first, "neuron last": second}
+    for name, parts in ways.items():
         h.finitialize(-65)
         for ours, until in parts:
             if ours:
