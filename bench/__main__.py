@@ -22,6 +22,7 @@ MEASURES = {
     "ring": "measures.ring",
     "cells": "measures.cells",
     "scale": "measures.scale",
+    "models": "measures.models",
     "spikes": "measures.spikes",
     "papers": "papers.command",
     "checks": "measures.checks.command",

@@ -5,6 +5,8 @@ The map, two wings and a roof::
     forest > plan > device > solve        numbers in, numbers out
     cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
     simulate                              stands on both
+    neuron                                NEURON's memory -> network, and back
+    features > adapters; torch, jax       from results on; from solve on
     cli                                   on all
     ground: errors arrays hostmemory checks files forest reference
 
@@ -18,6 +20,11 @@ The map, two wings and a roof::
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
 `clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
+`clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
+`clhines.features`      of recorded voltages: spikes, intervals, resistances; eFEL's definitions
+`clhines.adapters`      results for pandas, Neo, SONATA and eFEL
+`clhines.torch`         solves that PyTorch differentiates
+`clhines.jax`           solves that JAX differentiates
 `clhines.cli`           the command line
 ======================  ==========================================================================
 
@@ -43,12 +50,15 @@ give pyopencl arrays out, asynchronously, on the caller's queue. Cells have 1 to
 with any number of children. The same input gives the same bits in every run. A pivot that is zero,
 negative or not finite is reported with its cell and node.
 
+The logger ``clhines`` says at INFO what was chosen and why; it is silent by default.
+
 Names are imported when first used: forests, cells, networks and plans work without pyopencl.
 """
 
+import logging
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 # Where each public name is defined; `__init__.pyi` tells type checkers the same.
 _HOMES = {
     "cells.cable": "Cable discretise",
@@ -62,6 +72,7 @@ _HOMES = {
     "mechanisms.mechanism": "Mechanism",
     "network.network": "Network",
     "network.plasticity": "STDP",
+    "neuron.entry": "from_neuron",
     "plan.methods": "METHODS make_plan",
     "plan.plan": "Plan",
     "plan.transforms": "Rerooted reroot",
@@ -71,11 +82,13 @@ _HOMES = {
     "solve.solver": "Solver",
     "solve.tridiagonal": "solve_tridiagonal",
 }
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "cells cli device draw mechanisms network plan reference network.ring simulate solve"
+        "adapters cells cli device draw features jax mechanisms network network.ring neuron plan"
+        " reference simulate solve torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

@@ -1,15 +1,20 @@
 """Types of the public names, which `__init__.py` imports when they are first used."""
 
+from clhines import adapters as adapters
 from clhines import cells as cells
 from clhines import cli as cli
 from clhines import device as device
 from clhines import draw as draw
+from clhines import features as features
+from clhines import jax as jax
 from clhines import mechanisms as mechanisms
 from clhines import network as network
+from clhines import neuron as neuron
 from clhines import plan as plan
 from clhines import reference as reference
 from clhines import simulate as simulate
 from clhines import solve as solve
+from clhines import torch as torch
 from clhines.cells.cable import Cable as Cable
 from clhines.cells.cable import discretise as discretise
 from clhines.cells.morphology import Morphology as Morphology
@@ -38,6 +43,7 @@ from clhines.mechanisms.mechanism import Mechanism as Mechanism
 from clhines.network import ring as ring
 from clhines.network.network import Network as Network
 from clhines.network.plasticity import STDP as STDP
+from clhines.neuron.entry import from_neuron as from_neuron
 from clhines.plan.methods import METHODS as METHODS
 from clhines.plan.methods import make_plan as make_plan
 from clhines.plan.plan import Plan as Plan

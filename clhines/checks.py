@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from clhines.errors import ForestError, InputError, shown
+from clhines.errors import ForestError, InputError, meant, shown
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -84,7 +84,8 @@ def as_seed(seed: object) -> int:
 def as_choice(name: str, value: object, choices: tuple[str, ...]) -> str:
     """Return one of some words."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}")
+        near = meant(value, choices)
+        raise InputError(f"{name}={shown(value)}; expected {', '.join(choices)}{near}")
     return value
 
 

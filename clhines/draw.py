@@ -1,28 +1,64 @@
-"""Pictures of plans (who works when in the first block) and of simulations.
+"""Pictures of plans (who works when in the first block), of cells and of simulations.
 
-Needs matplotlib, and only here.
+Needs matplotlib, and only here. All have the look of ``clhines.mplstyle``; `style` gives it to
+pictures of one's own.
 """
 
 from __future__ import annotations
 
 import os
 import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from clhines import files
+from clhines.cells.cable import Cable
 from clhines.errors import InputError
 from clhines.files import PathLike
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+_Draw = TypeVar("_Draw", bound="Callable[..., Any]")
 FORMATS = (".png", ".svg", ".pdf")
 _BARRIER = "#D55E00"  # of Okabe and Ito's palette; stands out from all of cividis
 _WIDE, _HIGH, _LINE = 9.0, 4.8, 0.14  # inches: picture, bars with their axes, a line of text
 _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
-_LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # the same palette
+_STYLE = Path(__file__).with_name("clhines.mplstyle")
+_THIN = 1.5  # points: width of the thinnest neurite
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Give pictures that are made within the look of all pictures of clhines."""
+    check_matplotlib()
+    import matplotlib
+
+    with matplotlib.rc_context(fname=_STYLE):
+        yield
+
+
+def in_style(function: _Draw) -> _Draw:
+    """Let a function draw in the look of all pictures."""
+
+    @wraps(function)
+    def drawn(*arguments: object, **options: object) -> object:
+        with style():
+            return function(*arguments, **options)
+
+    return cast("_Draw", drawn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +150,7 @@ def _cell_bars(spec: Any, tables: dict[str, np.ndarray]) -> Bars:
     return Bars(start, np.arange(lanes), length, np.array([0, steps]), lanes, steps, "cell")
 
 
+@in_style
 def picture(
     bars: Bars, title: str, numbers: dict[str, str], notes: list[str], path: PathLike | None = None
 ) -> Any:
@@ -172,6 +209,7 @@ def picture(
     return figure
 
 
+@in_style
 def activity(
     spikes: tuple[np.ndarray, np.ndarray],
     num_cells: int,
@@ -211,22 +249,160 @@ def activity(
     top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
     raster.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
+    if top < num_cells:
+        left_out = f"cells {top} to {num_cells - 1}: no spikes, not shown"
+        raster.set_title(left_out, loc="right", fontsize=8, color="0.35")
     if not len(when):
         raster.text(0.5, 0.5, "no spikes", transform=raster.transAxes, ha="center")
     raster.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}", title=title)
     raster.yaxis.get_major_locator().set_params(integer=True)
     t, v, names = traces
     for k, name in enumerate(names):
-        below.plot(t, v[:, k], lw=1.1, color=_LINES[k % len(_LINES)], label=name)
+        below.plot(t, v[:, k], lw=1.1, label=name)
     below.set(xlabel="time [ms]", ylabel="voltage in the soma's middle [mV]")
     if len(t) > 1:
         below.set_xlim(float(t[0]), float(t[-1]))
     if names:
         below.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
-    for axes in (raster, below):
-        axes.spines[["top", "right"]].set_visible(False)
     _save(figure, path)
     return figure
+
+
+@in_style
+def plot_morphology(
+    cable: Cable,
+    values: ArrayLike,
+    label: str = "",
+    titles: Sequence[str] | None = None,
+    limits: tuple[float, float] | None = None,
+    path: PathLike | None = None,
+) -> Figure:
+    """Draw values at the nodes of a cell as colours on its branches.
+
+    The cell is drawn in the plane of its two longest extents, with the diameters of its sections;
+    neurites thinner than a line are drawn as a line.
+
+    Parameters
+    ----------
+    cable : Cable
+    values : (n,) or (k, n) array
+        A value for each node of the cable; of several rows, one panel each, with one scale. Values
+        at junctions, which have no membrane, are not drawn. A value that is not finite is grey.
+    label : str
+        Of the colour bar: what it is, and its unit.
+    titles : sequence of str, optional
+        One for each panel.
+    limits : (float, float), optional
+        Values of the ends of the colour bar; default: the smallest and the largest.
+    path : str or path, optional
+        Ends in .png, .svg or .pdf; written where it is given.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InputError
+        matplotlib is missing, `path` has another ending, or the shapes do not fit.
+    """
+    check_format(path)
+    rows = np.atleast_2d(np.asarray(values, np.float64))
+    if rows.ndim != 2 or not len(rows) or rows.shape[1] != cable.num_nodes:
+        raise InputError(
+            f"values have shape {np.shape(values)}; expected ({cable.num_nodes},) or "
+            f"(k, {cable.num_nodes}), a value for each node of the cable"
+        )
+    titles = [""] * len(rows) if titles is None else list(titles)
+    if len(titles) != len(rows):
+        raise InputError(
+            f"got {len(titles)} titles for {len(rows)} rows of values; expected as many"
+        )
+    finite = rows[np.isfinite(rows)]
+    ends = limits or ((finite.min(), finite.max()) if len(finite) else (0.0, 1.0))
+    figure = _panels(cable, rows, titles, ends, label)
+    _save(figure, path)
+    return figure
+
+
+def _panels(
+    cable: Cable, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
+) -> Figure:
+    """Draw a cell once for each row of values."""
+    node, ends, diameter = _strokes(cable)
+    extent = np.ptp(ends.reshape(-1, 3), axis=0)
+    plane = np.sort(np.argsort(extent, kind="stable")[1:])
+    ends = ends[:, :, plane]
+    wide, high = np.maximum(extent[plane], 0.15 * extent.max()) + 0.08 * extent.max()
+    columns = min(len(rows), 4)
+    lines = -(-len(rows) // columns)
+    side = min(4.0, 10.0 / columns)
+    size = side * columns + 1.0, max(1.8, side * min(2.0, high / wide)) * lines
+    figure = _figure(figsize=size)
+    panels = figure.subplots(lines, columns, squeeze=False).reshape(-1)
+    scale = 72 * min(side / wide, size[1] / lines / high) * 0.85  # points per µm, about
+    corners = ends.reshape(-1, 2)
+    (x, y) = (corners.min(axis=0) + corners.max(axis=0)) / 2
+    for axes, row, title in zip(panels, rows, titles, strict=False):
+        drawn = _strokes_drawn(axes, ends, np.maximum(diameter * scale, _THIN), row[node])
+        drawn.set_clim(*limits)
+        axes.set(title=title, aspect="equal")
+        axes.set(xlim=(x - wide / 2, x + wide / 2), ylim=(y - high / 2, y + high / 2))
+    for axes in panels:
+        axes.axis("off")
+    _scale_bar(panels[0], float(extent.max()))
+    figure.colorbar(drawn, ax=list(panels), label=label, shrink=0.7, pad=0.02)
+    return figure
+
+
+def _strokes(cable: Cable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut the sections at their points and at the ends of their segments.
+
+    Returns
+    -------
+    node : (m,) int64
+    ends : (m, 2, 3) float64, µm
+    diameter : (m,) float64, µm
+    """
+    node, ends, diameter = [], [], []
+    points = cable.sections.points.astype(np.float64)
+    for s, count in enumerate(cable.nseg.tolist()):
+        p = points[slice(*cable.sections.offsets[s : s + 2])]
+        at = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(p[:, :3], axis=0), axis=1)))
+        cuts = np.unique(np.concatenate((at, np.linspace(0.0, at[-1], count + 1))))
+        found = np.stack([np.interp(cuts, at, column) for column in p.T], axis=1)
+        middle = (cuts[1:] + cuts[:-1]) / 2
+        segment = np.minimum((middle / at[-1] * count).astype(np.int64), count - 1)
+        node.append(cable.first_node[s] + segment)
+        ends.append(np.stack((found[:-1, :3], found[1:, :3]), axis=1))
+        diameter.append((found[:-1, 3] + found[1:, 3]) / 2)
+    return np.concatenate(node), np.concatenate(ends), np.concatenate(diameter)
+
+
+def _strokes_drawn(
+    axes: Axes, ends: np.ndarray, width: np.ndarray, values: np.ndarray
+) -> LineCollection:
+    """Draw strokes, those of the largest width last."""
+    from matplotlib import colormaps
+    from matplotlib.collections import LineCollection
+
+    colours = colormaps["cividis"].with_extremes(bad="0.7")
+    order = np.argsort(width, kind="stable")
+    drawn = LineCollection(list(ends[order]), linewidths=width[order], cmap=colours)
+    drawn.set_capstyle("butt" if len(order) and width.max() > 8 else "round")
+    drawn.set_array(np.ma.masked_invalid(values[order]))
+    axes.add_collection(drawn)
+    return drawn
+
+
+def _scale_bar(axes: Axes, extent: float) -> None:
+    """Draw a round length of about a fifth of the cell."""
+    power = 10.0 ** np.floor(np.log10(extent / 3))
+    length = power * max(k for k in (1, 2, 5) if k * power <= extent / 3)
+    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    x = left + 0.02 * (right - left)
+    axes.plot([x, x + length], [bottom] * 2, color="black", lw=1.5, ls="-", clip_on=False)
+    axes.text(x, bottom, f"{length:g} µm", va="bottom", fontsize=8)
 
 
 def check_format(path: PathLike | None) -> None:
@@ -266,4 +442,4 @@ def _figure(**options: Any) -> Any:
     check_matplotlib()
     from matplotlib.figure import Figure
 
-    return Figure(dpi=150, layout="constrained", **options)
+    return Figure(layout="constrained", **options)

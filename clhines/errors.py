@@ -9,6 +9,8 @@ import os
 import pickle
 import sys
 import warnings
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +26,15 @@ def shown(value: object) -> str:
     except ValueError:  # an integer of more digits than Python prints
         return f"a {type(value).__name__} with too many digits to print"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def meant(value: object, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'X'?"`` where a known word is close to a wrong one, else nothing."""
+    if not isinstance(value, str):
+        return ""
+    lower = {word.lower(): word for word in known}
+    near = get_close_matches(value.strip().lower()[:_SHOWN], lower, n=1, cutoff=0.6)
+    return f"; did you mean '{lower[near[0]]}'?" if near else ""
 
 
 class ClhinesError(Exception):
@@ -171,7 +182,7 @@ class StoreWarning(UserWarning):
 
 
 class AccuracyWarning(UserWarning):
-    """A solution by cyclic reduction is inaccurate; the message has its backward error."""
+    """A solution by cyclic reduction is inaccurate, by its componentwise backward error."""
 
 
 class RepairWarning(UserWarning):

@@ -1,17 +1,37 @@
-"""The Python code blocks of README.md and docs/*.md run as they stand, in order, page by page."""
+"""The code blocks of README.md and of the site run as they stand, in order, page by page.
+
+Python blocks share the names of their page; lines of console blocks, and indented lines, that begin
+with `clhines` are run by the command line. `cell.swc` lies in the folder.
+"""
 
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
+from clhines.cli.main import main
 from clhines.device import devices
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDED = {  # text of a block -> what it imports
+    "import draw": "matplotlib",
+    "import torch": "torch",
+    "adapters.pandas": "pandas",
+    "adapters.neo": "neo",
+    "adapters.sonata": "h5py",
+    "adapters.efel": "efel",
+}
+PAGES = [
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+    ),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 DEVICES = '["0:0", "0:1"]'  # of a machine with two devices; here two halves of a CPU
 CELL = """\
 # a soma, an apical dendrite that branches, and a basal one
@@ -42,17 +62,51 @@ def halves():
     return None
 
 
-def run(page, names):
-    """Execute the blocks of a page one after another in one namespace; returns it."""
-    for k, block in enumerate(python_blocks(page)):
-        if DEVICES in block:
+def pieces(page):
+    """Python blocks and lines of the command line, as (is Python, text), in the page's order."""
+    pattern = r"^```([^\n`]*)\n(.*?)^```$|^    (clhines [^\n]*)$"
+    for found in re.finditer(pattern, page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        kind, block, line = found.groups()
+        if line or kind == "console":
+            lines = [line] if line else re.findall(r"^\$ (clhines .*)$", block, re.MULTILINE)
+            yield from ((False, text) for text in lines)
+        elif kind == "python":
+            yield True, block
+
+
+def call(line, folder):
+    """Run a line of the command line; `*.swc` is expanded as a shell would."""
+    words = [
+        name
+        for word in line.partition(" #")[0].partition("    ")[0].split()[1:]
+        for name in (sorted(map(str, folder.glob(word))) if "*" in word else [word])
+    ]
+    try:
+        code = main(words)
+    except SystemExit as stop:  # of --help
+        code = stop.code
+    assert code == 0 or words[0] == "doctor", line  # which finds what is wrong with this machine
+
+
+def run(page, names, folder):
+    """Execute the pieces of a page one after another in one namespace; returns it."""
+    for k, (python, text) in enumerate(pieces(page)):
+        if not python and "--plot" in text and find_spec("matplotlib") is None:
+            continue
+        if "import draw" in text:
+            pytest.importorskip("matplotlib")
+        if not python:
+            call(text, folder)
+            continue
+        if DEVICES in text:
             names["the_halves"] = halves()
             if names["the_halves"] is None:
                 continue
-            block = block.replace(DEVICES, "the_halves")
-        if "import draw" in block:
-            pytest.importorskip("matplotlib")
-        exec(compile(block, f"{page.name}, block {k + 1}", "exec"), names)
+            text = text.replace(DEVICES, "the_halves")
+        for needle, library in NEEDED.items():
+            if needle in text:
+                pytest.importorskip(library)
+        exec(compile(text, f"{page.name}, piece {k + 1}", "exec"), names)
     return names
 
 
@@ -63,17 +117,22 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and python_blocks(p)]
+def name_of(page):
+    return page.relative_to(ROOT).as_posix()
+
+
+PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and any(pieces(p))]
 
 
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.name)
-def test_code_blocks(page, folder, capsys):
-    """Each block runs, and prints last what its last comment says, where it is a print."""
-    names = run(page, {})
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=name_of)
+def test_code_blocks(page, folder, capsys, monkeypatch):
+    """Each block runs, and prints what the comments after prints of shapes say, in that order."""
+    monkeypatch.setattr("sys.argv", ["clhines"])
+    names = run(page, {}, folder)
     said = re.findall(r"^print\(.*\.shape\)  # (.*)$", "\n".join(python_blocks(page)), re.MULTILINE)
-    if said:
-        assert capsys.readouterr().out.splitlines()[-1] == said[-1]
+    printed = iter(capsys.readouterr().out.splitlines())
+    assert all(line in printed for line in said)
     if page.name == "solving.md":
         a, n = names["solver"].forest, 7
         dense = 4 * np.eye(n)
@@ -91,6 +150,12 @@ def test_code_blocks(page, folder, capsys):
         # rows are dominant by 2.5, so that |inverse| <= 0.4; |A| <= 5.5, some 9 roundings an entry
         error = np.abs(names["x"] - expected).max()
         assert error <= 32 * np.finfo(float).eps * np.abs(expected).max()
+    if page.name == "analysing.md":
+        counts = names["found"]["spike_count"]
+        assert counts[0] == 0 and counts[-1] > 1  # below and above the rheobase
+        assert (folder / "spikes.h5").is_file()
+    if page.name == "gradients.md":  # the loss is of the order 1e-8 mV² when the search ends
+        np.testing.assert_allclose(names["fitted"], [150.0, 0.8, 5e-5], rtol=1e-3)
     if page.name == "simulating.md":
         assert (folder / "state.npz").is_file() and (folder / "network.png").is_file()
         assert len(names["more"].t) == 400  # 10 ms in steps of 0.025 ms
@@ -103,10 +168,10 @@ def anchors(page):
 
 
 @pytest.mark.skipif(not PAGES_WITH_CODE, reason="no README here")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links(page):
     """Relative links lead to files, and their anchors to headings."""
-    text = page.read_text("utf-8")
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     links = re.findall(r"\]\(([^)\s]+)\)", text)
     for link in links:
         if "://" in link:

@@ -153,6 +153,10 @@ def in_slices(
     begin = time.perf_counter()
     solver = clhines.Solver(case.forest, method, case.dtype, queue=queue, max_memory=limit)
     made = time.perf_counter() - begin
+    if solver.num_slices == 1:
+        raise SystemExit(
+            f"--times {times:g} allows {limit} bytes, into which the batch fits; expected more"
+        )
     usual, device_copies.helps = device_copies.helps, lambda _: pinned
 
     def solve() -> None:

@@ -1,6 +1,7 @@
 """Run the experiments of three papers, and draw their figures.
 
-    python -m bench papers [FIGURE ...] [--device SPEC] [--quick] [--nodes N] [--out FOLDER]
+    python -m bench papers [FIGURE ...] [--quick] [--nodes N] [--seconds S]
+                           [--device SPEC] [--out FOLDER]
 
 Figures are those of Huber 2018 (report-...), of Valero-Lara et al. 2018 (batch-...) and of Brette
 and Goodman 2012 (review-...); without a name all are run. Each becomes ``FIGURE.json``, ``.txt``

@@ -20,10 +20,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from clhines.cells.frusta import areas_and_resistances, centres
 from clhines.cells.morphology import Morphology
-from clhines.cells.sections import Sections, check_positive, sections_of
-from clhines.checks import as_real
+from clhines.cells.regions import NAMES, in_region, path_distance
+from clhines.cells.sections import Sections, sections_of
+from clhines.cells.values import check_positive, per_section
+from clhines.checks import as_array, as_finite, as_indices, as_real
 from clhines.errors import InputError
 
 # -------------------------------------------------------------------------------------- cable
@@ -57,9 +61,9 @@ class Cable:
         The sections.
     nseg : (num_sections,) int64
         Segments of each section.
-    Ra : float, Ω·cm
+    Ra : float or (num_sections,) float64, Ω·cm
         Axial resistivity.
-    cm : float, µF/cm²
+    cm : float or (num_sections,) float64, µF/cm²
         Specific membrane capacitance.
     name : str
         Name of the morphology.
@@ -73,9 +77,17 @@ class Cable:
     soma: int
     sections: Sections
     nseg: np.ndarray
-    Ra: float
-    cm: float
+    Ra: float | np.ndarray
+    cm: float | np.ndarray
     name: str = "cell"
+
+    def __repr__(self) -> str:
+        types, counts = np.unique(self.sections.type, return_counts=True)
+        kinds = zip(types.tolist(), counts.tolist(), strict=True)
+        regions = ", ".join(f"{NAMES.get(t, f'type {t}')} {count}" for t, count in kinds)
+        nodes = f"{self.num_nodes} nodes in {self.sections.num_sections} sections ({regions})"
+        values = f"Ra {_range_text(self.Ra)} Ω·cm, cm {_range_text(self.cm)} µF/cm²"
+        return f"Cable({self.name}: {nodes}; {values})"
 
     @property
     def num_nodes(self) -> int:
@@ -90,7 +102,8 @@ class Cable:
     @cached_property
     def capacitance(self) -> np.ndarray:
         """(n,) float64, nF: capacitance of each node, 0 at junctions."""
-        return 1e-5 * self.cm * self.area
+        cm = self.cm[self.section] if isinstance(self.cm, np.ndarray) else self.cm
+        return 1e-5 * cm * self.area
 
     @cached_property
     def g_total(self) -> np.ndarray:
@@ -104,6 +117,64 @@ class Cable:
     def first_node(self) -> np.ndarray:
         """(num_sections,) int64: segment k of section s is node ``first_node[s] + k``."""
         return _first_nodes(self.sections, self.nseg)[0]
+
+    @cached_property
+    def type(self) -> np.ndarray:
+        """(n,) int64: SWC type of each node's section; 1 soma, 2 axon, 3 basal, 4 apical."""
+        return self.sections.type[self.section]
+
+    @cached_property
+    def distance(self) -> np.ndarray:
+        """(n,) float64, µm: length of the path along the axis from node `soma` to each node."""
+        half = (self.sections.length / self.nseg)[self.section] / 2
+        _, junction = _first_nodes(self.sections, self.nseg)
+        length = 2 * half
+        ends = np.concatenate([self.first_node, junction[junction >= 0]])
+        length[ends] = half[ends]
+        length[self.parent < 0] = 0.0
+        return path_distance(self.parent, length, self.soma)
+
+    def nodes(self, where: str = "all") -> np.ndarray:
+        """(m,) int64: nodes with membrane in a region.
+
+        Parameters
+        ----------
+        where : "all", "soma", "dendrites", "axon", "basal" or "dend", "apical" or "apic"
+            ``dendrites`` is all that is not the soma, axons too; the last three go by the types of
+            the file. For others: ``np.flatnonzero(cable.type == 7)``.
+        """
+        return np.flatnonzero(in_region(where, self.area, self.in_soma, self.type))
+
+    def node(self, section: ArrayLike, x: ArrayLike) -> int | np.ndarray:
+        """Return the node at a place of a section, by NEURON's rule.
+
+        Parameters
+        ----------
+        section : int or (m,) integer
+            Number of the section in `sections`.
+        x : float or (m,), 0 to 1
+            0 is the node that the section is connected to; 1 the junction at its end, or the
+            last segment where it has no children (the voltage is the same there).
+
+        Returns
+        -------
+        int or (m,) int64
+        """
+        s = as_indices(
+            "section", np.atleast_1d(as_array("section", section)), len(self.nseg), "section"
+        )
+        at = as_finite("x", np.atleast_1d(as_array("x", x)))
+        outside = at[(at < 0) | (at > 1)]
+        if len(outside):
+            raise InputError(f"x is {outside[0]:g}; expected 0 to 1")
+        if len(s) != len(at) and 1 not in (len(s), len(at)):
+            raise InputError(f"x has shape {at.shape}; expected that of section, {s.shape}")
+        s, at = np.broadcast_arrays(s, at)
+        first, junction = _first_nodes(self.sections, self.nseg)
+        found = first[s] + np.minimum((at * self.nseg[s]).astype(np.int64), self.nseg[s] - 1)
+        found = np.where((at == 1) & (junction[s] >= 0), junction[s], found)
+        found = np.where((at == 0) & (self.parent[first[s]] >= 0), self.parent[first[s]], found)
+        return int(found[0]) if np.ndim(section) == np.ndim(x) == 0 else found
 
     def system(
         self, dt: float, g_pas: float | np.ndarray = 1e-4, e_pas: float | np.ndarray = -65.0
@@ -194,8 +265,8 @@ def discretise(
     morphology: Morphology | Sections,
     max_length: float | None = None,
     d_lambda: float = 0.1,
-    Ra: float = 100.0,
-    cm: float = 1.0,
+    Ra: float | np.ndarray = 100.0,
+    cm: float | np.ndarray = 1.0,
     nseg: np.ndarray | None = None,
 ) -> Cable:
     """Cut a cell into compartments, by their length, by the d_lambda rule or by number.
@@ -214,9 +285,9 @@ def discretise(
         one in a soma). Without it the d_lambda rule decides.
     d_lambda : float
         Longest segment in units of the length constant at 100 Hz; not used with `max_length`.
-    Ra : float, Ω·cm
-        Axial resistivity.
-    cm : float, µF/cm²
+    Ra : float or (num_sections,), Ω·cm
+        Axial resistivity; one for each section of ``sections_of(morphology)``.
+    cm : float or (num_sections,), µF/cm²
         Specific membrane capacitance.
     nseg : (num_sections,) integer, optional
         Segments of each section, instead of both rules; an odd number in a soma.
@@ -233,20 +304,27 @@ def discretise(
         An argument is not positive, or there would be more than `sections.MAX_SEGMENTS`,
         1,048,576, segments in the cell.
     """
-    for name, value in (("Ra", Ra), ("cm", cm)):
-        check_positive(name, value)
     if not isinstance(morphology, (Morphology, Sections)):
         raise InputError(
             f"morphology is {type(morphology).__name__}; expected a Morphology, of read_swc()"
         )
     sections = morphology if isinstance(morphology, Sections) else sections_of(morphology)
+    Ra, cm = (
+        per_section(name, value, sections.num_sections) for name, value in (("Ra", Ra), ("cm", cm))
+    )
     if nseg is not None:
         counts = _checked_nseg(sections, nseg)
     elif max_length is None:
         counts = sections.nseg_by_lambda(d_lambda, Ra, cm)
     else:
         counts = sections.nseg_by_length(max_length)
-    return _assemble(sections, counts, float(Ra), float(cm))
+    return _assemble(sections, counts, Ra, cm)
+
+
+def _range_text(value: float | np.ndarray) -> str:
+    """Return a number, or the smallest and the largest, for reading."""
+    least, most = np.min(value), np.max(value)
+    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
 
 
 def _checked_nseg(sections: Sections, nseg: np.ndarray) -> np.ndarray:
@@ -265,14 +343,16 @@ def _checked_nseg(sections: Sections, nseg: np.ndarray) -> np.ndarray:
     return sections.checked_counts(counts.astype(np.float64))
 
 
-def _assemble(sections: Sections, nseg: np.ndarray, Ra: float, cm: float) -> Cable:
+def _assemble(
+    sections: Sections, nseg: np.ndarray, Ra: float | np.ndarray, cm: float | np.ndarray
+) -> Cable:
     """Give the sections' segments and junctions their numbers, and connect them."""
     first, junction = _first_nodes(sections, nseg)
     num_nodes = int(first[-1] + nseg[-1] + (junction[-1] >= 0))
     segment_section = np.repeat(np.arange(sections.num_sections), nseg)
     segment = np.arange(len(segment_section)) - (np.cumsum(nseg) - nseg)[segment_section]
     node = first[segment_section] + segment
-    area, left, right = _areas_and_resistances(sections, nseg, Ra)
+    area, left, right = areas_and_resistances(sections, nseg, Ra)
 
     parent = np.arange(-1, num_nodes - 1, dtype=np.int32)
     parent[first] = _node_above(sections, nseg, first, junction)
@@ -294,7 +374,7 @@ def _assemble(sections: Sections, nseg: np.ndarray, Ra: float, cm: float) -> Cab
         parent=parent,
         area=node_area,
         g_axial=g_axial,
-        xyz=_centres(sections, nseg, first, junction, num_nodes),
+        xyz=centres(sections, nseg, first, junction, num_nodes),
         section=section,
         soma=int(first[0] + (nseg[0] // 2 if sections.has_soma else 0)),
         sections=sections,
@@ -338,80 +418,6 @@ def _node_above(
     above = np.where(x == 1.0, junction[up], np.where(x == 0.5, first[up] + nseg[up] // 2, 0))
     above[0] = 0 if _has_root_junction(sections) else -1
     return above
-
-
-def _areas_and_resistances(
-    sections: Sections, nseg: np.ndarray, Ra: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Integrate over the frusta, cut at the ends and centres of the segments.
-
-    Returns
-    -------
-    area : (num_segments,) float64, µm²
-    left, right : (num_segments,) float64, MΩ
-        Resistance from the beginning of a segment to its centre and from there to its end, which is
-        infinite at a tip of diameter 0.
-    """
-    arc, diameter = sections.arc, sections.points[:, 3].astype(np.float64)
-    section, cut = _cuts(sections, nseg)
-    point_section = np.repeat(np.arange(sections.num_sections), np.diff(sections.offsets))
-    all_section = np.concatenate([point_section, section])
-    all_arc = np.concatenate([arc, cut])
-    order = np.lexsort((all_arc, all_section))
-    is_point = order < len(arc)
-    all_section, all_arc = all_section[order], all_arc[order]
-
-    piece = np.flatnonzero(all_section[1:] == all_section[:-1])  # from here to the next
-    begin, end = all_arc[piece], all_arc[piece + 1]
-    frustum = (np.cumsum(is_point) - 1)[piece]
-    half = (np.cumsum(~is_point) + all_section)[piece]  # a section has a cut less than halves
-    height = arc[frustum + 1] - arc[frustum]
-    d0, d1 = diameter[frustum], diameter[frustum + 1]
-    # Without height (points that coincide, or rounding in the sum swallowed it) it is a ring.
-    solid = height > 0
-    f0 = np.divide(begin - arc[frustum], height, out=np.zeros_like(height), where=solid)
-    f1 = np.divide(end - arc[frustum], height, out=np.ones_like(height), where=solid)
-    d0, d1 = (1 - f0) * d0 + f0 * d1, (1 - f1) * d0 + f1 * d1
-
-    dx = end - begin
-    num = 2 * int(nseg.sum())
-    area = np.pi / 2 * (d0 + d1) * np.hypot(dx, (d1 - d0) / 2)
-    with np.errstate(divide="ignore"):
-        each = np.divide(0.01 * Ra * 4 / np.pi * dx, d0 * d1, out=np.zeros_like(dx), where=dx > 0)
-    ohmic = np.bincount(half, each, minlength=num)
-    return np.bincount(half // 2, area, minlength=num // 2), ohmic[0::2], ohmic[1::2]
-
-
-def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Section (m,) int64 and arc (m,) float64, µm, of the centres and inner ends of segments."""
-    counts = 2 * nseg - 1
-    section = np.repeat(np.arange(sections.num_sections), counts)
-    k = 1 + np.arange(len(section)) - (np.cumsum(counts) - counts)[section]
-    ds = (sections.length / nseg)[section]
-    return section, (k // 2) * ds + (k % 2) * (ds / 2)
-
-
-def _centres(
-    sections: Sections,
-    nseg: np.ndarray,
-    first: np.ndarray,
-    junction: np.ndarray,
-    num_nodes: int,
-) -> np.ndarray:
-    """(num_nodes, 3) float64, µm: position of each node on the axis."""
-    xyz = sections.points[:, :3].astype(np.float64)
-    centre = np.empty((num_nodes, 3))
-    centre[0] = xyz[0]  # the root junction, if there is one
-    ends = junction >= 0
-    centre[junction[ends]] = xyz[sections.offsets[1:][ends] - 1]
-    for s, (begin, stop) in enumerate(
-        zip(sections.offsets[:-1], sections.offsets[1:], strict=True)
-    ):
-        x = (np.arange(nseg[s]) + 0.5) * (sections.length[s] / nseg[s])
-        nodes = slice(first[s], first[s] + nseg[s])
-        for axis in range(3):
-            centre[nodes, axis] = np.interp(x, sections.arc[begin:stop], xyz[begin:stop, axis])
-    return centre
 
 
 def check_cables(cables: object) -> list[Cable]:

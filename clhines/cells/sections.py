@@ -72,8 +72,8 @@ from clhines.cells.samples import (
     is_sphere_of_three,
     tree_of,
 )
-from clhines.checks import as_number
-from clhines.errors import CableError, InputError, shown
+from clhines.cells.values import check_positive, per_section
+from clhines.errors import CableError, InputError
 
 _LAMBDA_FREQUENCY = 100.0  # Hz, of the d_lambda rule
 MAX_SEGMENTS = 2**20  # in a cell
@@ -169,7 +169,10 @@ class Sections:
         return nseg
 
     def nseg_by_lambda(
-        self, d_lambda: float = 0.1, Ra: float = 100.0, cm: float = 1.0
+        self,
+        d_lambda: float = 0.1,
+        Ra: float | np.ndarray = 100.0,
+        cm: float | np.ndarray = 1.0,
     ) -> np.ndarray:
         """Count segments by NEURON's d_lambda rule.
 
@@ -177,9 +180,9 @@ class Sections:
         ----------
         d_lambda : float
             Longest segment in units of the length constant at 100 Hz.
-        Ra : float, Ω·cm
+        Ra : float or (num_sections,), Ω·cm
             Axial resistivity.
-        cm : float, µF/cm²
+        cm : float or (num_sections,), µF/cm²
             Specific membrane capacitance.
 
         Returns
@@ -187,8 +190,8 @@ class Sections:
         (num_sections,) int64
             Odd numbers, ``int((L / (d_lambda * lambda_f(100)) + 0.9) / 2) * 2 + 1``.
         """
-        for name, value in (("d_lambda", d_lambda), ("Ra", Ra), ("cm", cm)):
-            check_positive(name, value)
+        check_positive("d_lambda", d_lambda)
+        Ra, cm = (per_section(n, v, self.num_sections) for n, v in (("Ra", Ra), ("cm", cm)))
         diameter = self.points[:, 3].astype(np.float64)
         inside = np.ones(len(diameter) - 1, dtype=bool)  # no frustum between two sections
         inside[self.offsets[1:-1] - 1] = False
@@ -223,16 +226,6 @@ class Sections:
                 f"section {s} of {self.length[s]:.6g} µm; expected at most {MAX_SEGMENTS}"
             )
         return counts.astype(np.int64)
-
-
-def check_positive(name: str, value: float) -> None:
-    """Reject values that are not finite numbers above 0."""
-    try:
-        good = as_number(name, value) > 0
-    except InputError:
-        good = False
-    if not good:
-        raise InputError(f"{name} is {shown(value)}, expected a positive number")
 
 
 def sections_of(cell: Morphology) -> Sections:

@@ -7,12 +7,12 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
 import clhines
 from clhines.cells.repair import REPAIRS
-from clhines.errors import shown
+from clhines.errors import meant, shown
 
 MAX_COUNT = 10**15  # cells or steps: more cannot even be counted in memory
 
@@ -22,7 +22,14 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.commands: Commands | None = None
         self._negative_number_matcher = re.compile(r"^-\.?\d")
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """Add commands, and keep them."""
+        commands: Any = super().add_subparsers(**options)
+        self.commands = commands
+        return commands
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -41,14 +48,32 @@ class Parser(argparse.ArgumentParser):
         if any(os.environ.get(name, "0") != "0" for name in numbers):
             self.exit(2)  # all ranks have the same arguments; the first one says it
         message = " ".join(message.split())
+        hint = self._meant(message)
         message = message if len(message) <= 240 else message[:237] + "..."
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n")
+
+    def _meant(self, message: str) -> str:
+        """Return a hint on the word that a message of argparse complains about."""
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*?)\)?$", message)
+        if choice:
+            return meant(choice[1], re.findall(r"[\w.-]+", choice[2]))
+        option = re.search(r"unrecognized arguments: (?:.* )?(--[\w-]+)", message)
+        return meant(option[1], self.long_options()) if option else ""
+
+    def long_options(self) -> set[str]:
+        """Return all long options, those of the commands included."""
+        found = {name for name in self._option_string_actions if name.startswith("--")}
+        for parser in self.commands.choices.values() if self.commands is not None else ():
+            found |= parser.long_options()
+        return found
 
 
 class Commands(Protocol):
     """Result of `argparse.ArgumentParser.add_subparsers`."""
 
-    def add_parser(self, name: str, *, help: str) -> argparse.ArgumentParser:
+    choices: Mapping[str, Parser]
+
+    def add_parser(self, name: str, *, help: str) -> Parser:
         """Add a command and return the parser of its arguments."""
 
 
@@ -73,6 +98,12 @@ def add_cells(parser: argparse.ArgumentParser, method: bool = True, several: boo
     parser.add_argument("--device", metavar="SPEC", action="append" if several else Once,
                         help="index pair like 0:1, or part of a name"
                         + ("; again for each of several" if several else ""))  # fmt: skip
+
+
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """Add -v, which may stand before the command or after it."""
+    parser.add_argument("-v", "--verbose", action="count", default=argparse.SUPPRESS,
+                        help="say what is chosen and why; -vv says more")  # fmt: skip
 
 
 def _number(text: str) -> float:

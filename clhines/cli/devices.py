@@ -9,7 +9,7 @@ from clhines.errors import ClhinesError
 
 def run_devices(_: argparse.Namespace) -> int:
     """List the devices."""
-    from clhines.device import devices
+    from clhines.device import devices, health
 
     try:
         default, note = devices.choose(), "* is what is used when --device names no other"
@@ -41,4 +41,6 @@ def run_devices(_: argparse.Namespace) -> int:
         line = "  ".join(text.ljust(w) for text, w in zip(row, widths, strict=True)).rstrip()
         print(line if len(line) <= 100 else line[:97] + "...")
     print(note)
+    for finding in health.processors():
+        print(finding.what[:100])
     return 0

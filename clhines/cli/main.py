@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import clhines
-from clhines.cli.arguments import Parser, add_cells, count, finite, positive_number
+from clhines.cli.arguments import Parser, add_cells, add_verbose
 from clhines.cli.devices import run_devices
+from clhines.cli.doctor import add_doctor
+from clhines.cli.model import add_model, with_model
 from clhines.cli.plan import add_plan
 from clhines.cli.simulate import add_ring
-from clhines.cli.solve import run_solve
+from clhines.cli.solve import add_solve
 from clhines.cli.tune import run_tune
 from clhines.errors import BuildError, ClhinesError, RankError
-from clhines.plan.auto import MODES
+
+if TYPE_CHECKING:
+    from clhines.cli.arguments import Commands
+
+EXAMPLES = """\
+examples:
+  clhines doctor                      find out whether this installation works
+  clhines solve                       built-in cells, 40 steps, checked
+  clhines solve *.swc --cells 10000 --out voltages.npz
+  clhines simulate ring --swc *.swc --weight 0.05 --plot ring.png
+`clhines COMMAND --help` lists the options of a command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns 0 for success, 1 for a failed check, 2 for bad input."""
     if not _streams_open():
         return 2
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args(with_model(sys.argv[1:] if argv is None else argv))
+    with _told_to_stderr(arguments):
+        return _end(arguments)
+
+
+def _end(arguments: argparse.Namespace) -> int:
+    """Run the command and end as its exit code says, with its message."""
     arguments.told = None  # how the ranks of several processes end together
     code, message = _run(arguments)
     if arguments.told is not None:
@@ -36,6 +56,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     if message:
         _tell(f"clhines: {message}")
     return code
+
+
+@contextmanager
+def _told_to_stderr(arguments: argparse.Namespace) -> Iterator[None]:
+    """Show the log of a command with -v on the standard error, and all of it with -vv."""
+    if not getattr(arguments, "verbose", 0):
+        yield
+        return
+    logger, handler = logging.getLogger("clhines"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("clhines: %(message)s"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if arguments.verbose == 1 else logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 def _tell(text: str) -> None:
@@ -114,54 +152,37 @@ def _warnings_in_one_line() -> Iterator[None]:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="clhines",
-        description="Batches of Hines matrices of neurons, and networks of spiking cells, on any "
-        "OpenCL device.",
-        epilog="See also: clhines COMMAND --help",
+        usage="clhines [-v] COMMAND ...",
+        description="Batches of Hines matrices and networks of spiking cells on any OpenCL device.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_verbose(parser)
     parser.add_argument("--version", action="version", version=f"clhines {clhines.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-
+    commands = parser.add_subparsers(
+        dest="command", required=True, title="commands", metavar="COMMAND", prog="clhines"
+    )
+    add_doctor(commands)
     devices = commands.add_parser("devices", help="list the OpenCL devices")
     devices.set_defaults(run=run_devices)
 
     add_plan(commands)
-
-    solve = commands.add_parser("solve", help="advance passive cells and check the last step")
-    add_cells(solve, several=True)
-    solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
-                       help="of a device to use at most [MiB]; more is solved in slices "
-                       "(default: nine tenths of what it has)")  # fmt: skip
-    solve.add_argument(
-        "--dt",
-        type=positive_number,
-        default=0.025,
-        metavar="MS",
-        help="time step [ms] (default: 0.025)",
-    )
-    solve.add_argument("--steps", type=count, default=40, metavar="K",
-                       help="steps to advance (default: 40)")  # fmt: skip
-    solve.add_argument("--current", type=finite, default=0.1, metavar="NA",
-                       help="current into the middle of each soma from t = 0 on [nA] "
-                       "(default: 0.1)")  # fmt: skip
-    solve.add_argument(
-        "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
-    )
-    solve.add_argument("--tune", choices=MODES, default="heuristic", metavar="T",
-                       help=f"of auto: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
-    solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
-    solve.set_defaults(run=run_solve)
-
+    add_solve(commands)
     simulate = commands.add_parser("simulate", help="simulate a network of spiking cells")
-    add_ring(simulate.add_subparsers(dest="network", required=True))
+    networks = simulate.add_subparsers(dest="network", required=True)
+    add_ring(networks)
+    add_model(networks)
+    _add_tune(commands)
+    for command in (*commands.choices.values(), *networks.choices.values()):
+        add_verbose(command)
+    return parser
 
-    tune = commands.add_parser(
-        "tune", help="time what auto may choose on these cells, and store the fastest"
-    )
+
+def _add_tune(commands: Commands) -> None:
+    tune = commands.add_parser("tune", help="time what auto may choose, and store the fastest")
     add_cells(tune, method=False)
     tune.add_argument("--json", action="store_true", help="print JSON instead of a table")
     instead = tune.add_mutually_exclusive_group()
     instead.add_argument("--list", action="store_true", help="only list what is stored")
     instead.add_argument("--clear", action="store_true", help="only remove all that is stored")
     tune.set_defaults(run=run_tune)
-    return parser

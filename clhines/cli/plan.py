@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 import clhines
-from clhines.cli.arguments import Parser, add_cells
+from clhines.cli.arguments import Commands, add_cells
 from clhines.cli.cells import read_cells
+from clhines.cli.progress import doing
 from clhines.cli.report import check_writable, named_option, print_report
 from clhines.plan import plan as planning
-
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[Parser]
 
 
 def add_plan(commands: Commands) -> None:
@@ -49,7 +46,8 @@ def run_plan(arguments: argparse.Namespace) -> int:
 
         found = devices.choose(arguments.device, dtype)
         limits, name = devices.limits(found), devices.label(found)
-    made = clhines.make_plan(forest, arguments.method, dtype, limits)
+    with doing("planning"):
+        made = clhines.make_plan(forest, arguments.method, dtype, limits)
     if arguments.plot is not None:
         with named_option("--plot"):
             made.plot(arguments.plot)

@@ -19,8 +19,10 @@ from clhines.cells.repair import REPAIRS
 from clhines.cli.arguments import Commands, Once, finite, positive_number, seed
 from clhines.cli.arguments import count as whole_number
 from clhines.cli.cells import read_files
+from clhines.cli.progress import doing
 from clhines.cli.report import as_json, check_writable, named_option, print_report, repairs
 from clhines.errors import InputError
+from clhines.simulate.engines import ENGINES
 
 if TYPE_CHECKING:
     from clhines.network.network import Network
@@ -33,11 +35,7 @@ RECORDED = 6  # cells whose somas are recorded for a file or a picture of a simu
 def add_ring(networks: Commands) -> None:
     """Add the command `ring`."""
     ring = networks.add_parser("ring", help="cells in a ring, round which one event goes")
-    add, positive, engines = (
-        ring.add_argument,
-        positive_number,
-        ("auto", "epochs", "steps", "reference"),
-    )
+    add, positive = ring.add_argument, positive_number
     methods = [name for name, row in clhines.METHODS.items() if not row.chains_only]
     add(
         "--cells",
@@ -77,9 +75,9 @@ def add_ring(networks: Commands) -> None:
         help="of the solver, where the engine uses one: auto, " + ", ".join(methods))  # fmt: skip
     add("--dtype", choices=("float64", "float32"), default="float64",
         help="precision on the device (default: float64)")  # fmt: skip
-    add("--engine", choices=engines, default="auto",
-        help="epochs (whole cells, many steps a kernel), steps (cells of any size), reference "
-        "(NumPy on the host) or auto, which takes epochs where it can (default)")  # fmt: skip
+    engines = "; ".join(f"{name}: {what}" for name, what in ENGINES.items())
+    add("--engine", choices=tuple(ENGINES), default="auto", metavar="E",
+        help=f"{engines} (default: auto)")  # fmt: skip
     add("--seed", type=seed, default=0, metavar="K", help="of the random cells (default: 0)")
     add("--mpi", action="store_true",
         help="share the cells among the ranks of MPI, as under mpiexec; needs mpi4py")  # fmt: skip
@@ -108,17 +106,18 @@ def run_ring(arguments: argparse.Namespace) -> int:
     cables, count = _ring_cells(arguments)
     network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
     queue, where = _queue_of(arguments) if comm is None else (None, "")
-    simulation = Simulation(
-        network,
-        arguments.dt,
-        arguments.dtype,
-        queue=queue,
-        method=arguments.method,
-        engine=arguments.engine,
-        seed=arguments.seed,
-        device=arguments.device,
-        comm=comm,
-    )
+    with doing("planning and building kernels"):
+        simulation = Simulation(
+            network,
+            arguments.dt,
+            arguments.dtype,
+            queue=queue,
+            method=arguments.method,
+            engine=arguments.engine,
+            seed=arguments.seed,
+            device=arguments.device,
+            comm=comm,
+        )
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])

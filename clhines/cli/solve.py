@@ -15,7 +15,9 @@ from tqdm import tqdm
 from clhines import files
 from clhines.arrays import repeat
 from clhines.cells import cable
+from clhines.cli.arguments import Commands, add_cells, count, finite, positive_number
 from clhines.cli.cells import read_cells
+from clhines.cli.progress import doing
 from clhines.cli.report import (
     as_json,
     check_writable,
@@ -28,6 +30,7 @@ from clhines.cli.report import (
     where,
 )
 from clhines.errors import DeviceMemoryError, PivotError
+from clhines.plan.auto import MODES
 
 if TYPE_CHECKING:
     from clhines.simulate.passive import PassiveCells
@@ -37,6 +40,35 @@ if TYPE_CHECKING:
 # Elimination without pivoting is backward stable on diagonally dominant matrices: a few epsilon a
 # row. How far the solution may then be from the true one is a matter of the condition.
 RESIDUAL_EPS = 64.0
+
+
+def add_solve(commands: Commands) -> None:
+    """Add the command `solve`."""
+    solve = commands.add_parser("solve", help="advance passive cells and check the last step")
+    add_cells(solve, several=True)
+    solve.add_argument("--max-memory", type=positive_number, metavar="MIB",
+                       help="of a device to use at most [MiB]; more is solved in slices "
+                       "(default: nine tenths of what it has)")  # fmt: skip
+    solve.add_argument(
+        "--dt",
+        type=positive_number,
+        default=0.025,
+        metavar="MS",
+        help="time step [ms] (default: 0.025)",
+    )
+    solve.add_argument("--steps", type=count, default=40, metavar="K",
+                       help="steps to advance (default: 40)")  # fmt: skip
+    solve.add_argument("--current", type=finite, default=0.1, metavar="NA",
+                       help="current into the middle of each soma from t = 0 on [nA] "
+                       "(default: 0.1)")  # fmt: skip
+    solve.add_argument(
+        "--out", metavar="FILE.npz", help="write the last voltages, trees, coordinates"
+    )
+    solve.add_argument("--tune", choices=MODES, default="heuristic", metavar="T",
+                       help=f"of auto: {', '.join(MODES)} (default: {MODES[0]})")  # fmt: skip
+    solve.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    solve.add_argument("--no-check", action="store_true", help="skip the check of the last step")
+    solve.set_defaults(run=run_solve)
 
 
 def run_solve(arguments: argparse.Namespace) -> int:
@@ -49,16 +81,19 @@ def run_solve(arguments: argparse.Namespace) -> int:
     cables = read_cells(arguments)
     begin, built = time.perf_counter(), len(program.build_seconds)
     on_devices: dict[str, Any] = devices_and_memory(arguments)
-    cells = PassiveCells(
-        cables,
-        arguments.cells,
-        dt=arguments.dt,
-        current=arguments.current,
-        method=arguments.method,
-        dtype=arguments.dtype,
-        tune=arguments.tune,
-        **on_devices,
-    )
+    own_queue: dict[str, Any] = {} if on_devices.get("devices") else {"profile": True}
+    with doing("planning and building kernels"):
+        cells = PassiveCells(
+            cables,
+            arguments.cells,
+            dt=arguments.dt,
+            current=arguments.current,
+            method=arguments.method,
+            dtype=arguments.dtype,
+            tune=arguments.tune,
+            **own_queue,
+            **on_devices,
+        )
     state_memory(cells.solver)
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
     first_s = cells.advance(range(1))  # some drivers compile for the device only now
@@ -143,7 +178,7 @@ def _check(cells: PassiveCells, report: dict[str, object]) -> str:
         names = "residual", "difference", "condition", "difference_limit"
         report |= dict.fromkeys(names, math.nan) | {"check": "failed"}
         return str(error)
-    # Both solutions are that close to the true one: a backward error, times the condition.
+    # Both solutions are that close to the true one: componentwise backward error times condition.
     exact = RESIDUAL_EPS * float(np.finfo(np.float64).eps)
     limits = {"residual": backward, "difference": found["condition"] * (backward + exact)}
     wrong = [name for name, limit in limits.items() if not found[name] <= limit]  # also for NaN

@@ -23,6 +23,7 @@ _LEVELS: tuple[tuple[bytes, set[str]], ...] = (
     (b"x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}),
     (b"x86-64", set()),
 )
+SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # any value but "" and "0" turns `name_processor` off
 _RECORD_BYTES = 1024  # the names lie in the first part of PoCL's device record
 _NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # must outlive the devices
 
@@ -33,8 +34,10 @@ def name_processor(device: cl.Device) -> str | None:
     Returns
     -------
     str or None
-        The name given; None where there was nothing to do.
+        The name given; None where there was nothing to do, or `SWITCH` is set.
     """
+    if switched_off():
+        return None
     version = re.search(r"-(x86_64-[\w-]+)-generic$", device.version.strip())
     if "Portable Computing" not in device.platform.name or version is None:
         return None
@@ -47,6 +50,11 @@ def name_processor(device: cl.Device) -> str | None:
         return None
     ctypes.c_void_p.from_address(field).value = ctypes.addressof(_NAMES[choice])
     return _LEVELS[choice][0].decode()
+
+
+def switched_off() -> bool:
+    """Whether the environment turns the workaround off."""
+    return os.environ.get(SWITCH, "") not in ("", "0")
 
 
 def cache_problem() -> str | None:

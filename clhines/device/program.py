@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import threading
 import time
@@ -27,6 +28,7 @@ MOST_CONTEXTS = 8  # of callers whose programs are kept: a program keeps its con
 MOST_PROGRAMS = 256  # of a context
 _BUILT: OrderedDict[cl.Context, OrderedDict[Spec, cl.Program]] = OrderedDict()  # last used: last
 _LOCK = threading.Lock()
+_log = logging.getLogger(__name__)
 _SCALARS = {"i": np.int32, "l": np.int64, "u": np.uint64, "f": np.float32, "d": np.float64}
 build_seconds: list[float] = []  # wall time of each build of this process, in order
 
@@ -58,8 +60,10 @@ def build(context: cl.Context, spec: Spec, source: str | None = None) -> cl.Prog
         built = _BUILT.setdefault(context, OrderedDict())
         if spec not in built:
             built[spec] = _compile(context, render(spec), spec)
-        elif os.environ.get("CLHINES_DUMP"):
-            _dump(render(spec), spec)
+        else:
+            _log.debug("kernel %s was built before in this process", spec.template)
+            if os.environ.get("CLHINES_DUMP"):
+                _dump(render(spec), spec)
         _BUILT.move_to_end(context)
         built.move_to_end(spec)
         foreign = [c for c in _BUILT if not devices.keeps(c)]
@@ -153,7 +157,9 @@ def _dump(source: str, spec: Spec) -> None:
 def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
     _dump(source, spec)
     for device in context.devices:
-        name_processor(device)
+        name = name_processor(device)
+        if name is not None:
+            _log.info("PoCL does not know this processor; kernels are built for %s", name)
     begin = time.perf_counter()
     try:
         with warnings.catch_warnings():  # drivers chat even when all is well
@@ -166,4 +172,5 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
             f"{error}\n{numbered}"
         ) from error
     build_seconds.append(time.perf_counter() - begin)
+    _log.info("built kernel %s in %.3f s", spec.template, build_seconds[-1])
     return program

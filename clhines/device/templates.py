@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from mako.template import Template
 
-from clhines.plan.contract import signature
+from clhines.plan.kernel_spec import signature
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -43,7 +43,7 @@ def render(spec: Spec) -> str:
     """Return the OpenCL source of a spec: a frozen dataclass whose class names its template.
 
     A template includes another one, for the same spec, by ``${part("its name")}``, and prints the
-    parameters of its kernel by ``${signature(spec)}``; see `contract.signature`.
+    parameters of its kernel by ``${signature(spec)}``; see `kernel_spec.signature`.
     """
 
     def part(name: str) -> str:

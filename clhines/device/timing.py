@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import STREAM_BYTES, real_name
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ From text to kernel, each step in a module that imports only those above it:
 - `expressions`: a `Graph` of immutable nodes, each distinct expression once; derivatives and
   substitutions are kept by node. `forms` sees expressions as polynomials, linear forms or sums of
   multiples; `singular` removes 0/0.
-- `parser` reads one expression, `reader` the statements of a text. `equations` holds them: a list
-  of assignments to names, and `Scope`, which executes them with given values. `advance` makes one
-  step of the states: exponential Euler, explicit and implicit methods. `meaning` checks what may
-  depend on what, and which method takes which state.
+- `parser` reads one expression, `reader` the text, statement by statement. `equations` holds them:
+  a list of assignments to names, and `Scope`, which executes them with given values. `advance`
+  makes one step of the states: exponential Euler, explicit and implicit methods. `meaning` checks
+  what may depend on what, and which method takes which state.
 - `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
   variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
   of a mechanism, which `generated` keeps by text: OpenCL, and NumPy twins to call.
+- `program` says what executors see of a mechanism, and what each function takes.
 - `builtin` has texts, `mechanism` the class that users see, `noise` normal numbers.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
@@ -37,8 +38,8 @@ decay: point mechanism
 0.5
 
 To add a function of the language: a row in `parser.FUNCTIONS`, its value in `exact.FUNCTIONS`, its
-derivative in `expressions.Graph`. To add a method: a name in `meaning.METHODS` and a branch in
-`advance`. Another language of mechanisms makes `Equations` of its text; all below stays.
+derivative in `expressions.Graph.slope`. To add a method: a name in `meaning.METHODS` and a branch
+in `advance`. The language of NEURON, NMODL, is read by the subpackage `nmodl` on the same `Graph`.
 """
 
 from clhines.mechanisms.builtin import BUILT_IN

@@ -72,7 +72,10 @@ class Block:
 
 
 def make_block(
-    results: Sequence[Node], phases: Mapping[str, int] | None = None, num_phases: int = 1
+    results: Sequence[Node],
+    phases: Mapping[str, int] | None = None,
+    num_phases: int = 1,
+    reserved: Sequence[str] = (),
 ) -> Block:
     """Choose local variables.
 
@@ -85,6 +88,8 @@ def make_block(
     phases : mapping of str to int, optional
         First phase of the function in which a symbol is known; 0 for others.
     num_phases : int
+    reserved : sequence of str, optional
+        Names that are taken.
     """
     roots = simplified(results)
     alias: dict[Node, Node] = {}
@@ -105,7 +110,7 @@ def make_block(
     phase = _phases(order, users, phases or {})
     chosen = _chosen(order, users, count, phase)
     block = Block({}, [[] for _ in range(num_phases)], roots)
-    spare, taken = 0, Counter[str]()
+    spare, taken = 0, Counter[str](reserved)
     for node in order:
         if node in chosen:
             name = node.name

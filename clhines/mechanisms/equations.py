@@ -13,11 +13,25 @@ HIDDEN = "v__before"  # state that holds the voltage of the last currents; no te
 
 @dataclass(frozen=True)
 class Quantity:
-    """A parameter or a state: its name, its unit, and a parameter's default in that unit."""
+    """A parameter or a state: its name, its unit, and its value in it where none is given.
+
+    Attributes
+    ----------
+    name : str
+        In functions.
+    unit : str
+    default : float
+    is_global : bool
+        Whether all instances have the same value.
+    public : str
+        Name for users, where it is another: ``m[1]``.
+    """
 
     name: str
     unit: str
     default: float = 0.0
+    is_global: bool = False
+    public: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ _SHORT = 8  # terms of a sum or product that is flattened into another
 _NOTHING = Fraction(0)
 FUNCTIONS = frozenset(exact.FUNCTIONS)
 CONDITIONS = frozenset(("less", "lessequal", "both"))
+# place in a table, its value there; functions of C
+OTHERS = frozenset(("place", "lookup", "floor", "ceil", "asin", "acos", "atan", "atan2", "fmod"))
 
 
 class Node:
@@ -32,7 +34,8 @@ class Node:
     graph : Graph
     op : str
         ``number``, ``symbol``, ``local``, ``add``, ``mul``, ``pow``, one of `CONDITIONS`,
-        ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope`` or ``weight``.
+        ``where``, one of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope``, ``weight`` or one of
+        `OTHERS`, which have no derivative here.
     args : tuple of Node
         Of a product the number, if there is one, comes first; of a sum last. Of a local its
         definition.
@@ -268,7 +271,7 @@ class Graph:
     # --------------------------------------------------------------------------- functions
 
     def call(self, name: str, *args: Node) -> Node:
-        """Return a function of `FUNCTIONS`, ``bernoulli``, ``bernoulli_slope`` or ``weight``."""
+        """Return a function of `FUNCTIONS`, `OTHERS`, ``bernoulli`` and its slope or ``weight``."""
         if name in FUNCTIONS and args[0].is_number:
             return self.number(exact.FUNCTIONS[name](args[0].value))
         if name == "exp" and args[0].op == "log":
@@ -276,6 +279,11 @@ class Graph:
         if name == "log" and args[0].op == "exp":
             return args[0].args[0]
         return self._make(name, args)
+
+    def lookup(self, table: str, column: int, columns: int, n: int, place: Node) -> Node:
+        """Return a column of a table of n + 1 rows at a place, 0 to n."""
+        numbers = [self.number(k) for k in (column, columns, n)]
+        return self._make("lookup", (place, self.symbol(table), *numbers))
 
     def sqrt(self, x: Node) -> Node:
         """Return a square root."""

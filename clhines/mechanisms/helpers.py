@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import comb, factorial
 
 import numpy as np
@@ -16,6 +17,7 @@ def _eps(real: str) -> float:
     return float(np.finfo(np.float32 if real == "float" else np.float64).eps)
 
 
+@lru_cache(maxsize=4)
 def _bernoulli_numbers(count: int) -> list[Fraction]:
     """Bernoulli's numbers B_0 to B_(count - 1)."""
     result: list[Fraction] = []

@@ -6,15 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import cleandoc
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.mechanisms import generated, meaning
 from clhines.mechanisms.builtin import BUILT_IN
-from clhines.mechanisms.equations import Equations, Scope
+from clhines.mechanisms.equations import HIDDEN, Equations, Scope
+from clhines.mechanisms.nmodl.model import (
+    Nmodl,
+    calls_of,
+    described,
+    functions_of,
+    model_of,
+    twins_of,
+)
+from clhines.mechanisms.nmodl.model import read as read_nmodl
 from clhines.mechanisms.parser import shortened
+from clhines.mechanisms.program import Argument, Program, program_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,21 +85,48 @@ class Mechanism:
     """
 
     text: str
+    nmodl: Nmodl | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise InputError(f"a mechanism is a text; got {type(self.text).__name__}")
-        object.__setattr__(self, "text", cleandoc(self.text).strip() + "\n")
-        self._equations  # noqa: B018  (a wrong text is refused here)
+        if self.nmodl is None:
+            object.__setattr__(self, "text", cleandoc(self.text).strip() + "\n")
+        self.program  # noqa: B018  (a wrong text is refused here)
+
+    @classmethod
+    def from_nmodl(
+        cls, text_or_path: str | Path, *, path: str = "", use_tables: bool = True
+    ) -> Mechanism:
+        """Return the mechanism of an NMODL file (``.mod``), which does what NEURON does with it.
+
+        Parameters
+        ----------
+        text_or_path : str or pathlib.Path
+            A text of several lines, or the path of a file.
+        path : str
+            Of a text: what messages call it, and where files that it includes are.
+        use_tables : bool
+            Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
+
+        Raises
+        ------
+        NmodlError
+            An `InputError` whose `rejections` list everything that cannot be simulated, with line
+            and, where there is one, the way out.
+        """
+        return cls(*read_nmodl(text_or_path, path, use_tables))
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
 
-    def __reduce__(self) -> tuple[type[Mechanism], tuple[str]]:
-        return Mechanism, (self.text,)
+    def __reduce__(self) -> tuple[type[Mechanism], tuple[str, Nmodl | None]]:
+        return Mechanism, (self.text, self.nmodl)
 
     @property
     def _equations(self) -> Equations:
+        if self.nmodl is not None:
+            raise InputError(f"mechanism {self.name} is of NMODL; use calls(), twin(), functions()")
         return meaning.known(self.text)
 
     # ---------------------------------------------------------------------------- what it is
@@ -96,37 +134,66 @@ class Mechanism:
     @property
     def name(self) -> str:
         """Its name, also that of its functions."""
-        return self._equations.name
+        return self.program.name
 
     @property
     def kind(self) -> str:
-        """``density`` or ``point``."""
-        return self._equations.kind
+        """``density``, ``point`` or, of NMODL, ``artificial``."""
+        return self.program.kind
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters, in order."""
-        return tuple(q.name for q in self._equations.parameters)
+        return tuple(q.name for q in self.program.parameters)
 
     @property
     def defaults(self) -> dict[str, float]:
         """Value of each parameter where the user gives none."""
-        return {q.name: q.default for q in self._equations.parameters}
+        return {q.name: q.default for q in self.program.parameters}
 
     @property
     def units(self) -> dict[str, str]:
         """NEURON's unit of each parameter and state, in which values are; empty where none is."""
-        return {q.name: q.unit for q in (*self._equations.parameters, *self._equations.states)}
+        p = self.program
+        return {q.name: q.unit for q in (*p.parameters, *p.states) if q.name != HIDDEN}
 
     @property
     def states(self) -> tuple[str, ...]:
         """Names of the states, in order; of what rates with currents need to remember last."""
-        return self._equations.state_names
+        return tuple(q.name for q in self.program.states)
 
     @property
     def takes_events(self) -> bool:
-        """Whether it has an event action."""
-        return bool(self._equations.actions)
+        """Whether it receives events."""
+        return "receive" in self.program.blocks
+
+    @cached_property
+    def program(self) -> Program:
+        """What executors see of it."""
+        if self.nmodl is not None:
+            return model_of(self.text, self.nmodl).program
+        return program_of(meaning.known(self.text))
+
+    def calls(self, block: str, outputs: Sequence[str] = ()) -> tuple[Argument, ...]:
+        """Return the arguments of the function of a block, in order.
+
+        `outputs`, of NMODL, are variables that functions give beside the states; `functions` and
+        `twin` take the same.
+        """
+        if self.nmodl is not None:
+            return calls_of(self.text, self.nmodl, block, tuple(outputs))
+        return self.program.calls(block)
+
+    def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
+        """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
+        if self.nmodl is not None:
+            return twins_of(self.text, self.nmodl, tuple(outputs))[block]
+        return generated.twins(self.text)["event" if block == "receive" else block]
+
+    def function_name(self, block: str) -> str:
+        """Return the name of the OpenCL function of a block of `program`."""
+        event = block == "receive" and self.nmodl is None
+        return f"{self.name}_{'event' if event else block}"
 
     @cached_property
     def _current_uses(self) -> frozenset[str]:
@@ -135,11 +202,16 @@ class Mechanism:
     @property
     def uses_noise(self) -> bool:
         """Whether the current takes a normal number."""
+        if self.nmodl is not None:
+            return False
         return "noise" in self._current_uses
 
     @cached_property
     def uses_time(self) -> bool:
         """Whether the current or a rate depends on t."""
+        if self.nmodl is not None:
+            steps = [b for b in ("current", "advance") if b in self.program.blocks]
+            return any(a.role == "t" for b in steps for a in self.calls(b))
         e = self._equations
         scope = Scope(e)
         rates = (scope.expression(rate) for rate in e.rates.values())
@@ -148,10 +220,12 @@ class Mechanism:
     @cached_property
     def constant(self) -> bool:
         """Whether i is linear in v with coefficients that depend on parameters only."""
-        return meaning.is_constant(self._equations)
+        return self.nmodl is None and meaning.is_constant(self._equations)
 
     def describe(self) -> str:
         """Return a few lines: kind, parameters with defaults and units, states with methods."""
+        if self.nmodl is not None:
+            return described(self.text, self.nmodl)
         e = self._equations
         lines = [f"{self.name}: {self.kind} mechanism"]
         for q in e.parameters:
@@ -175,7 +249,7 @@ class Mechanism:
 
     # -------------------------------------------------------------------------- OpenCL source
 
-    def functions(self, real: str) -> str:
+    def functions(self, real: str, outputs: Sequence[str] = ()) -> str:
         """Return its OpenCL functions, for a kernel that has ``typedef ... real``.
 
         Parameters
@@ -191,10 +265,13 @@ class Mechanism:
             and, but for ``initial``, t and dt (ms), or the weight; the parameters, the states (by
             pointer where they are set), the normal number if `uses_noise`, then pointers to
             results. The t of ``current`` is taken as it is; that of ``advance`` is the begin of
-            the step, whose last voltage is v.
+            the step, whose last voltage is v. Of an NMODL mechanism: ``NAME_block`` for each block
+            of `program`, with the arguments of `calls`.
         """
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
+        if self.nmodl is not None:
+            return functions_of(self.text, self.nmodl, real, tuple(outputs))
         return generated.source(self.text, real)
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -222,6 +299,10 @@ class Mechanism:
         tuple of str
             The constants, in order.
         """
+        if self.nmodl is not None:
+            raise InputError(
+                f"mechanism {self.name} is of NMODL, whose functions take one instance"
+            )
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
         return generated.grouped_source(self.text, real, width, tuple(single))
@@ -303,10 +384,7 @@ class Mechanism:
             raise InputError(f"mechanism {self.name} takes no events")
         given = generated.inputs(self.text, params, states)
         values = generated.call(self.text, "event", weight, *given)
-        acted = {a.state for a in self._equations.actions}
-        changed = [s for s in self.states if s in acted]
-        kept = {s: np.asarray(x) for s, x in states.items()}
-        return kept | dict(zip(changed, values, strict=True))
+        return dict(zip(self.states, map(np.asarray, values), strict=True))
 
 
 def mechanism(which: str | Mechanism) -> Mechanism:
@@ -326,6 +404,6 @@ def mechanism(which: str | Mechanism) -> Mechanism:
     if len(which.split()) <= 1:
         raise InputError(
             f"unknown mechanism '{which.strip()}'; built in are {', '.join(BUILT_IN)}; "
-            "anything else is given by its equations"
+            f"anything else is given by its equations{meant(which, BUILT_IN)}"
         )
     return Mechanism(which)

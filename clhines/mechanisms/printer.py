@@ -28,6 +28,7 @@ _WORDS = set(
     complex imaginary pipe generic NAN INFINITY HUGE_VAL HUGE_VALF MAXFLOAT CHAR_BIT linux unix
     i386 fabs exp log pow sqrt sin cos tan sinh cosh tanh sign any np range""".split()
 ) | set(kwlist)
+_NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2"}
 _MACRO = re.compile("(M|FLT|DBL|HALF|U?INT|U?LONG|[US]?CHAR|U?SHRT|FP|CLK|CL|cl)_")
 
 
@@ -243,6 +244,12 @@ class Printer:
         if e.op in ("less", "lessequal", "both"):
             return self.where(e, self.number(1), self.number(0))
         arguments = [self.show(a) for a in e.args]
+        if e.op in ("place", "lookup"):
+            numbers = [str(int(a.value)) for a in e.args if a.is_number]
+            shown = [self.show(a) for a in e.args if not a.is_number]
+            return f"{self.prefix}_{e.op}_({', '.join([*shown, *numbers])})"
+        if self.python and e.op in _NUMPY:
+            return self.call(_NUMPY[e.op], *arguments)
         if e.op in ("bernoulli", "bernoulli_slope", "weight"):
             return f"{self.prefix}_{e.op}_({', '.join(arguments)})"
         return self.call("fabs" if e.op == "abs" else e.op, *arguments)

@@ -160,8 +160,9 @@ class Source:
             value, old = scope.expression(action.value), self.graph.symbol(action.state)
             changed = {"": value, "+": old + value, "-": old - value, "*": old * value}
             values[action.state] = old / value if action.sign == "/" else changed[action.sign]
-        order = [s for s in self.eq.state_names if s in values]
-        p, shown = self._plain([values[s] for s in order])
+        python = self.real == "numpy"  # whose states are no pointers: all are given back
+        order = [s for s in self.eq.state_names if s in values or python]
+        p, shown = self._plain([values.get(s, self.graph.symbol(s)) for s in order])
         f = _Function(
             "event",
             ("weight", *self.parameters),

@@ -228,7 +228,7 @@ def _parsed(given: str) -> Unit:
     if plain == "degC":
         return Unit(given, Fraction(1), "degC", _KELVIN)
     scale, powers = Fraction(1), []
-    for name, exponent in _powers(plain, given):
+    for name, exponent in unit_powers(plain, given):
         size, dimension = _named(name, given)
         scale *= size**exponent
         powers.append((dimension, exponent))
@@ -239,7 +239,7 @@ def _parsed(given: str) -> Unit:
     return Unit(given, scale / unit, canonical, dimension)
 
 
-def _powers(text: str, given: str) -> list[tuple[str, int]]:
+def unit_powers(text: str, given: str) -> list[tuple[str, int]]:
     """Return names and exponents of a text that the grammar accepts."""
     if not _GRAMMAR.fullmatch(text):
         if re.search(r"/[^()/]*[A-Za-z0-9]\s*[* ]\s*[A-Za-z]", text):

@@ -6,11 +6,15 @@ is a cell that spikes; a *target* is an instance that takes events. A *model* is
 network. Units are NEURON's: mV, ms, nA, µS and nF at nodes, S/cm² and mA/cm² in the membrane.
 
 Who owns what
-    `network`: `Network`. `groups`: `Group`. `instances` merges groups by mechanism, `wiring` holds
+    `network`: `Network`. `groups`: `Group`. `places`: nodes by cell and region,
+    and values by cell, node or distance. `instances` merges groups by mechanism, `wiring` holds
     the connections and events as given. `model`: `Model`, the arrays that every executor takes,
     with one `Kind` per mechanism; `Events` from outside. `connections`: `Connections`, checked, and
     random ones. `plasticity`: `STDP`. `times`: delays and event times as steps, rounded as in
     NEURON. `ring`: the ring network of the 2018 report.
+    `structure`: compartments of all cells, from cables or from arrays. `additions`: what makes a
+    network an *extended* one: detectors, trains, artificial cells, ions, pointers, parameters that
+    take values in time. `extend` and `extended`: the arrays that these become.
 
 Three cells, of which cells 0 and 1 excite cells 1 and 2:
 

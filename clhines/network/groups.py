@@ -2,42 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 import numpy as np
 
 from clhines.checks import shown
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.model import as_parameter
 
 
 class Owner(Protocol):
     """What a group must know of its `Network`."""
 
+    @property
+    def num_cells(self) -> int:
+        """Cells of the network."""
+
     def check_not_frozen(self, what: str) -> None:
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
 
 
 class Parameters(dict[str, "float | np.ndarray"]):
     """Parameters of a group; those of a frozen network do not change."""
 
     def __init__(
-        self, network: Owner, mechanism: str, count: int, values: dict[str, float | np.ndarray]
+        self,
+        network: Owner,
+        mechanism: str,
+        nodes: np.ndarray,
+        values: dict[str, float | np.ndarray],
     ) -> None:
         super().__init__(values)
-        self._network, self._mechanism, self._count = network, mechanism, count
+        self._network, self._mechanism, self._nodes = network, mechanism, nodes
 
     def __setitem__(self, name: str, value: object) -> None:
         self._network.check_not_frozen(f"{self._mechanism}: {name}")
         if name not in self:
             raise InputError(
                 f"{self._mechanism} has no parameter {shown(name)}; expected one of "
-                f"{', '.join(self) or 'none'}"
+                f"{', '.join(self) or 'none'}{meant(name, self)}"
             )
-        super().__setitem__(name, as_parameter(self._mechanism, name, value, self._count))
+        super().__setitem__(
+            name, self._network.parameter(self._mechanism, name, value, self._nodes)
+        )
 
     def update(  # type: ignore[override]
         self, given: Mapping[str, object] | Iterable[tuple[str, object]] = (), /, **named: object
@@ -58,7 +72,7 @@ class Parameters(dict[str, "float | np.ndarray"]):
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Parameters, (self._network, self._mechanism, self._count, dict(self))
+        return Parameters, (self._network, self._mechanism, self._nodes, dict(self))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,3 +99,29 @@ class Group:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def values_of(
+    mechanism: Mechanism,
+    area: np.ndarray,
+    parameters: Mapping[str, object],
+    nodes: np.ndarray,
+    parameter: Callable[[str, str, object, np.ndarray], float | np.ndarray],
+) -> dict[str, float | np.ndarray]:
+    """Return all parameters of instances at nodes of some areas, defaults for those not given."""
+    known, built_in = mechanism.parameters, mechanism.program.built_in
+    for name in parameters:
+        if name not in known:
+            raise InputError(
+                f"{mechanism.name} has no parameter {shown(name)}; expected one of "
+                f"{', '.join(known) or 'none'}{meant(name, known)}"
+            )
+    default: dict[str, object] = {**mechanism.defaults}
+    if "area" in built_in:
+        default["area"] = area
+    if "diam" in built_in and "diam" not in parameters:
+        raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
+    return {
+        name: parameter(mechanism.name, name, parameters.get(name, default[name]), nodes)
+        for name in known
+    }

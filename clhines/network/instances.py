@@ -6,13 +6,48 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clhines.errors import InputError
+from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.groups import Group
 from clhines.network.model import DENSITY, Kind
 
 
+def check_celsius(kinds: Sequence[Kind], celsius: float) -> None:
+    """Raise InputError for a mechanism with another temperature than one set for the network."""
+    for kind in kinds:
+        own = kind.parameters.get("celsius", celsius)
+        if celsius != 6.3 and np.any(own != celsius):
+            raise InputError(
+                f"{kind.mechanism.name}: celsius is {np.ravel(own)[0]:g}, that of the network "
+                f"{celsius:g}; expected the same"
+            )
+
+
+def check_once(
+    groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest
+) -> None:
+    """Raise InputError for a mechanism that would be in the same membrane twice."""
+    here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
+    if not here and (nodes[1:] > nodes[:-1]).all():
+        return
+    every = np.sort(np.concatenate([nodes, *here]))
+    again = every[1:][every[1:] == every[:-1]]
+    if len(again):
+        node = int(again[0])
+        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        raise InputError(
+            f"{mechanism.name} is in node {node} of cell {cell} twice; expected each mechanism of "
+            "the membrane once in a node"
+        )
+
+
 def kinds_of(
-    given: Sequence[Group], area: np.ndarray, constant_d: np.ndarray, constant_b: np.ndarray
+    given: Sequence[Group],
+    area: np.ndarray,
+    constant_d: np.ndarray,
+    constant_b: np.ndarray,
+    celsius: float,
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     """Merge the groups of each mechanism; constant mechanisms are added to the arrays.
 
@@ -25,6 +60,8 @@ def kinds_of(
         Gets the conductances of the constant mechanisms.
     constant_b : (n,) float64, nA
         Gets their currents at 0 mV, negated.
+    celsius : float
+        Of mechanisms that use it.
 
     Returns
     -------
@@ -50,10 +87,13 @@ def kinds_of(
         for group, end in zip(groups, ends.tolist(), strict=True):
             instances[group.number] = len(kinds), rank[end - len(group) : end]
         node = node[order]
+        values = {p: _merged(groups, p, order) for p in mechanism.parameters}
+        if "celsius" in mechanism.program.built_in:
+            values["celsius"] = celsius
         kind = Kind(
             mechanism=mechanism,
             node=node,
-            parameters={p: _merged(groups, p, order) for p in mechanism.parameters},
+            parameters=values,
             factor=_factor(mechanism, area[node]),
             first_target=targets if mechanism.takes_events else -1,
             first_instance=first,

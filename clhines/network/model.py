@@ -14,6 +14,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.connections import Connections
+from clhines.network.extended import Extended
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 
@@ -95,6 +96,8 @@ class Model:
         Of the noise.
     first_cell : int
         Number of cell 0 in the network; not 0 in a part of one.
+    extended : Extended or None
+        Where it is an extended network; `connections` and `events` are then empty.
     """
 
     forest: Forest
@@ -115,6 +118,7 @@ class Model:
     secondorder: bool
     seed: int
     first_cell: int = 0
+    extended: Extended | None = None
 
     @cached_property
     def constant_factors(self) -> bool:
@@ -175,12 +179,17 @@ def _repeats(arrays: Sequence[np.ndarray], length: int) -> bool:
 def rooted_at_soma(cable: Cable) -> tuple[np.ndarray, np.ndarray]:
     """Parents, and axial conductance to them, µS, of a cable whose tree is rooted at its soma."""
     parent, g_axial = cable.parent.astype(np.int64), cable.g_axial.copy()
-    below, g_below, node = -1, 0.0, int(cable.soma)
+    rerooted(parent, g_axial, int(cable.soma))
+    return parent, g_axial
+
+
+def rerooted(parent: np.ndarray, g_axial: np.ndarray, node: int) -> None:
+    """Make a node the root of its tree, in place; `g_axial` is the conductance to the parent."""
+    below, g_below = -1, 0.0
     while node >= 0:
         above, g_above = int(parent[node]), float(g_axial[node])
         parent[node], g_axial[node] = below, g_below
         below, g_below, node = node, g_above, above
-    return parent, g_axial
 
 
 def joined_columns(

@@ -10,39 +10,37 @@ mechanisms of the membrane, µm² for areas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import repeat, repeated_nodes
-from clhines.cells.cable import Cable, check_cables
+from clhines.cells.cable import Cable
 from clhines.checks import (
     as_array,
     as_finite,
     as_indices,
     as_number,
     as_seed,
-    as_whole_number,
     shown,
     spread,
 )
 from clhines.errors import InputError
-from clhines.forest import Forest
-from clhines.hostmemory import check_room
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.groups import Group, Parameters
-from clhines.network.instances import kinds_of
-from clhines.network.model import Model, as_parameter, rooted_at_soma
+from clhines.network.additions import Additions, Sources
+from clhines.network.extend import Instances, extended_of, needs_extension
+from clhines.network.extended import Extended
+from clhines.network.groups import Group, Parameters, values_of
+from clhines.network.instances import check_celsius, check_once, kinds_of
+from clhines.network.model import Kind, Model, as_parameter
+from clhines.network.places import PerCell, Places, Value
 from clhines.network.plasticity import STDP
+from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
 
-_WORDS = ("soma", "soma.middle", "dendrites", "all")
-_NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
 
-
-class Network:
+class Network(Additions):
     """Cells, what is in their membranes, and how they are connected.
 
     What is needed of the cables is read here. A network is frozen once a `Simulation` has been made
@@ -51,8 +49,8 @@ class Network:
 
     Parameters
     ----------
-    cables : Cable or sequence of Cable
-        Repeated in turn to `num_cells` cells.
+    cables : Cable or sequence of Cable, or Structure
+        Repeated in turn to `num_cells` cells; or compartments as arrays, see `from_arrays`.
     num_cells : int, optional
         Default: one of each.
 
@@ -80,34 +78,65 @@ class Network:
         Here and in all methods: what was got, what was expected and where, in one line.
     """
 
-    def __init__(self, cables: Cable | Sequence[Cable], num_cells: int | None = None) -> None:
-        cables = check_cables(cables)
-        count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
-        check_room(
-            _NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells"
-        )
-        self._frozen = False
-        self.cables, self.num_cells = tuple(cables), count
-        different = {id(cable): cable for cable in cables}
-        rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
-        turns = [rooted[id(cable)] for cable in cables]
-        self.forest = Forest.repeated([parent for parent, _ in turns], count)
-        starts = self.forest.cell_offsets[:-1]
-        self.soma = starts + np.resize([cable.soma for cable in cables], count)
-        self.area = repeat([cable.area for cable in cables], count)
+    def __init__(
+        self, cables: Cable | Sequence[Cable] | Structure, num_cells: int | None = None
+    ) -> None:
+        if isinstance(cables, Structure):
+            self._begin(cables)
+        else:
+            self._begin(of_cables(cables, num_cells))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        parent: ArrayLike,
+        cell_offsets: ArrayLike,
+        area: ArrayLike,
+        g_axial: ArrayLike,
+        capacitance: ArrayLike,
+        soma: ArrayLike | None = None,
+    ) -> Network:
+        """Make a network of cells given as plain arrays; nodes keep their numbers.
+
+        Parameters
+        ----------
+        parent : (n,) integer
+            Node above each node, over all cells; -1 at the roots. Any order within a cell.
+        cell_offsets : (num_cells + 1,) integer
+            Nodes of cell c are ``cell_offsets[c]:cell_offsets[c + 1]``.
+        area : (n,) float, µm²
+            0 at nodes without membrane.
+        g_axial : (n,) float, µS
+            To the parent; ignored at the roots.
+        capacitance : (n,) float, nF
+            ``1e-5 * cm * area`` with cm in µF/cm².
+        soma : (num_cells,) integer, optional
+            Node of each cell where its spikes are detected; the tree is rooted there, which does
+            not change the network. Default: the roots.
+
+        Returns
+        -------
+        Network
+        """
+        return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
+
+    def _begin(self, structure: Structure) -> None:
+        self._frozen, self._structure = False, structure
+        self.cables, self.forest = structure.cables, structure.forest
+        self.num_cells, self.soma = self.forest.num_cells, structure.soma
+        self.area = structure.whole("area")
         self.threshold = 10.0
         self._groups: list[Group] = []
-        self._g_axial = [g for _, g in turns]
-        taken = {key: (c.capacitance.copy(), c.g_total.copy()) for key, c in different.items()}
-        self._capacitance, self._g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
         for array in (self.soma, self.area):
             array.setflags(write=False)
-        self._wiring = Wiring(self, count)
+        self._places = Places(structure, self.area)
+        self._begin_additions()
+        self._wiring = Wiring(self)
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
             self.check_not_frozen(name)
-            if "_wiring" in vars(self) and name != "threshold":
+            if "_wiring" in vars(self) and name not in ("threshold", "celsius"):
                 raise InputError(f"{name} cannot be set; expected threshold, or methods")
         super().__setattr__(name, value)
 
@@ -158,7 +187,7 @@ class Network:
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: ArrayLike
+        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -166,14 +195,18 @@ class Network:
         ----------
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``density``.
-        where : "soma", "soma.middle", "dendrites" or "all"; (count,) integer; (n,) bool
-            ``soma`` is all segments of the soma, of all its sections if it branches, as in
-            NEURON; ``soma.middle`` the one in its middle, `soma`; ``dendrites`` all that is not
-            the soma, axons too. Or nodes by natural index, or a mask. Junctions have no membrane:
-            the words leave them out, and they are refused elsewhere. The first two words are
-            refused if a cell has no soma.
-        **parameters : float or (count,) float64
-            Those not given have the mechanism's defaults.
+        where : str; (count,) integer; (n,) bool
+            ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
+            NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
+            the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
+            ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
+            membrane: the words leave them out, and they are refused elsewhere. A word for the soma
+            is refused if a cell has none, and one for a type if no cell has it.
+        **parameters : float, array, callable or `per_cell`
+            One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
+            one for each node of a cell (where all cells are of one cable) or one for each node of
+            the network. A callable is given the distance of each node from its soma along the
+            path, (count,) float64, µm. Those not given have the mechanism's defaults.
 
         Returns
         -------
@@ -183,17 +216,17 @@ class Network:
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = self._nodes_where(where)
+        nodes = self._places.where(where)
         if len(nodes) and not self.area[nodes].all():
             node = nodes[int(np.argmin(self.area[nodes]))]
             raise InputError(
                 f"{found.name}: node {node} of cell {self._cell_of(node)} is a junction without "
                 "membrane; expected nodes with an area"
             )
-        nodes = self._distinct(found, nodes)
+        check_once(self.groups, found, nodes, self.forest)
         return self._group(found, nodes, parameters)
 
-    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: ArrayLike) -> Group:
+    def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
 
         Parameters
@@ -201,9 +234,9 @@ class Network:
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``point``.
         at : integer or (count,) integer
-            Nodes by natural index; one may come several times.
-        **parameters : float or (count,) float64
-            Those not given have the mechanism's defaults.
+            Nodes by natural index, see `nodes`; one may come several times.
+        **parameters : float, array, callable or `per_cell`
+            As in `insert`.
 
         Returns
         -------
@@ -217,52 +250,43 @@ class Network:
         return self._group(found, nodes, parameters)
 
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, parameters: dict[str, ArrayLike]
+        self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
     ) -> Group:
         for other in self.groups:
             if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
                 raise InputError(f"there is another mechanism called {mechanism.name} here")
-        known = mechanism.parameters
-        for name in parameters:
-            if name not in known:
-                raise InputError(
-                    f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-                    f"{', '.join(known) or 'none'}"
-                )
-        default = mechanism.defaults
-        values = {
-            name: as_parameter(
-                mechanism.name, name, parameters.get(name, default[name]), len(nodes)
-            )
-            for name in known
-        }
+        area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
+        values = values_of(mechanism, area, parameters, nodes, self.parameter)
         nodes.setflags(write=False)
-        given = Parameters(self, mechanism.name, len(nodes), values)
+        given = Parameters(self, mechanism.name, nodes, values)
         group = Group(self, len(self._groups), mechanism, nodes, given)
         self._groups.append(group)
+        net = mechanism.program.net
+        if net is not None and net.emits:
+            self._emits(group)
         return group
 
-    def _nodes_where(self, where: ArrayLike) -> np.ndarray:
-        if isinstance(where, str):
-            if where not in _WORDS:
-                raise InputError(
-                    f"where={shown(where)}; expected {', '.join(_WORDS)}, nodes or a mask"
-                )
-            if where == "all":
-                return np.flatnonzero(self.area > 0)
-            in_soma = repeat([cable.in_soma for cable in self.cables], self.num_cells)
-            if where == "dendrites":
-                return np.flatnonzero((self.area > 0) & ~in_soma)
-            _check_somas(self.cables[: self.num_cells], where)
-            return self.soma if where == "soma.middle" else np.flatnonzero(in_soma)
-        nodes = np.atleast_1d(as_array("where", where))
-        if nodes.dtype.kind != "b":
-            return self._checked_nodes("where", nodes)
-        if nodes.shape != (self.forest.num_nodes,):
-            raise InputError(
-                f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
-            )
-        return np.flatnonzero(nodes)
+    # -- places --------------------------------------------------------------------------------
+
+    def nodes(self, cell: ArrayLike | None = None, where: ArrayLike = "all") -> np.ndarray:
+        """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
+
+        ``net.nodes(cell=7, where="apical")``; one place of a section is
+        ``net.forest.cell_offsets[cell] + cable.node(section, x)``.
+        """
+        return self._places.nodes(cell, where)
+
+    def per_cell(self, values: ArrayLike) -> PerCell:
+        """Return a parameter that has a value for each cell, whatever nodes it is given for."""
+        return self._places.per_cell(values)
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
+            value = self._places.resolved(f"{mechanism}: {name}", value, nodes)
+        return as_parameter(mechanism, name, value, len(nodes))
 
     def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
         return as_indices(name, nodes, self.forest.num_nodes, "node")
@@ -270,55 +294,46 @@ class Network:
     def _cell_of(self, node: int) -> int:
         return int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
 
-    def _distinct(self, mechanism: Mechanism, nodes: np.ndarray) -> np.ndarray:
-        """Refuse a mechanism that would be in the same membrane twice."""
-        here = [g.nodes for g in self.groups if g.mechanism.name == mechanism.name]
-        if not here and (nodes[1:] > nodes[:-1]).all():
-            return nodes
-        every = np.sort(np.concatenate([nodes, *here]))
-        again = every[1:][every[1:] == every[:-1]]
-        if len(again):
-            node = int(again[0])
-            raise InputError(
-                f"{mechanism.name} is in node {node} of cell {self._cell_of(node)} twice; expected "
-                "each mechanism of the membrane once in a node"
-            )
-        return nodes
-
     # -- connections ---------------------------------------------------------------------------
 
     def connect(
         self,
-        source: ArrayLike,
+        source: ArrayLike | Sources | Group,
         target: Group,
         index: ArrayLike | None = None,
         weight: ArrayLike = 0.0,
         delay: ArrayLike = 1.0,
         rule: STDP | None = None,
+        source_index: ArrayLike | None = None,
     ) -> None:
-        """Send an event to a synapse at each spike of a cell; the arrays broadcast.
+        """Send an event to an instance at each event of a source; the arrays broadcast.
 
         Parameters
         ----------
-        source : integer array
-            Cells.
+        source : integer array, Sources or Group
+            Cells; what `detector` or `trains` gave; or a group whose instances send events.
         target : Group
             Of a mechanism that takes events.
         index : integer array, optional
             Which of the group's instances; default: all of them in order.
-        weight : float array
-            In the unit of the mechanism, µS for the built-in ones.
+        weight : float, (m,) or (m, k) float array
+            In the unit of the mechanism, µS for the built-in ones. Of a mechanism that takes
+            several weights a row for each connection; those not given are 0.
         delay : float array, ms
             One step or more, which `compile` checks. It acts after the nearest whole number of
-            steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`.
+            steps, n + 1/2 steps after n + 1, as in NEURON: see `delay_steps`. In an extended
+            network any delay from 0 on.
         rule : STDP, optional
             Of `clhines.network.plasticity`: changes the weights with the spikes of both ends. All
             plastic connections of a network have one rule.
+        source_index : integer array, optional
+            Which of the sources, where `source` is no array of cells; default: all in order.
         """
         self.check_not_frozen("connect()")
         self._wiring.check_target(target)
         index = np.arange(len(target)) if index is None else index
-        self._wiring.connect(source, target, index, weight, delay, rule)
+        numbers = self.source_numbers(source, source_index)
+        self._wiring.connect(numbers, target, index, weight, delay, rule)
 
     def event(
         self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0
@@ -363,49 +378,48 @@ class Network:
         dt = float(as_number("dt", dt))
         if not dt > 0:
             raise InputError(f"dt is {dt:g} ms; expected above 0")
-        n, u = self.forest.num_nodes, -repeat(self._g_axial, self.num_cells)
-        constant_d, constant_b = self._axial_sums(), np.zeros(n)
-        kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b)
+        n, u = self.forest.num_nodes, -self._structure.whole("g_axial")
+        constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
+        extended = needs_extension(self._added, self.groups, self._wiring.given)
+        kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b, self.celsius)
+        check_celsius(kinds, self.celsius)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
         targets = sum(k.count for k in kinds if k.first_target >= 0)
+        places = dt, 0 if extended else targets, first, instances
+        wiring = self._wiring if not extended else Wiring(self)
         return Model(
             forest=self.forest,
             soma=self.soma,
             u=u,
-            capacitance=repeat(self._capacitance, self.num_cells),
+            capacitance=self._structure.whole("capacitance"),
             area=self.area,
             constant_d=constant_d,
             constant_b=constant_b,
             kinds=kinds,
             instances=instances,
-            num_targets=targets,
-            connections=self._wiring.compiled_connections(dt, targets, first, instances),
-            events=self._wiring.compiled_events(dt, first, instances),
+            num_targets=places[1],
+            connections=wiring.compiled_connections(*places),
+            events=wiring.compiled_events(dt, first, instances),
             threshold=spread("threshold", self.threshold, self.num_cells),
             v_init=spread("v_init", v_init, n),
             dt=dt,
-            secondorder=_second_order(secondorder),
+            secondorder=_second_order(secondorder, extended),
             seed=as_seed(seed),
+            extended=self._extended(kinds, instances, secondorder) if extended else None,
         )
 
-    def _axial_sums(self) -> np.ndarray:
-        """(n,) float64, µS: sum of the axial conductances at each node."""
-        return repeat(self._g_total, self.num_cells)
+    def _extended(self, kinds: tuple[Kind, ...], instances: Instances, order: object) -> Extended:
+        threshold = spread("threshold", self.threshold, self.num_cells)
+        cells = Sources(self, 0, self.soma, threshold)
+        wiring, places = (self._wiring.given, self._wiring.outside), (kinds, instances)
+        return extended_of(self._added, cells, *places, self.area, self.celsius, wiring, order)
 
 
-def _check_somas(cables: Sequence[Cable], where: str) -> None:
-    for k, cable in enumerate(cables):
-        if not cable.sections.has_soma:
-            raise InputError(
-                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
-                "type 1; expected all, nodes or a mask"
-            )
-
-
-def _second_order(value: object) -> bool:
-    """Take True, False, and NEURON's 0 and 2; its 1 is another method."""
+def _second_order(value: object, extended: bool) -> bool:
+    """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    if not isinstance(value, (int, np.integer)) or value not in (0, 2):
+    known = (0, 1, 2) if extended else (0, 2)
+    if not isinstance(value, (int, np.integer)) or value not in known:
         raise InputError(f"secondorder is {shown(value)}; expected True or False")
-    return value == 2
+    return bool(value > 0)

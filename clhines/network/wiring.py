@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_finite, as_indices, broadcast
+from clhines.checks import as_array, as_finite, as_indices, broadcast
 from clhines.errors import InputError
 from clhines.network.connections import Connections
 from clhines.network.groups import Group, Owner
@@ -23,11 +23,11 @@ class Wiring:
     ----------
     network : Network
         Whose connections and events these are.
-    num_cells : int
     """
 
-    def __init__(self, network: Owner, num_cells: int) -> None:
-        self._network, self._num_cells = network, num_cells
+    def __init__(self, network: Owner) -> None:
+        self._network, self._num_cells = network, network.num_cells
+        self._weights: list[np.ndarray] = []
         self._rule: STDP | None = None
         self._connections: list[tuple[np.ndarray, ...]] = []
         self._events: list[tuple[np.ndarray, ...]] = []
@@ -43,7 +43,7 @@ class Wiring:
 
     def connect(
         self,
-        source: ArrayLike,
+        source: np.ndarray,
         target: Group,
         index: ArrayLike,
         weight: ArrayLike,
@@ -52,22 +52,27 @@ class Wiring:
     ) -> None:
         """Check and keep connections; see `Network.connect`."""
         self._check_rule(rule)
+        rows = rows_of_weights(weight, target)
         given: dict[str, object] = {
             "source": source,
             "index": index,
-            "weight": weight,
+            "weight": np.arange(len(rows)),
             "delay": delay,
         }
         arrays = broadcast(given)
-        cells = as_indices("source", arrays["source"], self._num_cells, "cell")
+        cells, row = arrays["source"], rows[arrays["weight"]]
         instance = as_indices("index", arrays["index"], len(target), f"{target.mechanism.name}")
-        weights, delays = as_finite("weight", arrays["weight"]), as_finite("delay", arrays["delay"])
-        if len(delays) and delays.min() <= 0:
+        delays = as_finite("delay", arrays["delay"])
+        weights = row[:, 0] if row.shape[1] else np.zeros(len(row))
+        of_cells = (cells < self._num_cells).any()
+        if len(delays) and (delays.min() < 0 or (of_cells and not delays.min())):
             k = int(np.argmin(delays))
-            raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected above 0")
+            least = "above 0" if of_cells else "0 or more"
+            raise InputError(f"delay of connection {k} is {delays[k]:g} ms; expected {least}")
         group = np.full(len(cells), target.number)
         plastic = np.full(len(cells), rule is not None)
         self._connections.append((cells, group, instance, weights, delays, plastic))
+        self._weights.append(row)
         self._rule = rule or self._rule
 
     def event(self, target: Group, index: ArrayLike, time: ArrayLike, weight: ArrayLike) -> None:
@@ -78,6 +83,17 @@ class Wiring:
         if len(times) and times.min() < 0:
             raise InputError(f"time of an event is {times.min():g} ms; expected 0 or more")
         self._events.append((np.full(len(times), target.number), instance, times, weights))
+
+    @property
+    def given(self) -> list[tuple[np.ndarray, ...]]:
+        """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
+        columns = zip(self._connections, self._weights, strict=True)
+        return [(*c[:3], rows, *c[4:]) for c, rows in columns]
+
+    @property
+    def outside(self) -> list[tuple[np.ndarray, ...]]:
+        """Group, instance, time and weight of each `event`."""
+        return list(self._events)
 
     def _check_rule(self, rule: STDP | None) -> None:
         if rule is None:
@@ -158,3 +174,26 @@ class Wiring:
         order = np.argsort(step, kind="stable")
         target = targets_of(group, index, first, instances)
         return Events(target[order], step[order], weight[order])
+
+
+def rows_of_weights(weight: ArrayLike, target: Group) -> np.ndarray:
+    """(m, k) float64: weights of connections to a mechanism, k of them each."""
+    net = target.mechanism.program.net
+    width = len(net.weights) if net is not None else 1
+    given = np.asarray(weight)
+    if given.ndim < 2:
+        first = as_finite("weight", np.atleast_1d(as_array("weight", weight)))
+        rows = np.zeros((len(first), width))
+        rows[:, :1] = first[:, None]
+        return rows
+    columns = given.shape[1]
+    if given.ndim > 2 or columns > width:
+        raise InputError(
+            f"weight has shape {given.shape}; expected (connections, {width} or less), the weights "
+            f"of {target.mechanism.name}"
+        )
+    each = [as_finite(f"weight[:, {k}]", as_array("weight", given[:, k])) for k in range(columns)]
+    rows = np.zeros((len(given), width))
+    for k, column in enumerate(each):
+        rows[:, k] = column
+    return rows

@@ -1,4 +1,4 @@
-"""Forest -> Plan: who works on which node, where the numbers lie, and what it costs; no device.
+"""Forest -> Plan: the schedule of all nodes, the layout of all values, and the cost; no device.
 
 Words: a *method* is a row of `METHODS`: a planning module, a template and a few options. A *plan*
 is a method applied to a forest. *Natural order* is the caller's; *device order* is the plan's:
@@ -7,8 +7,8 @@ a *lane* is a work-item, or an element of a work-item's vector. A *spec* is a fr
 everything a template needs to know; it is the cache key of the kernel.
 
 Who owns what
-    `contract`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
-    `plan`: `Limits` (what a plan needs to know of a device), `Part` (one kernel with its tables and
+    `kernel_spec`: `KernelSpec` (parameters of a kernel), `Word` (bit fields), `signature`.
+    `plan`: `Limits` (properties of a device that plans use), `Part` (one kernel with its tables and
     launches) and `Plan`. `methods`: `METHODS`, `make_plan`. `auto`: candidates and the cost model,
     fitted to `costs.json`. `layout`: gather, pack and unpack. `packing`: which cells share a block.
     `combine`: several plans as one. `transforms`: other roots (`reroot`, for callers), split
@@ -34,8 +34,8 @@ Four chains of three nodes, node j of all cells side by side; and one cell by br
 >>> fork.parts[0].spec.template, fork.parts[0].statistics["levels"]
 ('by_branch/fine', 2)
 
-A plan is judged without a device: `Plan.describe` and `Plan.parts[k].statistics` give dependent
-steps, idle lanes, padding and bytes; ``clhines plan --layouts`` draws the layouts.
+`Plan.describe` and `Plan.parts[k].statistics` show a plan's cost without a device: dependent steps,
+idle lanes, padding and bytes; ``clhines plan --layouts`` draws the layouts.
 
 To add a method: a row in `methods.METHODS`, a planning module ``by_X/NAME.py`` whose function
 returns a `Plan`, and ``kernels/by_X/NAME.mako``. Its spec states the template's name, all numbers

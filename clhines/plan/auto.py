@@ -1,4 +1,8 @@
-"""What `auto` chooses from, and the cost model that ranks it without a device.
+"""Candidates of `auto`, and the cost model that ranks them without a device.
+
+Three modules share the work: `ranked` orders the candidates here, `methods.candidate_plans` plans
+them in that order and skips those that are impossible, and `clhines.solve.pick` takes the first one
+or measures them.
 
 A *candidate* is a row of `clhines.METHODS` with options. Candidates are the table `CANDIDATES`;
 to add one, add a line there and fit the model again (``python -m bench tune --fit``).
@@ -45,7 +49,7 @@ class Candidate:
     method : str
         A name in `clhines.METHODS`.
     options : dict of name -> value
-        Of that method; what is not named is chosen by the method itself.
+        Of that method; options that are not named are chosen by the method itself.
     """
 
     method: str
@@ -89,7 +93,7 @@ class Statistics:
     largest : int
         Nodes of the largest cell.
     deepest : int
-        Most steps of a cell with a lane for each branch: the longest branch of each level, added.
+        Largest number of steps of a cell with a lane per branch: sum of the longest of each level.
     steps : int
         The same, added over all cells.
     padded : tuple of int
@@ -110,7 +114,7 @@ _KNOWN: WeakKeyDictionary[Forest, Statistics] = WeakKeyDictionary()
 
 
 def statistics(forest: Forest) -> Statistics:
-    """Statistics of a forest; kept, so that asking again is O(1).
+    """Statistics of a forest; cached, so that a second call is O(1).
 
     The first call is O(cells + branches of the distinct shapes), and finds those branches, which
     every plan needs anyway, where nobody has asked for them before.
@@ -143,7 +147,7 @@ def _branch_steps(trees: Trees) -> np.ndarray:
 
 
 def kind_of(limits: Limits) -> str:
-    """Which candidates a device has: ``cpu`` or ``gpu``."""
+    """Kind of a device in the table of candidates: ``cpu`` or ``gpu``."""
     return "cpu" if limits.is_cpu else "gpu"
 
 

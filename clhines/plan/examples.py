@@ -1,6 +1,6 @@
-"""Worked examples of the layouts as text: what ``clhines plan --layouts`` prints.
+"""Worked examples of the layouts as text: the output of ``clhines plan --layouts``.
 
-Every place comes from the `gather` array and the tables of a real plan.
+Every position comes from the `gather` array and the tables of a real plan.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _fork() -> np.ndarray:
 def _example(
     forest: Forest, names: list[str], method: str, options: Options, what: str
 ) -> Iterator[str]:
-    """One layout: what it is, its lines, and an empty one."""
+    """One layout: its description, its lines, and an empty line."""
     one_block: dict[str, Any] = {"work_group": 32, "max_cells": 4}
     draw = {"fine": _levels, "contraction": _segments}.get(method, _blocks)
     more: dict[str, Any] = {} if draw is _blocks else one_block
@@ -90,7 +90,7 @@ def _blocks(plan: Plan, names: list[str]) -> Iterator[str]:
 
 
 def _levels(plan: Plan, names: list[str]) -> Iterator[str]:
-    """Draw one line a branch level of a plan of one block."""
+    """Draw one line per branch level of a plan of one block."""
     starts = plan.parts[0].tables["level_offset"]
     for k, row in enumerate(_cut(plan, names, starts)):
         yield f"    level {k}    {' '.join(row)}"

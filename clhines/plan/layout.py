@@ -1,7 +1,8 @@
-"""Layouts: where a number lies in device order, and the maps to and from natural order.
+"""Maps between natural and device order, and aligned blocks: shared by all layouts.
 
 A layout is an array `gather`: ``packed[i] = natural[gather[i]]``, -1 where position i only pads.
-``clhines plan --layouts`` draws examples.
+The layouts themselves are `by_cell.layout.Columns`, `by_branch.layout.LevelStrided` and
+`VectorRows`, and `by_segment.layout.SegmentRows`; ``clhines plan --layouts`` draws them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 from clhines.arrays import offsets, ranges, starts
 from clhines.forest import Forest
 from clhines.plan.by_cell.layout import runs
-from clhines.plan.contract import Word
+from clhines.plan.kernel_spec import Word
 from clhines.plan.packing import Blocks
 
 ORDER = Word(place=16, cell=15)  # of a value of a block in natural order
@@ -34,7 +35,7 @@ def unpack(packed: np.ndarray, gather: np.ndarray, num_nodes: int) -> np.ndarray
 
 
 def aligned(values: np.ndarray) -> np.ndarray:
-    """Places of blocks of so many values: each begins on a whole memory transaction."""
+    """Sizes of blocks of `values`, rounded up to whole memory transactions."""
     return -(-values // ALIGNMENT) * ALIGNMENT
 
 

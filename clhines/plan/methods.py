@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from clhines.errors import InputError, shown
+from clhines.errors import InputError, meant, shown
 from clhines.forest import Forest
 from clhines.plan import auto
 from clhines.plan.auto import Candidate
@@ -41,7 +41,8 @@ class Method:
     source : str
         Publication it comes from.
     build : callable
-        ``build(forest, real, limits, options) -> Plan``.
+        ``build(forest, method, real, limits, options) -> Plan``: `method` is the row's name, as
+        several rows share a planner; `real` is ``double`` or ``float``.
     options : dict of name -> default
         Options besides dtype and device; None means that the limits decide.
     chains_only : bool
@@ -95,7 +96,7 @@ def make_plan(
     if unknown:
         raise InputError(
             f"option {shown(unknown[0])} is not one of method {shown(method)}; "
-            f"expected {', '.join(row.options) or 'none'}"
+            f"expected {', '.join(row.options) or 'none'}{meant(unknown[0], row.options)}"
         )
     for name, value in options.items():
         _check_option(name, value, limits)
@@ -133,13 +134,13 @@ def candidate_plans(
     if unknown:
         raise InputError(
             f"option {shown(unknown[0])} is not one of what auto chooses from; "
-            f"expected {', '.join(known)}"
+            f"expected {', '.join(known)}{meant(unknown[0], known)}"
         )
     refused: InputError | None = None
     yielded: list[tuple[str, dict[str, Option]]] = []
     for candidate, _ in ranked:
         asked: dict[str, Option] = {**candidate.options, **options}
-        if (candidate.method, asked) in yielded:  # the options made it one of those before
+        if (candidate.method, asked) in yielded:  # equal to an earlier candidate, by its options
             continue
         try:
             plan = make_plan(forest, candidate.method, dtype, limits, **asked)
@@ -155,7 +156,10 @@ def candidate_plans(
 def find_method(name: str) -> Method:
     """Return the row of `METHODS` called `name`, or raise `InputError` listing all names."""
     if not isinstance(name, str) or name not in METHODS:
-        raise InputError(f"method {shown(name)} is unknown; expected auto, {', '.join(METHODS)}")
+        near = meant(name, ["auto", *METHODS])
+        raise InputError(
+            f"method {shown(name)} is unknown; expected auto, {', '.join(METHODS)}{near}"
+        )
     return METHODS[name]
 
 

@@ -1,4 +1,8 @@
-"""Packing: which cells share a block, and so a work-group or a stride."""
+"""Packing: which cells share a work-group, for kernels with a lane per branch or segment.
+
+Kernels with one work-item per cell need no more than cells in order of size: see
+`by_cell.layout.columns`.
+"""
 
 from __future__ import annotations
 
@@ -116,9 +120,9 @@ def next_fit(
     lanes : int
         Lanes that a level of a block may hold: the size of the work-group.
     max_cells : int
-        Most cells a block may hold, so that small batches still occupy the device.
+        Largest number of cells in a block, so that small batches still occupy the device.
     order : (num_shapes,) integer, optional
-        Shapes in the order in which they are taken.
+        Shapes in the order in which they are packed.
     shift : bool
         Branches may move to deeper levels of the block (`schedule.shifted_levels`): `widths`
         are then those of `reach_widths`, and have the capacity that `_room` returns.
@@ -186,7 +190,7 @@ class _Fill:
         return min(self.max_cells - self.held, int((free // width).min()))
 
     def close(self, repeats: int = 1) -> None:
-        """End the open block; the last cells make up so many blocks like it."""
+        """Close the open block; the last cells fill `repeats` blocks like it."""
         if self.open:
             times, runs = self.full.get(tuple(self.open), (0, []))
             runs.append(self.cells[self.begin : self.at])
@@ -203,7 +207,7 @@ class _Fill:
 
 
 def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
-    """Lanes that a block of so many levels has for each entry of its cells' widths.
+    """Lanes of a block for each entry of its cells' widths, given its number of levels.
 
     Where branches may move to deeper levels, those of level v and below fit if, for every v, they
     are no more than the lanes of these levels together (Hu 1961: a tree that is worked off from
@@ -217,7 +221,7 @@ def _room(levels: int, lanes: int, shift: bool) -> np.ndarray:
 def best_fit(
     shape_of_cell: np.ndarray, widths: np.ndarray, lanes: int, max_cells: int | None = None
 ) -> Blocks:
-    """Fill each block with the largest cell left, then with those that suit what is free.
+    """Fill each block with the largest cell left, then with cells that fit the free lanes best.
 
     A cell suits when its widths point where the block has most space left (the dot product rule of
     vector bin packing). Blocks of the same shapes are made at once, so that there are about as

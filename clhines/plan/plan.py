@@ -16,7 +16,7 @@ from clhines.plan import layout
 MAX_PLACES = (1 << 31) - 1  # positions are 32-bit on the device; larger batches are sliced
 COARSE = 256  # values of an array in local memory below which a few more do no harm
 SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
-MAX_RHS = 4  # right-hand sides that kernels take at once, where they take several
+MAX_RHS = 4  # right-hand sides per launch, of kernels for several
 STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
 
 
@@ -55,7 +55,7 @@ Option = int | str | None  # value of an option
 class Options(TypedDict, total=False):
     """Options of the methods besides dtype and device; each has those of its row in `METHODS`.
 
-    None, or what counts as false, leaves the choice to the method and the limits of the device.
+    None, or a false value, leaves the choice to the method and the limits of the device.
     """
 
     work_group: int | None
@@ -138,7 +138,7 @@ class Part:
 
     @property
     def keeps_factors(self) -> bool:
-        """Whether the launch can work out the inverse pivots once and solve with them."""
+        """Whether the launch can compute the inverse pivots once and solve with them."""
         return bool(self.spec.keeps_factors) and self.phase == "solve" and self.source == 0
 
     def solve_spec(self, symmetric: bool, rhs: int, factor: str = "", natural: bool = False) -> Any:
@@ -182,7 +182,7 @@ class Part:
         }
 
     def moved(self, first_place: int, cells: np.ndarray, scratch: int) -> Part:
-        """Return the same launch as a part of a larger plan; see `contract.KernelSpec.tables`.
+        """Return the same launch as a part of a larger plan; see `KernelSpec.tables`.
 
         Parameters
         ----------
@@ -229,8 +229,8 @@ class Plan:
     parts : tuple of Part
         Launches, in order; each works on its own cells, in its own stretch of its arrays.
     scratch : tuple of int
-        Lengths of further sets of arrays, of systems that stand for larger ones or for what
-        a launch leaves in between.
+        Lengths of further sets of arrays, of reduced systems or of
+        values that one launch leaves for the next.
     summary : str
         Of the method, in a few words.
     changes : dict of name -> text
@@ -267,7 +267,7 @@ class Plan:
         return values * itemsize * arrays + self.gather.nbytes + tables
 
     def describe(self) -> str:
-        """Return a short table of what the plan does, for reading."""
+        """Return a short table of the plan, for reading."""
         forest = self.forest
         lines = [
             f"method            {self.method}",
@@ -357,9 +357,13 @@ def local_size(needed: int, room: int, is_cpu: bool) -> int:
 
     On a GPU, where a work-group's share decides how many run at once, no more than needed.
     """
-    aligned = -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
-    size = coarse(aligned, room, SMALL if is_cpu else 1)
-    return size if is_cpu or size <= COARSE else aligned
+    size = coarse(aligned(needed), room, SMALL if is_cpu else 1)
+    return size if is_cpu or size <= COARSE else aligned(needed)
+
+
+def aligned(needed: int) -> int:
+    """Values from one aligned place to the next."""
+    return -(-needed // layout.ALIGNMENT) * layout.ALIGNMENT
 
 
 def as_int32(tables: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:

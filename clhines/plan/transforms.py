@@ -48,7 +48,7 @@ class Rerooted:
 
     @property
     def turned(self) -> np.ndarray:
-        """(n,) bool: nodes whose edge to their new parent was turned round."""
+        """(n,) bool: nodes whose edge to the new parent had the other direction before."""
         return (self.edge >= 0) & (self.edge != np.arange(len(self.edge)))
 
     def couplings(
@@ -91,7 +91,7 @@ class Rerooted:
 def reroot(forest: Forest) -> Rerooted:
     """Root each tree where its height is least (2018 report, section 6).
 
-    A method such as ``fine``, which goes by levels, then takes fewer steps one after another.
+    A method such as ``fine``, which works level by level, then has fewer dependent steps.
 
     The root is in the middle of a longest path. Where two nodes share the middle, the one nearer
     the old root is taken, which leaves more edges as they were; nothing else is ever in a tie.

@@ -14,11 +14,20 @@ Who owns what
     for these. `epoch_vector`: the same on CPUs, one cell per
     lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
     voltages, states and events on the device. `records`: recorded quantities. `decisions`: what no
-    partition of a network may change, made once. `delivery`, `delivery_spec`,
-    `delivery_tables`, `delivery_timing`:
-    spikes to targets. `plasticity`: weights. `result`: `Result`. `saved`: files. `reference`: the
-    same in NumPy, the oracle. `mpi`, `partition`, `ranks`, `received`: several processes.
-    `passive`: `PassiveCells`.
+    partition of a network may change, made once. `delivery`: spikes to targets, by one of several
+    algorithms; its kernels are declared in `delivery_spec`, their connections are arrays of
+    `delivery_tables`, and `delivery_timing` measures the algorithms. Its sums are in
+    `state.incoming`: a ring buffer of event sums, row ``step % slots``, which executors read and
+    clear. `plasticity`: weights. `engines`: names of the engines; `making`
+    chooses and makes what advances a network. `result`: `Result`. `saved`:
+    files. `reference`: the same in NumPy, the oracle. Several processes: `mpi` (collectives, and
+    errors that all ranks raise), `partition` (which cells), `split_run` (advance and exchange),
+    `received` (spikes that come and go). `passive`: `PassiveCells`.
+    Extended networks: `wires` has the tables by which events come to instances, `variables` all
+    that changes, `start` INITIAL blocks, `host_events` events on the host, `extended_reference` the
+    oracle; `extended` the kernels' launches, `extended_spec` and `extended_tables` what they take,
+    `arena` named regions of one array, `recorder` rows of what is recorded. `extended_saved`: their
+    files; `extended_partition`, `extended_ranks`: several processes.
 
 A cell with a current into its soma, on the device and by the oracle:
 
@@ -41,6 +50,7 @@ True
 >>> bool((same.spike_time == result.spike_time).all())
 True
 
-To add an executor: a class with the methods of `steps.Steps`, chosen in `runs`. To add a recorded
+To add an executor: a class with the methods of `runs.Executor`, chosen in `runs`; to try it,
+``Simulation(net, engine=make)`` with a function of the `State` that makes it. To add a recorded
 quantity: a `Record` in `state`, and the same in `reference`.
 """

@@ -10,6 +10,7 @@ that sums are the same in any order: all algorithms give the same bits, in every
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 
@@ -26,6 +27,8 @@ from clhines.network.connections import Connections, check_sizes
 from clhines.simulate.delivery_spec import FLAG_BITS, DeliverSpec
 from clhines.simulate.delivery_tables import Tables, random_list, to_device
 from clhines.simulate.delivery_timing import Found, median_times
+
+_log = logging.getLogger(__name__)
 
 ALGORITHMS = ("vpo", "vsn", "vssn", "pull")
 _SMALL = 1 << 14  # connections below which measuring costs more than it can save
@@ -113,6 +116,7 @@ class Delivery:
             self._tables.forget()
         else:
             self.use(algorithm, columns, work_group)
+        _log.info("spikes are delivered by %s (%s)", self.algorithm, self._why(algorithm))
 
     def use(
         self, algorithm: str, columns: int | None = None, work_group: int | None = None
@@ -126,6 +130,13 @@ class Delivery:
         """
         spec = self._spec(algorithm, columns, work_group)
         self._take(_Launcher(self.queue, self._tables, spec, self.slots))
+
+    def _why(self, algorithm: str) -> str:
+        if algorithm != "auto":
+            return "as given"
+        if self.seconds:
+            return ", ".join(f"{name} {s * 1e6:.1f} us" for name, s in self.seconds.items())
+        return "few connections" if self.atomics else "no 64-bit atomics on this device"
 
     def _take(self, launcher: _Launcher) -> None:
         self._launcher, self.algorithm = launcher, launcher.spec.algorithm

@@ -1,11 +1,11 @@
-"""Spec of the kernels that deliver spikes."""
+"""Spec of the kernels that deliver spikes; `delivery` launches them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 
 FLAG_BITS = 32  # steps a launch of ``pull`` takes
 

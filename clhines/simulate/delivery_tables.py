@@ -1,4 +1,4 @@
-"""Connections as tables on a device."""
+"""Connections as the tables that the kernels of `delivery` read."""
 
 from __future__ import annotations
 

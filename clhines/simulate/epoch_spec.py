@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from clhines.plan.by_segment import schedule
-from clhines.plan.contract import Parameter, TemplateSpec, Word
+from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
 from clhines.simulate import epoch_rates
 from clhines.simulate.kinds import MechanismSpec, of_each_kind

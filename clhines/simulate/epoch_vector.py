@@ -20,7 +20,7 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
-from clhines.plan.contract import Parameter, TemplateSpec
+from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind
 from clhines.simulate.state import State

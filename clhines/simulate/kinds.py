@@ -15,7 +15,7 @@ from clhines.errors import InputError
 from clhines.mechanisms.noise import normal_source
 from clhines.mechanisms.printer import folded
 from clhines.network.model import Kind, Model
-from clhines.plan.contract import Parameter, parameter
+from clhines.plan.kernel_spec import Parameter, parameter
 
 
 @dataclass(frozen=True)

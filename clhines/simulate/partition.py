@@ -1,4 +1,4 @@
-"""A network divided among the ranks of several processes."""
+"""A network divided among MPI ranks: bounds by cost (`split`), and the part of each rank."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.hostmemory import check_room
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.solve.solver import Part, Solver
 
@@ -206,7 +206,8 @@ class PassiveCells:
         dict
             `residual`: largest componentwise backward error over all cells. `difference`: largest
             difference from the reference's solution, over its largest magnitude. `condition`: by
-            how much such a difference may exceed the backward error, see `reference.condition`.
+            how much such a difference may exceed the componentwise backward error, see
+            `reference.condition`.
             The reference solves each different cell once; all its copies are compared with it.
 
         Raises

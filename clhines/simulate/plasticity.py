@@ -21,7 +21,7 @@ from clhines.device import devices, program
 from clhines.errors import DeviceError, InputError
 from clhines.network.connections import offsets_of
 from clhines.network.plasticity import STDP
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.delivery_tables import to_device
 

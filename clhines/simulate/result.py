@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.simulate.state import Chunk, Record
+from clhines.simulate.state import Chunk, Record, TimedChunk
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +22,8 @@ class Result:
         One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``.
     spike_time : (k,) float64, ms
     spike_cell : (k,) int64
-        By time, then cell.
+        By time, then cell. In an extended network events of all sources, by their numbers:
+        `Network.source_numbers`; the first are the cells.
     cost : dict of str to float, s
         ``all``, the wall time. What the device spent of it: ``steps``, with events from outside
         and recording, and ``spikes``, their delivery; where the queue has no timestamps, and for
@@ -70,4 +71,6 @@ def joined_result(
     step = np.concatenate(none + [c.spike_step for c in chunks])
     cell = np.concatenate(none + [c.spike_cell for c in chunks])
     kept = step < last
-    return Result(t, values, (step[kept] + 1) * dt, cell[kept], cost)
+    timed = [c.spike_time for c in chunks if isinstance(c, TimedChunk)]
+    time = np.concatenate(timed)[kept] if timed else (step[kept] + 1) * dt
+    return Result(t, values, time, cell[kept], cost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from clhines.simulate.received import Received, Spikes
 from clhines.simulate.state import Chunk, Record, State
 from clhines.simulate.steps import Steps
 
+_log = logging.getLogger(__name__)
 _NO_MEMORY = (
     cl.status_code.MEM_OBJECT_ALLOCATION_FAILURE,
     cl.status_code.OUT_OF_HOST_MEMORY,
@@ -72,6 +74,9 @@ class Executor(Protocol):
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) real, mV, in natural order."""
+
+
+MakeExecutor: TypeAlias = Callable[[State], Executor]  # an engine of one's own
 
 
 class Run(Protocol):
@@ -202,22 +207,31 @@ def naming_memory(what: object, steps: int) -> Iterator[None]:
 
 
 def choose_executor(
-    state: State, engine: str, method: str, options: Mapping[str, object]
+    state: State, engine: str | MakeExecutor, method: str, options: Mapping[str, object]
 ) -> tuple[str, Executor]:
     """Choose the executor; return the engine's name and the executor."""
+    if not isinstance(engine, str):
+        return "custom", engine(state)
     device, plain = state.queue.device, method == "auto" and not options
     if engine == "epochs" and not plain:
         raise InputError("engine='epochs' uses no solver; method and its options are for 'steps'")
     if engine == "steps" or not plain:
+        _log.info("engine steps (%s)", "as given" if engine == "steps" else "a method is given")
         return "steps", Steps(state, method, **options)
-    if is_cpu(device):
-        return "epochs", CellEpochs(state)
+    epochs: Executor
     try:
-        return "epochs", BlockEpochs(state.model, state, devices.limits(device))
-    except InputError:  # a cell is too large for a work-group
-        if engine == "epochs":
+        if is_cpu(device):
+            epochs = CellEpochs(state)
+        else:
+            epochs = BlockEpochs(state.model, state, devices.limits(device))
+    except InputError as error:  # a cell is too large for a work-group
+        if engine == "epochs" or is_cpu(device):
             raise
-    return "steps", Steps(state, method)
+        _log.info("engine steps (%s)", error)
+        return "steps", Steps(state, method)
+    why = f"whole cells for up to {state.decisions.epoch} steps, the smallest delay"
+    _log.info("engine epochs (%s)", why)
+    return "epochs", epochs
 
 
 class DeviceRun:

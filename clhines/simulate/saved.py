@@ -12,6 +12,7 @@ from clhines.files import Member, Npz, PathLike, write_npz
 from clhines.network.model import Model
 from clhines.network.times import LAST_STEP
 from clhines.simulate.decisions import external_sums, incoming_scale, ring_slots
+from clhines.simulate.extended_saved import described, extended_members
 
 _WHAT = "a file that save() has written"
 _SCALAR = np.dtype(np.int64)
@@ -32,6 +33,8 @@ def signature(model: Model) -> str:
     for array in arrays:
         digest.update(array.tobytes())
     digest.update(repr((model.dt, model.secondorder, model.seed, known.rule)).encode())
+    if model.extended is not None:
+        digest.update(described(model.extended))
     return digest.hexdigest()
 
 
@@ -88,6 +91,8 @@ def read(
 
 def members(model: Model, dtype: np.dtype, step: int) -> dict[str, Member]:
     """Return the members, besides step and digest, of a file saved at the beginning of `step`."""
+    if model.extended is not None:
+        return extended_members(model, dtype)
     cells, int32 = model.forest.num_cells, np.dtype(np.int32)
     found = {
         "v": Member((model.forest.num_nodes,), dtype),

@@ -25,46 +25,42 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
-from clhines.simulate.decisions import Decisions
+from clhines.simulate.engines import ENGINES
+from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_ranks import ExtendedSplit
+from clhines.simulate.making import Wanted, make_run
 from clhines.simulate.mpi import Ranks, own_queue
 from clhines.simulate.partition import (
-    Share,
-    cell_costs,
     check_same,
     exchanged_during,
-    part_of,
     ranks_of,
-    split,
 )
-from clhines.simulate.ranks import SplitRun
 from clhines.simulate.records import find_record
-from clhines.simulate.reference import ReferenceRun
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
-    PartRun,
+    MakeExecutor,
     Run,
-    choose_executor,
     naming_memory,
     take_chunk,
 )
-from clhines.simulate.state import Chunk, Record, State
-from clhines.simulate.steps import Steps
+from clhines.simulate.split_run import SplitRun
+from clhines.simulate.state import Chunk, Record
+from clhines.simulate.wires import wires_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 # Whether spikes are exchanged during the next epoch; None: see `partition.exchanged_during`.
 OVERLAP: bool | None = None
-ENGINES = ("auto", "epochs", "steps", "reference")
+_HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
 class Simulation:
     """A network advanced in time.
 
-    The network is frozen when the simulation has been made: changes would have no effect.
-    Attributes are read-only.
+    The network is frozen once a simulation has been made of it. Attributes are read-only.
 
     Parameters
     ----------
@@ -79,10 +75,11 @@ class Simulation:
         An in-order queue to work on.
     method : str
         Of the `Solver`, where one is used.
-    engine : str
+    engine : str, or callable
         ``steps``: a few kernels per step, for cells of any size. ``epochs``: whole cells advanced
         by as many steps at once as the smallest delay allows. ``reference``: NumPy on the host.
-        ``auto``: ``epochs`` where it can be used, else ``steps``.
+        ``auto``: ``epochs`` where it can be used, else ``steps``. Or a function that makes an
+        executor for a `State`; see `clhines.simulate.runs`.
     v_init : float or (n,) float64, mV
     secondorder : bool
         NEURON's ``secondorder = 2``: half a step implicitly, followed by extrapolation.
@@ -91,8 +88,7 @@ class Simulation:
     chunk : int
         Steps between two reads of the device, rounded down to a whole number of epochs.
     max_spikes : int, optional
-        Spikes that one chunk may have; default: as many as there can be, up to 2**24. Of several
-        ranks, on each.
+        Spikes that one chunk may have on a rank; default: as many as possible, up to 2**24.
     comm : mpi4py.MPI.Comm, optional
         Simulate on its ranks together, see `clhines.simulate.mpi`: each has the same network and
         simulates some of the cells. All ranks call the same methods, except for properties, and get
@@ -106,9 +102,10 @@ class Simulation:
     step : int
         Steps taken so far.
     engine : str
-        The one chosen.
+        The one chosen; ``custom`` for a function.
+    dtype : numpy dtype
+    runner : Run
     ranks : Ranks or None
-        How spikes were exchanged, where several ranks do.
 
     Raises
     ------
@@ -128,7 +125,7 @@ class Simulation:
         device: cl.Device | str | None = None,
         queue: cl.CommandQueue | None = None,
         method: str = "auto",
-        engine: str = "auto",
+        engine: str | MakeExecutor = "auto",
         v_init: ArrayLike = -65.0,
         secondorder: bool = False,
         seed: int = 0,
@@ -142,7 +139,8 @@ class Simulation:
         with self._agreed():
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
-            as_choice("engine", engine, ENGINES)
+            if not callable(engine):
+                as_choice("engine", engine, tuple(ENGINES))
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
@@ -154,53 +152,19 @@ class Simulation:
             if not on_host:
                 queue = _queue(self.ranks, queue, device, dtype)
                 on_host = is_cpu(queue.device)
-            self._dtype = np.dtype("float64" if engine == "reference" else dtype)
+            self.dtype = np.dtype("float64" if engine == "reference" else dtype)
         overlap = False
         if self.ranks is not None:
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
             check_same(self.ranks, self.model, self._signature, {**given, "method": method})
             overlap = exchanged_during(self.ranks, self.model, on_host, OVERLAP)
-        self._make_run(queue, engine, chunk, max_spikes, method, options, overlap)
+        wanted = Wanted(queue, self.dtype, engine, chunk, max_spikes, method, options)
+        with naming_memory(network, chunk):
+            made = make_run(self.ranks, self.model, wanted, overlap)
+        self.runner: Run = made.runner
+        self.engine, self.chunk = made.engine, made.chunk
         network.freeze()
         self._made = True
-
-    def _make_run(
-        self,
-        queue: cl.CommandQueue,
-        engine: str,
-        chunk: int,
-        max_spikes: int | None,
-        method: str,
-        options: dict[str, object],
-        overlap: bool,
-    ) -> None:
-        """Make the run that advances the cells of this rank and exchanges their spikes."""
-        ranks, share = self.ranks, None
-        with self._agreed():
-            own, decisions = self.model, Decisions.of(self.model, ranks is not None, overlap)
-            if ranks is not None:
-                share = Share(self.model, split(cell_costs(self.model), ranks.size))
-                first, end = share.bounds[[ranks.rank, ranks.rank + 1]].tolist()
-                own = part_of(self.model, first, end)
-            epoch = decisions.epoch
-            self.chunk = max(epoch, chunk // epoch * epoch)  # no epoch is cut short
-            self.engine = engine
-            if engine == "reference":
-                part: PartRun = ReferenceRun(own, decisions)
-            else:
-                with naming_memory(self.network, self.chunk):
-                    state = State(own, queue, self._dtype, self.chunk, max_spikes, decisions)
-                    self.engine, executor = choose_executor(state, engine, method, options)
-                    part = DeviceRun(state, executor)
-            self._run: Run = part
-        if share is None or ranks is None:
-            return
-        steps = ranks.gather_numbers([self.engine == "steps"])[:, 0]
-        with self._agreed():
-            # on other ranks a cell may be too large for epochs
-            if steps.any() and self.engine == "epochs":
-                self.engine, part = "steps", DeviceRun(state, Steps(state, method))
-            self._run = SplitRun(ranks, share, part, overlap)
 
     def __setattr__(self, name: str, value: object) -> None:
         if getattr(self, "_made", False) and not name.startswith("_"):
@@ -222,10 +186,7 @@ class Simulation:
     @property
     def device_label(self) -> str:
         """Name of this process's device; of the host where the engine is ``reference``."""
-        run = self._run.run if isinstance(self._run, SplitRun) else self._run
-        if not isinstance(run, DeviceRun):
-            return "the host, NumPy"
-        return devices.label(run.state.queue.device)
+        return _label(self.runner)
 
     @property
     def t(self) -> float:
@@ -239,9 +200,9 @@ class Simulation:
         Parameters
         ----------
         what : str
-            ``v``, or the name of a state.
+            ``v``, a state, or of extended networks an output or a variable of an ion, as ``cai``.
         where : (r,) integer, or Group
-            Natural nodes for ``v``; the group that has the state.
+            Natural nodes for ``v`` and ions; the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
 
@@ -283,7 +244,7 @@ class Simulation:
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
             width = sum(len(r.index) for r in self._records)
-            size = width * steps * self._dtype.itemsize
+            size = width * steps * self.dtype.itemsize
             check_room(size, f"{width} values recorded in {steps} steps")
         if self.ranks is not None:
             records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
@@ -317,7 +278,7 @@ class Simulation:
 
     def _start(self) -> Chunk:
         """Record at t = 0."""
-        values = self._run.now(self._records)
+        values = self.runner.now(self._records)
         none = np.zeros(0, np.int64)
         return Chunk(none, none, np.zeros(0, np.int32), values)
 
@@ -325,7 +286,7 @@ class Simulation:
         """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
         try:
             with naming_memory(self.network, self.chunk):
-                return take_chunk(self._run, self.step, count, self._records, cost)
+                return take_chunk(self.runner, self.step, count, self._records, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
@@ -342,12 +303,12 @@ class Simulation:
     @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
-        return self._run.voltages()
+        return self.runner.voltages()
 
     @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
-        return self._run.weights()
+        return self.runner.weights()
 
     @exclusive
     def save(self, path: PathLike) -> None:
@@ -367,7 +328,7 @@ class Simulation:
         """
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
-        arrays = self._run.save()
+        arrays = self.runner.save()
         with self._agreed():
             if self._first:
                 saved_states.write(path, arrays, self.step, self._signature)
@@ -392,12 +353,48 @@ class Simulation:
         step, saved = 0, dict[str, np.ndarray]()
         with self._agreed():
             if self._first:
-                step, saved = saved_states.read(path, self.model, self._dtype, self._signature)
+                step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
         self._broken = f"{path!s} was not restored"
-        self._run.load(saved)
+        self.runner.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
         self._step, self._broken = step, ""
+
+    @exclusive
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of all arrays that `save` would write, by name."""
+        if self._broken:
+            raise InputError(f"{self._broken}; there is nothing to go on from")
+        return {name: np.array(array) for name, array in self.runner.save().items()}
+
+    @exclusive
+    def set_arrays(self, step: int, arrays: dict[str, np.ndarray]) -> None:
+        """Go on at the begin of a step from arrays as `arrays` gives them, with other values.
+
+        Parameters
+        ----------
+        step : int
+        arrays : dict of name -> array
+            All that `arrays` gives, of the same shapes.
+        """
+        if self.ranks is not None:
+            raise InputError("set_arrays() is for one process; expected a simulation without comm")
+        step = as_whole_number("step", step, 0, LAST_STEP)
+        known = self.runner.save()
+        for name, array in known.items():
+            if name not in arrays or np.shape(arrays[name]) != array.shape:
+                got = np.shape(arrays[name]) if name in arrays else "missing"
+                raise InputError(f"{name} is {got}; expected an array of shape {array.shape}")
+        self._broken = "arrays were not set"
+        self.runner.load({name: np.asarray(arrays[name]) for name in known})
+        self._step, self._broken = step, ""
+
+    def rings(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return first entry and size of the ring of each source in `arrays`, (sources,) int64."""
+        if self.model.extended is None:
+            raise InputError("the network has no rings; expected an extended one")
+        wires = wires_of(self.model, self.model.extended)
+        return wires.ring_first, wires.ring_size
 
     @property
     def _first(self) -> bool:
@@ -434,3 +431,11 @@ def _queue(
 def _bar(duration: float, show: bool) -> AbstractContextManager[tqdm | None]:
     """Return a bar in `with`; None where it is not shown, as even making one takes a while."""
     return tqdm(total=duration, unit="ms", bar_format=_BAR) if show else nullcontext()
+
+
+def _label(run: Run) -> str:
+    """Name of the device of a run."""
+    own = run.run if isinstance(run, SplitRun | ExtendedSplit) else run
+    if isinstance(own, ExtendedSteps):
+        return devices.label(own.queue.device)
+    return devices.label(own.state.queue.device) if isinstance(own, DeviceRun) else _HOST

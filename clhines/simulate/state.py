@@ -13,7 +13,7 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.model import Model
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.decisions import Decisions
 
@@ -56,7 +56,7 @@ class Record:
     name : str
         Of the state, or ``v``.
     kind : int
-        Number of the kind, -1 for voltages.
+        Number of the kind, -1 for voltages, -2 for variables of ions.
     index : (r,) int64
         Natural nodes, or instances of the kind.
     """
@@ -84,6 +84,34 @@ class Chunk:
     spike_cell: np.ndarray
     failed: np.ndarray
     values: list[np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class TimedChunk(Chunk):
+    """A chunk of an extended network: events of all sources, at any time.
+
+    Attributes
+    ----------
+    spike_time : (k,) float64, ms
+        By time, then source; `spike_step` is the step that each is in.
+    """
+
+    spike_time: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        t: np.ndarray,
+        source: np.ndarray,
+        dt: float,
+        failed: np.ndarray,
+        values: list[np.ndarray],
+    ) -> TimedChunk:
+        """Return a chunk of events in any order."""
+        order = np.lexsort((source, t))
+        t, source = t[order], source[order].astype(np.int64)
+        step = np.maximum(np.ceil(t / dt - 0.5).astype(np.int64) - 1, 0)
+        return cls(step, source, failed, values, t)
 
 
 def summed_events(model: Model, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ import pyopencl.array as cla
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
 from clhines.forest import Forest
-from clhines.plan.contract import Parameter, TemplateSpec
+from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.kinds import MechanismSpec, model_kinds, of_each_kind, parameter_array
@@ -63,7 +63,7 @@ class StepSpec(TemplateSpec):
         return [*super().parameters(kernel), *of_each_kind(self.of_kind, self.kinds)]
 
 
-def _of_whole(
+def of_whole(
     forest: Forest, method: str, dtype: np.dtype, limits: Limits, options: Mapping[str, object]
 ) -> tuple[str, dict[str, object]]:
     """Choose for a part the method and options of the whole network: the bits depend on them."""
@@ -106,7 +106,7 @@ class Steps:
         if state.decisions.split:
             limits = devices.limits(devices.whole_device(self.queue.device))
             whole = state.decisions.network.forest
-            method, options = _of_whole(whole, method, dtype, limits, options)
+            method, options = of_whole(whole, method, dtype, limits, options)
         chosen = cast("dict[str, Any]", options)  # checked by the solver
         self.solver = Solver(model.forest, method, dtype, None, self.queue, **chosen)
         if not self.solver.takes_device_order:

@@ -1,4 +1,4 @@
-"""Accuracy: solutions of methods whose error has no bound are measured, and warned about."""
+"""Warnings about inaccurate solutions of methods whose error has no bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clhines.forest import Forest
 from clhines.plan.methods import METHODS
 from clhines.plan.plan import Plan
 
-LIMIT = 32.0  # backward error, in eps of the dtype, above which a warning is given
+LIMIT = 32.0  # componentwise backward error, in eps of the dtype, above which a warning is given
 
 
 def may_lose(plan: Plan) -> bool:
@@ -44,11 +44,11 @@ def warn_where_lost(
     x : (n,) or (k, n), NumPy or pyopencl array
     """
     found = x.get() if isinstance(x, cla.Array) else x
-    with np.errstate(all="ignore"):  # what is not finite shows in the result
+    with np.errstate(all="ignore"):  # values that are not finite show in the result
         error = reference.residual(forest, **given, x=found) / float(np.finfo(dtype).eps)
     if not error <= LIMIT:
         warn_caller(
-            f"the backward error of {plan.method!r} is {error:.3g} eps; expected at most "
-            f"{LIMIT:g}: use method 'auto', whose methods are stable",
+            f"the componentwise backward error of {plan.method!r} is {error:.3g} eps; expected at "
+            f"most {LIMIT:g}: use method 'auto', whose methods are stable",
             AccuracyWarning,
         )

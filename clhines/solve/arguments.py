@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What arrays of one solver must be.
+    """Requirements on the arrays of one solver.
 
     Attributes
     ----------
     forest : Forest
     dtype : float64 or float32
     queue : pyopencl.CommandQueue or None
-        Of arrays on a device; None where these are not taken, as there are several devices.
+        Of arrays on a device; None for several devices, where these are rejected.
     """
 
     forest: Forest
@@ -81,7 +81,7 @@ class Arguments:
         return arrays
 
     def target(self, given: Given, b: Array, out: Array | None, overwrite: bool) -> Array:
-        """Return the array that the solution goes to; `given` is `b` as the caller has it."""
+        """Return the array for the solution; `given` is `b` as the caller passed it."""
         return target_of(given, b, out, overwrite, self.dtype)
 
     def check_out(self, out: cla.Array, b: cla.Array, size: int) -> None:
@@ -127,7 +127,7 @@ class Arguments:
 
 
 def apart(arrays: dict[str, np.ndarray], target: np.ndarray) -> dict[str, np.ndarray]:
-    """Copy what `target` overlaps, but for right-hand sides that it is."""
+    """Copy arrays that overlap `target`, except for a right-hand side that is `target`."""
     return {name: unshared(a, target, name != "b") for name, a in arrays.items()}
 
 

@@ -1,4 +1,4 @@
-"""The protocol of an engine: what a `Solver` and its `Factors` ask of a way to solve a batch.
+"""The protocol of an engine: methods that `Solver` and `Factors` call on a way to solve a batch.
 
 Arrays come checked and in natural order. `whole`, `sliced`, `mixed` and `several` are the engines;
 only the first works in device order, and `Engine.device_order` is the way to it.
@@ -15,6 +15,7 @@ import pyopencl.array as cla
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.plan import Plan
+from clhines.solve.loaded import Step
 from clhines.solve.memory import Memory
 
 BadPivots = tuple[np.ndarray, np.ndarray]  # cells, and the natural index of a node in each
@@ -31,14 +32,15 @@ class DeviceOrder(Protocol):
     def unpack(self, a: cla.Array, target: cla.Array) -> cla.Array:
         """Bring values from device into natural order."""
 
-    def enqueue(
-        self, operands: list[cla.Array], out: cla.Array, waits: list[cl.Event], overwrite: bool
-    ) -> cl.Event:
-        """Enqueue a solve of d, u, (l), b."""
+    def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
+        """Return the launches of a solve of d, u, (l), b, which can be repeated."""
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Enqueue such launches; `out` is that of `prepare`."""
 
 
 class Refined(Protocol):
-    """How iterative refinement went; see `clhines.solve.mixed.Refinement`."""
+    """Outcome of iterative refinement; see `clhines.solve.mixed.Refinement`."""
 
     @property
     def steps(self) -> int:
@@ -46,7 +48,7 @@ class Refined(Protocol):
 
     @property
     def residual(self) -> float:
-        """Largest row-wise backward error."""
+        """Largest componentwise backward error."""
 
     @property
     def reached(self) -> bool:
@@ -62,14 +64,20 @@ class Eliminated(Protocol):
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         """Solve for right-hand sides on the device."""
 
-    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
-        """Enqueue a solve in device order."""
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
+        """Return the launches of a solve in device order, which can be repeated."""
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Enqueue such launches; `out` is that of `prepare`."""
 
     def bad_pivots(self) -> BadPivots:
         """Wait, and return the bad pivots of the matrix."""
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """Return d, u, (l), of methods of which `Engine.may_lose` is true."""
+
+    def transposed(self) -> Eliminated:
+        """Return the transposed matrix, which has the same pivots; nothing is eliminated again."""
 
 
 class Engine(Protocol):
@@ -84,7 +92,7 @@ class Engine(Protocol):
 
     @property
     def memory(self) -> list[Memory]:
-        """What solves take at most, one a device."""
+        """Largest memory use of solves, one item per device."""
 
     @property
     def source(self) -> str:
@@ -96,11 +104,11 @@ class Engine(Protocol):
 
     @property
     def refinement(self) -> Refined | None:
-        """How the last solve was refined, where that is done."""
+        """Refinement of the last solve; None for engines that do not refine."""
 
     @property
     def may_lose(self) -> bool:
-        """Whether solutions may be inaccurate without a word, so that they must be measured."""
+        """Whether solutions may be inaccurate without an error, so that they must be measured."""
 
     @property
     def takes_device_order(self) -> bool:
@@ -110,7 +118,7 @@ class Engine(Protocol):
         """Return the last words of the solver's `repr`."""
 
     def device_order(self, what: str) -> DeviceOrder:
-        """Return what solves in device order, or raise and say why `what` cannot be done."""
+        """Return the solver in device order, or raise an error that says why there is none."""
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """Solve from NumPy to NumPy; `target` may be `b` but overlaps nothing else."""
@@ -129,7 +137,7 @@ class Engine(Protocol):
 
 
 def nothing_solved() -> InputError:
-    """Error of an engine that is asked for the pivots of no solve."""
+    """Error of an engine whose pivots are requested before any solve."""
     return InputError("status() was asked for before anything was solved")
 
 

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
+from numpy.typing import ArrayLike
 
+from clhines.checks import as_switch
 from clhines.device.arrays import Array, Given, events_of, unshared
 from clhines.device.guard import exclusive
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments
 from clhines.solve.engine import Eliminated, Engine, first_nodes
+from clhines.solve.gradient import Gradients, entry_gradients, host_rows
 from clhines.solve.memory import Memory, memory_errors
+from clhines.solve.repeated import Calls
 
 
 class Factors:
@@ -23,7 +27,9 @@ class Factors:
     Attributes
     ----------
     eliminated : Eliminated
-        What the solver's engine keeps; `clhines.solve.whole.WholeFactors` has the arrays.
+        Factors of the solver's engine; `clhines.solve.whole.WholeFactors` has the arrays.
+    symmetric : bool
+        Whether the matrix was given without `l`.
     """
 
     def __init__(
@@ -32,9 +38,11 @@ class Factors:
         eliminated: Eliminated,
         arguments: Arguments,
         lock: threading.RLock,
+        symmetric: bool,
     ) -> None:
-        self.eliminated = eliminated
+        self.eliminated, self.symmetric = eliminated, symmetric
         self._engine, self._arguments, self._lock = engine, arguments, lock
+        self._calls = Calls()
 
     @property
     def queue(self) -> cl.CommandQueue:
@@ -46,10 +54,24 @@ class Factors:
         """As `Solver.memory`."""
         return self._engine.memory
 
+    def transposed(self) -> Factors:
+        """Return factors of the transposed matrix, in which u and l swap.
+
+        They share the arrays of these: nothing is eliminated or copied.
+        """
+        eliminated = self.eliminated.transposed()
+        return Factors(self._engine, eliminated, self._arguments, self._lock, self.symmetric)
+
     @exclusive
     @memory_errors
     def solve(
-        self, b: Given, *, out: Array | None = None, overwrite: bool = False, check: bool = True
+        self,
+        b: Given,
+        *,
+        out: Array | None = None,
+        overwrite: bool = False,
+        check: bool = True,
+        transpose: bool = False,
     ) -> Array:
         """Solve for right-hand sides in *natural* order.
 
@@ -63,6 +85,8 @@ class Factors:
         check : bool
             Raise `InputError` for values of `b` or `x` that are not finite, and warn as
             `Solver.solve` does where the solution is inaccurate (NumPy only).
+        transpose : bool
+            Solve with the transposed matrix, in which u and l swap.
 
         Returns
         -------
@@ -77,6 +101,8 @@ class Factors:
         AccuracyWarning, RefinementWarning
             As `Solver.solve`.
         """
+        if as_switch("transpose", transpose):
+            return self.transposed().solve(b, out=out, overwrite=overwrite, check=check)
         engine, forest = self._engine, self._arguments.forest
         rows = self._arguments.natural({"b": b})["b"]
         target = self._arguments.target(b, rows, out, overwrite)
@@ -94,6 +120,31 @@ class Factors:
         if measured:
             accuracy.warn_where_lost(engine.plan, forest, before, target, self._arguments.dtype)
         return target
+
+    def vjp(self, x: ArrayLike, g: ArrayLike, *, check: bool = True) -> Gradients:
+        """Gradients of a loss with respect to d, u, l and b, by one transposed solve.
+
+        Parameters
+        ----------
+        x : (n,) or (k, n) NumPy array
+            The solution, as `solve` returned it, in natural order.
+        g : like x
+            Gradient of the loss with respect to `x`.
+        check : bool
+            As in `solve`, of `g` and of the gradient with respect to `b`.
+
+        Returns
+        -------
+        Gradients
+
+        Raises
+        ------
+        InputError, DeviceMemoryError
+        """
+        forest, dtype = self._arguments.forest, self._arguments.dtype
+        rows_x, rows_g = host_rows(x, g, forest.num_nodes, dtype)
+        adjoint = self.solve(rows_g, check=check, transpose=True)
+        return entry_gradients(forest, rows_x, adjoint, self.symmetric)
 
     @exclusive
     @memory_errors
@@ -117,11 +168,16 @@ class Factors:
         pyopencl.Event
             Of the last kernel.
         """
+        arrays, calls = (b, out), self._calls
         size = self._engine.device_order("enqueue()").plan.packed_size
         waits = events_of("wait_for", wait_for, self.queue)
-        b = self._arguments.checked("b", b, size, on_device=True)
-        self._arguments.check_out(out, b, size)
-        return self.eliminated.enqueue(b, out, waits)
+        call = calls.find(arrays)
+        if call is None:
+            b = self._arguments.checked("b", b, size, on_device=True)
+            self._arguments.check_out(out, b, size)
+            call = calls.add(arrays, self.eliminated.prepare(b, out))
+        waits = calls.waits(call, arrays) + waits
+        return calls.done(call, self.eliminated.enqueue(call.steps, out, waits))
 
     @exclusive
     def status(self) -> np.ndarray:

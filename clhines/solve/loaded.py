@@ -12,7 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.device import devices, program
-from clhines.plan.contract import STATUS, TemplateSpec
+from clhines.plan.kernel_spec import STATUS, TemplateSpec
 from clhines.plan.plan import Part, Plan
 from clhines.solve.memory import OPERANDS, Buffers, scratch_buffers, table_buffers
 
@@ -29,6 +29,11 @@ class PermuteSpec(TemplateSpec):
             "int num_packed, int num_nodes, const int *restrict gather",
             "const real *restrict natural, real *restrict packed",
         ),
+        "pack_three": (
+            "int num_packed, int num_nodes, const int *restrict gather",
+            "const real *restrict d, const real *restrict u, const real *restrict b",
+            "real *restrict packed_d, real *restrict packed_u, real *restrict packed_b",
+        ),
         "unpack": (
             "int num_packed, int num_nodes, const int *restrict gather",
             "const real *restrict packed, real *restrict natural",
@@ -37,17 +42,48 @@ class PermuteSpec(TemplateSpec):
     real: str
 
 
-class _Bound(NamedTuple):
-    """A kernel, the arguments that are the same in every launch, and the names of the others."""
+@dataclass
+class _Bound:
+    """A kernel, the arguments that are the same in every launch, and the names of the others.
+
+    `given` is the key of the step whose arguments the kernel has. It is no reference to these:
+    they may be gone, and then so is the step.
+    """
 
     kernel: cl.Kernel
     values: int
     tables: list[cl.Buffer]
     takes: list[str]
+    given: object = None
+
+
+class Step(NamedTuple):
+    """One launch of a solve: a kernel with all its arguments, which can be repeated.
+
+    A kernel keeps its arguments from launch to launch, and setting them takes longer than the
+    launch itself. So a step sets them only where another step has had the kernel meanwhile.
+    """
+
+    bound: _Bound
+    arguments: tuple[int | cl.Buffer, ...]
+    items: tuple[int]
+    work_group: tuple[int]
+    key: object  # of this step alone
+
+    def run(self, queue: cl.CommandQueue, wait_for: list[cl.Event] | None) -> cl.Event:
+        """Enqueue it."""
+        bound = self.bound
+        if bound.given is not self.key:
+            bound.given = None  # some arguments of each, if the next line raises
+            bound.kernel.set_args(*self.arguments)
+            bound.given = self.key
+        return cl.enqueue_nd_range_kernel(
+            queue, bound.kernel, self.items, self.work_group, wait_for=wait_for
+        )
 
 
 class Launch:
-    """One part of a plan on a queue: its index tables and the kernels it was asked for."""
+    """One part of a plan on a queue: its index tables, and its kernels, built on first use."""
 
     def __init__(self, part: Part, plan: Plan, number: int, taken: Buffers) -> None:
         self.part, self.plan, self._number, self._taken = part, plan, number, taken
@@ -57,7 +93,7 @@ class Launch:
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
-        """Further tables of the kernel for natural order, made when first needed."""
+        """Further tables of the kernel for natural order, allocated on first use."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
         return {"gather": self._taken["gather"], **self._put(more)}
 
@@ -84,27 +120,28 @@ class Launch:
             )
         return self._kernels[key]
 
-    def run(
+    def steps(
         self,
         arrays: dict[str, cla.Array],
         symmetric: bool,
         rows: range,
-        wait_for: list[cl.Event] | None,
         factor: str = "",
         natural: bool = False,
-    ) -> list[cl.Event]:
-        """Launch on some rows of b and x; `arrays` by the names in `takes` of the spec."""
+    ) -> list[Step]:
+        """Return the launches for some rows of b and x; `arrays` by the `takes` of the spec."""
         bound = self._bound(symmetric, len(rows), factor, natural)
         given = [arrays[name].base_data for name in bound.takes]
         size = self.part.spec.work_group
-        events = []
-        for argument, groups in self.part.launches:
-            bound.kernel.set_args(argument, bound.values, rows.start, *bound.tables, *given)
-            shape = (groups * size,), (size,)
-            run = cl.enqueue_nd_range_kernel(self.queue, bound.kernel, *shape, wait_for=wait_for)
-            events.append(run)
-            wait_for = None  # the queue is in order
-        return events
+        return [
+            Step(
+                bound,
+                (argument, bound.values, rows.start, *bound.tables, *given),
+                (groups * size,),
+                (size,),
+                object(),
+            )
+            for argument, groups in self.part.launches
+        ]
 
 
 class Resident:
@@ -121,13 +158,13 @@ class Resident:
         self._factor: cla.Array | None = None
         self._filled: set[str] = set()
         permute = program.build(queue.context, PermuteSpec(plan.parts[0].spec.real))
-        self._pack, self._unpack = (
-            program.typed_kernel(permute, name, "ii") for name in ("pack", "unpack")
+        self._pack, self._pack_three, self._unpack = (
+            program.typed_kernel(permute, name, "ii") for name in PermuteSpec.kernels
         )
 
     @property
     def factor(self) -> cla.Array | None:
-        """Scratch for the factors, made when first needed; None where no part needs it."""
+        """Scratch for the factors, allocated on first use; None where no part needs it."""
         if self._factor is None and self.plan.needs_factor:
             self._factor = self.taken["factor"]
         return self._factor
@@ -141,7 +178,26 @@ class Resident:
         factored: cla.Array | None = None,
         natural: bool = False,
     ) -> list[cl.Event]:
-        """Enqueue a solve in device order; `operands` are d, u, (l), b.
+        """Enqueue a solve; arguments as of `steps`."""
+        return self.run(self.steps(operands, x, overwrite, factored, natural), wait_for)
+
+    def run(self, steps: Sequence[Step], wait_for: list[cl.Event]) -> list[cl.Event]:
+        """Enqueue steps, the first of them after some events: the queue is in order."""
+        queue = self.queue
+        events = [steps[0].run(queue, wait_for or None)]
+        for step in steps[1:]:
+            events.append(step.run(queue, None))
+        return events
+
+    def steps(
+        self,
+        operands: Sequence[cla.Array],
+        x: cla.Array,
+        overwrite: bool = False,
+        factored: cla.Array | None = None,
+        natural: bool = False,
+    ) -> list[Step]:
+        """Return the launches of a solve in device order; `operands` are d, u, (l), b.
 
         Parameters
         ----------
@@ -159,7 +215,7 @@ class Resident:
         step = 1 if self.plan.scratch else max(part.max_rhs for part in parts)
         sets = [(operands, x), *self._scratch(len(operands))]
         symmetric, names = len(operands) == 3, _names(len(operands) == 3)
-        events = []
+        steps: list[Step] = []
         for first in range(0, count, step):
             for launch in self.launches:
                 part = launch.part
@@ -172,9 +228,8 @@ class Resident:
                 rows = range(first, min(first + step, count)) if not part.source else range(1)
                 for row in range(rows.start, rows.stop, part.max_rhs):
                     some = range(row, min(row + part.max_rhs, rows.stop))
-                    run = launch.run(arrays, symmetric, some, wait_for or None, use, natural)
-                    events += run
-        return events
+                    steps += launch.steps(arrays, symmetric, some, use, natural)
+        return steps
 
     def prepare(self, num_operands: int) -> None:
         """Put all tables on the device that a solve would put there when it comes to them."""
@@ -216,7 +271,7 @@ class Resident:
         given = dict(zip(_names(len(matrix) == 2), matrix))
         given |= {"inverses": factors, "status": status}
         for launch in able:
-            run = launch.run(given, len(matrix) == 2, range(1), events, "make")
+            run = self.run(launch.steps(given, len(matrix) == 2, range(1), "make"), events)
             only_event(factors, run[-1])
         if len(able) < len(self.plan.parts):  # the others look at their pivots when they solve
             b, x = taken["b"], taken["x"]
@@ -227,7 +282,7 @@ class Resident:
         return factors, status
 
     def _scratch(self, num_operands: int) -> list[tuple[Sequence[cla.Array], cla.Array]]:
-        """Arrays of the systems that stand for larger ones, made when first needed."""
+        """Arrays of the reduced systems of cut cells, allocated on first use."""
         sets: list[tuple[Sequence[cla.Array], cla.Array]] = []
         for k, size in enumerate(self.plan.scratch):
             names = [f"scratch {k} {name}" for name in (*OPERANDS[num_operands], "x")]
@@ -242,7 +297,7 @@ class Resident:
         """Enqueue pack (natural to device order) or unpack."""
         rows = source.shape[0] if source.ndim == 2 else 1
         kernel = self._pack if packing else self._unpack
-        items, group = devices.small_groups(self.queue.device, self.plan.packed_size)
+        items, group = devices.wide_groups(self.queue.device, self.plan.packed_size)
         event = kernel(
             self.queue,
             (*items, rows),
@@ -257,12 +312,27 @@ class Resident:
         only_event(target, event)
         return target
 
+    def pack_three(self, sources: Sequence[cla.Array], targets: Sequence[cla.Array]) -> None:
+        """Enqueue pack of three arrays of one row each, which reads the table of places once."""
+        arrays = *sources, *targets
+        event = self._pack_three(
+            self.queue,
+            *devices.wide_groups(self.queue.device, self.plan.packed_size),
+            self.plan.packed_size,
+            self.plan.forest.num_nodes,
+            self.gather.data,
+            *(a.base_data for a in arrays),
+            wait_for=[e for a in arrays for e in a.events],
+        )
+        for target in targets:
+            only_event(target, event)
+
     def first_bad(self, status: cla.Array | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Wait, and return the cells with a bad pivot and the natural index of that node."""
         return self.bad_of((self.status if status is None else status).get(self.queue))
 
     def bad_of(self, status: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `first_bad` does, of a status on the host."""
+        """Return the same as `first_bad`, from a status on the host."""
         cells = np.flatnonzero(status)
         ranks = STATUS.unpack("key", status[cells]) - 1
         nodes = [
@@ -277,7 +347,7 @@ def _names(symmetric: bool) -> list[str]:
 
 
 def only_event(a: cla.Array, event: cl.Event) -> None:
-    """Let `event` stand for all earlier ones of `a`, which it has waited for.
+    """Replace the events of `a` by `event`, which has waited for them.
 
     `Array.add_event` would make the host wait once ten events have come together.
     """

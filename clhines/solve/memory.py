@@ -1,7 +1,7 @@
-"""Device memory: the lists of buffers that are counted and then taken, and slices that fit.
+"""Device memory: lists of buffers, which are counted and then allocated, and slices that fit.
 
 A list of `Buffer` is the only account: budgets, slices and `Solver.memory` add up its bytes, and
-`Buffers` takes device memory from the same list. What is not listed cannot be taken.
+`Buffers` allocates device memory from the same list. An unlisted buffer cannot be allocated.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from clhines.plan.plan import MAX_PLACES, Plan
 
 STAGES = 3  # slices on the device: one comes in, one is solved, one goes out
 _ARRAYS = 6  # of about one value per node: d, u, l, b, x, and one more in the other order
-_TABLE_BYTES = 4  # a node, at the least: its place in natural order
+_TABLE_BYTES = 4  # per node, at least: its index in natural order
 _INT = np.dtype(np.int32)
 OPERANDS = {3: ("d", "u", "b"), 4: ("d", "u", "l", "b")}  # symmetric, unsymmetric
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-_PERIODS = 64  # places where a pattern of shapes may begin again that are looked at
+_PERIODS = 64  # candidates for the period of a pattern of shapes that are checked
 
 
 def size_text(count: int) -> str:
@@ -37,7 +37,7 @@ def size_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A device buffer that a solve takes.
+    """A device buffer of a solve.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Buffer:
 
 
 class Buffers:
-    """Device buffers of a list, each taken when it is first asked for.
+    """Device buffers of a list, each allocated when it is first used.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def table_buffers(plan: Plan, natural: bool) -> list[Buffer]:
 
 
 def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
-    """Return the scratch of a solve: the factors, and systems that stand for larger ones."""
+    """Return the scratch of a solve: the factors, and the reduced systems of cut cells."""
     names = ["x", *OPERANDS[operands]]
     factor = [Buffer("factor", plan.packed_size, dtype)] if plan.needs_factor else []
     return factor + [
@@ -136,7 +136,7 @@ def scratch_buffers(plan: Plan, dtype: np.dtype, operands: int) -> list[Buffer]:
 def value_buffers(
     plan: Plan, dtype: np.dtype, operands: int, rows: int, natural: bool
 ) -> list[Buffer]:
-    """Values of a solve of so many right-hand sides from NumPy to NumPy.
+    """Values of a solve of `rows` right-hand sides from NumPy to NumPy.
 
     In device order one more, `natural`, through which each array comes and the solution goes.
     """
@@ -158,22 +158,53 @@ def factor_buffers(plan: Plan, dtype: np.dtype, operands: int, rows: int) -> lis
 
 
 def solve_buffers(plan: Plan, dtype: np.dtype, operands: int = 4, rows: int = 1) -> list[Buffer]:
-    """Return everything that a solve from NumPy to NumPy takes on a device."""
+    """Return all buffers of a solve from NumPy to NumPy."""
     natural = plan.takes_natural
     listed = table_buffers(plan, natural) + scratch_buffers(plan, dtype, operands)
     return listed + value_buffers(plan, dtype, operands, rows, natural)
 
 
 def most_buffers(plan: Plan, dtype: np.dtype, rows: int) -> list[Buffer]:
-    """Return the larger list of what a solve and a factored matrix take."""
+    """Return the larger list of those of a solve and of a factored matrix."""
     listed = table_buffers(plan, False) + scratch_buffers(plan, dtype, 4)
     listed += factor_buffers(plan, dtype, 4, rows)
     return max(listed, solve_buffers(plan, dtype, 4, rows), key=total)
 
 
+def mixed_buffers(forest: Forest, chunk: int, operands: int, rows: int) -> list[Buffer]:
+    """Return the buffers of `mixed` beside those of its float32 solver.
+
+    Parameters
+    ----------
+    chunk : int
+        Nodes of a work-group.
+    rows : int
+        Right-hand sides that are refined together.
+    """
+    n, cells, trees = forest.num_nodes, forest.num_cells, forest.trees
+    double, single = np.dtype(np.float64), np.dtype(np.float32)
+    nodes, chunks = len(trees.parent), int((-(-forest.sizes // chunk)).sum())
+    tables = {
+        "chunks": 4 * chunks,
+        "cell_chunks": cells + 1,
+        "parent": nodes,
+        "child_start": nodes + 1,
+        "child": nodes - trees.num_trees + 1,
+        "first_bad": 1,
+        "active": rows * cells,
+    }
+    matrix = [name for name in OPERANDS[operands] if name != "b"]
+    doubles = dict.fromkeys(matrix, n) | dict.fromkeys(("b", "x", "r"), rows * n)
+    doubles |= dict.fromkeys(("errors", "new_errors", "scales", "new_scales"), rows * cells)
+    doubles["chunk_most"] = rows * chunks * 2
+    singles = {f"narrowed {name}": n for name in matrix} | {"dx": rows * n, "rounded": rows * n}
+    sizes = (tables, _INT), (doubles, double), (singles, single)
+    return [Buffer(name, size, dtype) for named, dtype in sizes for name, size in named.items()]
+
+
 @dataclass(frozen=True)
 class Room:
-    """What of a device a batch may take.
+    """Memory budget of a batch on a device.
 
     Attributes
     ----------
@@ -197,16 +228,16 @@ class Room:
         return self.dtype.itemsize
 
     def needed(self, plan: Plan) -> int:
-        """Bytes that a batch of this plan takes at most, with one right-hand side."""
+        """Largest memory use of a batch of this plan with one right-hand side, in bytes."""
         return total(most_buffers(plan, self.dtype, 1))
 
     def fits(self, plan: Plan, times: int = 1) -> bool:
-        """Whether so many batches of the plan fit."""
+        """Whether `times` batches of the plan fit."""
         one = plan.packed_size * self.itemsize
         return one <= self.largest and self.needed(plan) * times <= self.memory
 
     def rows_at_once(self, plan: Plan, times: int = 1) -> int:
-        """Right-hand sides that one solve takes at once, where so many batches fit with them."""
+        """Right-hand sides per launch such that `times` batches fit; at least 1."""
         most = max(part.max_rhs for part in plan.parts)
         one = plan.packed_size * self.itemsize
         needed = total(most_buffers(plan, self.dtype, most)) * times
@@ -249,7 +280,7 @@ class Room:
         return plan_slices(forest, count, make, fits)
 
     def _least_slices(self, forest: Forest, memory: int) -> int:
-        """Fewest slices that can fit into so many bytes, by the size of their arrays."""
+        """Smallest number of slices that can fit into `memory` bytes, by their arrays."""
         n = forest.num_nodes
         needed = n * (self.itemsize * _ARRAYS + _TABLE_BYTES)
         count = max(-(-n * self.itemsize // self.largest), -(-needed // max(memory, 1)))
@@ -265,7 +296,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the solves of a batch take on one device, at most.
+    """Largest memory use of the solves of a batch on one device.
 
     Attributes
     ----------
@@ -290,7 +321,7 @@ class Memory:
 def memory_errors(method: _Method) -> _Method:
     """Turn OpenCL's out-of-memory errors of a method into `DeviceMemoryError`.
 
-    Its object has `memory`, one item a device, and `queue`, that of the first.
+    Its object has `memory`, one item per device, and `queue`, that of the first.
     """
 
     @functools.wraps(method)
@@ -311,7 +342,7 @@ def memory_errors(method: _Method) -> _Method:
 
 
 def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:
-    """Return the values of one of the slices that are on the device at once."""
+    """Return the values of one slot: a slice that is on the device together with others."""
     most = max(plan.forest.num_nodes for plan in plans)
     sizes = {name: most * (rows if name in "bx" else 1) for name in (*OPERANDS[operands], "x")}
     status = Buffer("status", max(plan.forest.num_cells for plan in plans), _INT)
@@ -332,7 +363,7 @@ def shared_buffers(
 
 
 def pipeline_bytes(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> int:
-    """Device memory that a `Pipeline` takes: its slots, what they share, and tables of slices."""
+    """Device memory of a `Pipeline`: its slots, shared buffers, and tables of slices."""
     slots = min(STAGES, len(plans))
     values = slots * total(slot_buffers(plans, dtype, operands, rows))
     values += total(shared_buffers(plans, dtype, operands, rows))
@@ -350,7 +381,7 @@ def plan_slices(
 ) -> tuple[list[Plan], np.ndarray]:
     """Plan a batch in slices of whole cells, about `count` or more where these do not fit.
 
-    Where the shapes of the cells repeat, slices are cut so that they have one plan.
+    Where the shapes of the cells repeat, slices are chosen such that they share one plan.
 
     Parameters
     ----------
@@ -365,7 +396,7 @@ def plan_slices(
         First cell of each slice, and the end.
     """
     made: dict[tuple[int, int], Plan] = {}
-    period = _period(forest.shape_of_cell)
+    period = shape_period(forest.shape_of_cell)
 
     def plan_of(lo: int, hi: int) -> Plan:
         key = lo % period, hi - lo
@@ -404,8 +435,8 @@ def _even_cuts(forest: Forest, count: int) -> np.ndarray:
     return np.unique(np.concatenate(([0], cuts, [forest.num_cells])))
 
 
-def _period(shapes: np.ndarray) -> int:
-    """After how many cells the shapes begin again; their number where they do not."""
+def shape_period(shapes: np.ndarray) -> int:
+    """Period of the pattern of shapes, in cells; the number of cells where there is none."""
     count = len(shapes)
     for k in (np.flatnonzero(shapes[1:] == shapes[0])[:_PERIODS] + 1).tolist():
         begin = min(k, count - k)

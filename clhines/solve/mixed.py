@@ -17,14 +17,15 @@ from clhines.device.program import Argument
 from clhines.device.templates import render
 from clhines.errors import DeviceMemoryError, InputError, RefinementWarning, warn_caller
 from clhines.forest import Forest
-from clhines.plan.contract import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import MAX_RHS
 from clhines.solve.engine import BadPivots, DeviceOrder, nothing_solved
-from clhines.solve.memory import Memory
+from clhines.solve.loaded import Step
+from clhines.solve.memory import Buffers, Memory, mixed_buffers, most_buffers, total
 from clhines.solve.whole import Whole, WholeFactors
 
 EPS = float(np.finfo(np.float64).eps)
-GOAL = 2 * EPS  # row-wise backward error at which a cell is left as it is
+GOAL = 2 * EPS  # componentwise backward error at which a cell is not refined further
 LIMIT = 4 * EPS  # above this, a warning
 MAX_STEPS = 20  # corrections after the first solve
 CHUNK = 1024  # nodes of a work-group
@@ -32,15 +33,15 @@ CHUNK = 1024  # nodes of a work-group
 
 @dataclass(frozen=True)
 class Refinement:
-    """How a mixed solve went.
+    """Outcome of the refinement of a solve.
 
     Attributes
     ----------
     steps : int
         Corrections after the first solve, of the cell and right-hand side with most of them.
     residual : float
-        Largest row-wise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` over all cells and
-        right-hand sides, as `clhines.reference.residual` has it; infinite where a cell has no
+        Largest componentwise backward error ``|b - A x|_i / (|A| |x| + |b|)_i`` over all cells
+        and right-hand sides, as `clhines.reference.residual` has it; infinite where a cell has no
         finite solution.
     """
 
@@ -55,7 +56,7 @@ class Refinement:
 
 @dataclass(frozen=True)
 class ResidualSpec(TemplateSpec):
-    """Numbers and switches of ``residual.mako``: one work-group a chunk of a cell's nodes.
+    """Numbers and switches of ``residual.mako``: one work-group per chunk of a cell's nodes.
 
     Attributes
     ----------
@@ -111,7 +112,7 @@ def refinement_tables(forest: Forest) -> dict[str, np.ndarray]:
     Returns
     -------
     chunks : (num_chunks, 4)
-        First node, end, cell, and what is added to a node for its number in the distinct trees.
+        First node, end, cell, and the offset from a node to its number in the distinct trees.
     cell_chunks : (num_cells + 1,)
     parent, child_start, child
         Of the distinct trees, in their own numbers; children in increasing order.
@@ -135,9 +136,9 @@ def refinement_tables(forest: Forest) -> dict[str, np.ndarray]:
     return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
 
 
-def bytes_needed(num_nodes: int, rows: int) -> int:
-    """Device memory for the matrix and so many right-hand sides, beside the float32 solver's."""
-    return num_nodes * (36 + 44 * rows)
+def bytes_beside(forest: Forest, rows: int) -> int:
+    """Device memory for `rows` right-hand sides, beside that of the float32 solver."""
+    return total(mixed_buffers(forest, CHUNK, 4, rows))
 
 
 class Mixed:
@@ -170,20 +171,18 @@ class Mixed:
     def __init__(self, rounded: Whole, memory: int) -> None:
         self.rounded, self.plan, self.queue = rounded, rounded.plan, rounded.queue
         self.forest = self.plan.forest
-        n, device = self.forest.num_nodes, self.queue.device
-        taken = rounded.room.needed(self.plan)
-        if n * 8 > device.max_mem_alloc_size:
-            raise too_large(taken, n, memory)
-        several = taken + bytes_needed(n, MAX_RHS) <= memory
-        self.rows_at_once = (
-            MAX_RHS if several and n * 8 * MAX_RHS <= device.max_mem_alloc_size else 1
-        )
+        size, device = self.forest.num_nodes * 8, self.queue.device
+        if size > device.max_mem_alloc_size:
+            raise too_large(rounded.room.needed(self.plan), self.forest, memory)
+        several = self._bytes(MAX_RHS) <= memory and size * MAX_RHS <= device.max_mem_alloc_size
+        self.rows_at_once = MAX_RHS if several else 1
         limits = devices.limits(device)
         most = 1 << (limits.max_work_group.bit_length() - 1)
         self._group = min(16 if limits.is_cpu else 64, most)
         tables = refinement_tables(self.forest)
         self._num_chunks = len(tables["chunks"])
-        self._tables = {name: cla.to_device(self.queue, t) for name, t in tables.items()}
+        taken = self._buffers(4, 1)
+        self._tables = {name: taken.put(name, t.reshape(-1)) for name, t in tables.items()}
         self.kernel_events: list[cl.Event] = []
         self.refinement: Refinement | None = None
         self._bad: BadPivots | None = None
@@ -193,9 +192,14 @@ class Mixed:
     @property
     def memory(self) -> list[Memory]:
         """See `Engine`."""
-        (rounded,) = self.rounded.memory
-        more = bytes_needed(self.forest.num_nodes, self.rows_at_once)
-        return [Memory(rounded.device + more, 0, 1)]
+        return [Memory(self._bytes(self.rows_at_once), 0, 1)]
+
+    def _bytes(self, rows: int) -> int:
+        rounded = most_buffers(self.plan, self.rounded.dtype, rows)
+        return total(rounded) + bytes_beside(self.forest, rows)
+
+    def _buffers(self, operands: int, rows: int) -> Buffers:
+        return Buffers(mixed_buffers(self.forest, CHUNK, operands, rows), self.queue)
 
     @property
     def source(self) -> str:
@@ -234,7 +238,7 @@ class Mixed:
             self.refine(factors, b, target)
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> MixedFactors:
-        """See `Engine`; `check` refuses values beyond float32."""
+        """See `Engine`; `check` rejects values beyond float32."""
         return self._eliminate(arrays, check, keep=True)
 
     def bad_pivots(self) -> BadPivots:
@@ -277,26 +281,30 @@ class Mixed:
     def _eliminate(
         self, arrays: dict[str, np.ndarray | cla.Array], check: bool, keep: bool
     ) -> MixedFactors:
-        """Eliminate d, u, (l) in float32; with `keep` copies what is on the device already."""
+        """Eliminate d, u, (l) in float32; with `keep`, copy arrays that are on the device."""
         matrix: list[cla.Array] = []
         narrowed: dict[str, np.ndarray | cla.Array] = {}
+        taken = self._buffers(len(arrays) + 1, 1)
         for name, a in arrays.items():
             if not isinstance(a, cla.Array):
-                a = cla.to_device(self.queue, a)
+                a = taken.put(name, a)
             elif keep:
-                a = a.copy(queue=self.queue)
+                copy = {"src_offset": a.offset, "byte_count": a.nbytes, "wait_for": a.events}
+                event = cl.enqueue_copy(self.queue, taken[name].base_data, a.base_data, **copy)
+                a = taken[name]
+                a.add_event(event)
             matrix.append(a)
-            narrowed[name] = self._narrow(name, a, check, len(arrays) == 2)
+            narrowed[name] = self._narrow(name, a, check, taken)
         return MixedFactors(self, self.rounded.factor(narrowed, check=False), matrix)
 
-    def _narrow(self, name: str, wide: cla.Array, check: bool, symmetric: bool) -> cla.Array:
+    def _narrow(self, name: str, wide: cla.Array, check: bool, taken: Buffers) -> cla.Array:
         """Return d, u or l in float32."""
         nowhere = (1 << 31) - 1
-        first_bad = cla.to_device(self.queue, np.array([nowhere], np.int32))
-        out = cla.empty(self.queue, wide.shape, np.float32)
+        first_bad = taken.put("first_bad", np.array([nowhere], np.int32))
+        out = taken[f"narrowed {name}"]
         chunks, parent = self._tables["chunks"], self._tables["parent"]
         args = np.int32(name == "d"), chunks, parent, wide, out, first_bad
-        self._run("narrow", symmetric, 1, args, wide.events)
+        self._run("narrow", "l" not in taken.listed, 1, args, wide.events)
         node = int(first_bad.get(self.queue)[0]) if check else nowhere
         if node != nowhere:
             cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
@@ -317,10 +325,11 @@ class Mixed:
         n = self.forest.num_nodes
         count = b.size // n
         self.kernel_events, done = [], []
+        taken = self._buffers(len(factors.matrix) + 1, min(self.rows_at_once, count))
         for first in range(0, count, self.rows_at_once):
-            x = cla.zeros(self.queue, (min(self.rows_at_once, count - first), n), np.float64)
+            x = taken.view("x", (min(self.rows_at_once, count - first), n))
             if isinstance(b, cla.Array) and isinstance(target, cla.Array):
-                done.append(self._refine(factors, b, first, x))
+                done.append(self._refine(factors, b, first, x, taken))
                 place = {"dst_offset": first * n * 8, "wait_for": target.events}
                 copy = cl.enqueue_copy(
                     self.queue, target.base_data, x.base_data, byte_count=x.nbytes, **place
@@ -328,25 +337,29 @@ class Mixed:
                 target.events[:] = [copy]
             else:
                 some = slice(first, first + len(x))
-                part = cla.to_device(self.queue, np.ascontiguousarray(np.atleast_2d(b)[some]))
-                done.append(self._refine(factors, part, 0, x))
+                part = taken.put("b", np.atleast_2d(b)[some])
+                done.append(self._refine(factors, part, 0, x, taken))
                 np.atleast_2d(target)[some] = x.get(self.queue)
         self.refinement = Refinement(max(d.steps for d in done), max(d.residual for d in done))
 
-    def _refine(self, factors: MixedFactors, b: cla.Array, first: int, x: cla.Array) -> Refinement:
-        """Solve for rows of b from `first` on into x, (rows, n), which is zero so far.
+    def _refine(
+        self, factors: MixedFactors, b: cla.Array, first: int, x: cla.Array, taken: Buffers
+    ) -> Refinement:
+        """Solve for rows of b from `first` on into x, (rows, n).
 
-        Each cell of each row goes its own way: its residual is scaled to about one, so that
+        Each cell of each row is refined independently: its residual is scaled to about one, so that
         float32 holds it whatever the size of b; a correction that does not make the error
         smaller is not taken; and it is left as it is once the error is at the goal or was not
         halved.
         """
         queue, (rows, n), cells = self.queue, x.shape, self.forest.num_cells
-        r, rounded = cla.empty(queue, x.shape, float), cla.empty(queue, x.shape, np.float32)
-        dx = cla.zeros(queue, x.shape, np.float32)
-        most = cla.empty(queue, (rows, self._num_chunks, 2), float)
-        errors = cla.to_device(queue, np.full((rows, cells), np.inf))
-        scales = cla.to_device(queue, np.ones((rows, cells)))
+        rounded, dx = taken.view("rounded", x.shape), taken.view("dx", x.shape)
+        for a in (x, dx):
+            cl.enqueue_fill_buffer(queue, a.base_data, np.zeros(1, a.dtype), 0, a.nbytes)
+        errors = taken.put("errors", np.full(rows * cells, np.inf))
+        scales = taken.put("scales", np.ones(rows * cells))
+        new_errors, new_scales = taken["new_errors"], taken["new_scales"]
+        r, most, active = (taken[name] for name in ("r", "chunk_most", "active"))
         symmetric, matrix = len(factors.matrix) == 2, factors.matrix
         chunks, starts, *tree = self._tables.values()
         sizes = np.int32(n), np.int32(cells), np.int32(self._num_chunks)
@@ -358,18 +371,17 @@ class Mixed:
                 self.kernel_events += self.rounded.kernel_events
             args = [*sizes, np.int32(first), chunks, *tree, *matrix, b, x, dx, scales, r, most]
             self.kernel_events.append(self._run("residual", symmetric, rows, args, wait_for))
-            new_errors, new_scales = (cla.empty(queue, (rows, cells), float) for _ in range(2))
-            active = cla.empty(queue, (rows, cells), np.int32)
             args = [*sizes, np.float64(GOAL), chunks, starts, most, r, dx, errors, scales]
             args += [new_errors, new_scales, active, x, rounded]
             self.kernel_events.append(self._run("update", symmetric, rows, args))
-            scales = new_scales
+            scales, new_scales = new_scales, scales
             if step >= 0:
-                errors = new_errors
-                if not active.get(queue).any():
+                errors, new_errors = new_errors, errors
+                if not active.get(queue)[: rows * cells].any():
                     break
             step += 1
-        return Refinement(min(step, MAX_STEPS), float(errors.get(queue).max()))
+        found = errors.get(queue)[: rows * cells]
+        return Refinement(min(step, MAX_STEPS), float(found.max()))
 
 
 class MixedFactors:
@@ -394,14 +406,24 @@ class MixedFactors:
         """See `Eliminated`; waits."""
         self.engine.refine(self, b, target)
 
-    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
         """Raise `InputError`."""
         self.engine.device_order("enqueue()")
+        raise AssertionError
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Never called: `prepare` raises."""
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
         """See `Eliminated`."""
         return self.rounded.bad_pivots()
+
+    def transposed(self) -> MixedFactors:
+        """See `Eliminated`."""
+        diagonal, *couplings = self.matrix
+        matrix = [diagonal, *reversed(couplings)]
+        return MixedFactors(self.engine, self.rounded.transposed(), matrix)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`."""
@@ -411,9 +433,9 @@ class MixedFactors:
         }
 
 
-def too_large(taken: int, num_nodes: int, memory: int) -> DeviceMemoryError:
+def too_large(taken: int, forest: Forest, memory: int) -> DeviceMemoryError:
     """Error of a batch that does not fit on the device as a whole."""
-    need = (taken + bytes_needed(num_nodes, 1)) / 2**20
+    need = (taken + bytes_beside(forest, 1)) / 2**20
     return DeviceMemoryError(
         f"dtype 'mixed' needs the whole batch on the device: about {need:.1f} MiB of "
         f"{memory / 2**20:.1f} MiB; float64 and float32 work in slices"

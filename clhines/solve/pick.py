@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -20,13 +21,14 @@ from clhines.plan.methods import candidate_plans, make_plan
 from clhines.plan.plan import Option, Plan
 from clhines.solve.engine import Engine
 from clhines.solve.memory import Room, size_text
-from clhines.solve.mixed import Mixed, bytes_needed, too_large
+from clhines.solve.mixed import Mixed, bytes_beside, too_large
 from clhines.solve.sliced import Sliced
 from clhines.solve.store import load, save, store_key
 from clhines.solve.tune import Tuning, measure, random_system
 from clhines.solve.whole import Whole
 
-_USABLE = 0.9  # share of the device's memory that a batch may take
+_log = logging.getLogger(__name__)
+_USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
 class Pick:
@@ -38,7 +40,7 @@ class Pick:
         As of `Solver`; dtype is not ``mixed``.
     queue : pyopencl.CommandQueue
     memory : int
-        Bytes that may be taken.
+        Bytes that may be used.
 
     Attributes
     ----------
@@ -62,17 +64,32 @@ class Pick:
         self.room = Room(name, memory, largest, dtype)
         self.tuning: Tuning | None = None
         self.heuristic = self.made = self._plans(method, options)
+        self._why = "as given" if method != "auto" else "auto, by the cost model"
         if tune != "heuristic":
             self._tune(tune)
+        self._log_choice()
+
+    def _log_choice(self) -> None:
+        plans, _ = self.made
+        _log.info("method %s (%s): %s", plans[0].method, self._why, plans[0].summary)
+        if len(plans) > 1:
+            needed, memory = sum(map(self.room.needed, plans)), self.room.memory
+            _log.info(
+                "%d slices: the batch needs %s of %s",
+                len(plans),
+                size_text(needed),
+                size_text(memory),
+            )
 
     def engine(self) -> Whole | Sliced:
-        """Return the engine of the plans; that of the cost model's where others do not build."""
+        """Return the engine of the plans; of the heuristic's plans if the others do not build."""
         try:
             return self._engine(*self.made)
         except BuildError:
             if self.made is self.heuristic:
                 raise
-            return self._engine(*self.heuristic)  # what was stored builds no more
+            _log.info("the stored winner does not build; the choice of the cost model is used")
+            return self._engine(*self.heuristic)  # the stored winner no longer builds
 
     def _engine(self, plans: list[Plan], bounds: np.ndarray) -> Whole | Sliced:
         if len(plans) > 1:
@@ -90,9 +107,12 @@ class Pick:
         key = store_key(self.queue.device, self.forest, self.dtype, self.options)
         if mode == "cached":
             winner = load(key)
+            _log.info("stored winner for this batch and device: %s", winner or "none")
         else:
             self.tuning = self._measure()
             winner = self.tuning.best
+            for candidate, seconds in self.tuning.rows:
+                _log.info("measured %s: %.3f ms", candidate, seconds * 1e3)
             try:
                 save(key, self.tuning)
             except OSError as error:
@@ -105,6 +125,7 @@ class Pick:
             return
         try:
             self.made = self._plans(winner.method, {**winner.options, **self.options})
+            self._why = f"auto, {'stored' if mode == 'cached' else 'measured'}: {winner}"
         except (InputError, DeviceMemoryError):
             return  # it cannot serve this device, or one of the slices
 
@@ -123,7 +144,7 @@ class Pick:
     def ready_to_time(
         self, plan: Plan, systems: list[list[np.ndarray]]
     ) -> Callable[[int], list[cl.Event]]:
-        """Put a plan and the systems on the device; returns what enqueues a solve of one."""
+        """Put a plan and the systems on the device; returns a function that enqueues one solve."""
         if not self.room.fits(plan):
             raise DeviceMemoryError(f"{plan.method} needs {size_text(self.room.needed(plan))}")
         return Whole(plan, self.queue, self.dtype, self.room).ready_to_time(systems)
@@ -139,14 +160,14 @@ def engine_for(
     tune: str,
     options: dict[str, Option],
 ) -> tuple[Engine, Tuning | None]:
-    """Return the engine for one device, and what measuring has found."""
+    """Return the engine for one device, and the measured times if it was tuned."""
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
     if not mixed:
         pick = Pick(forest, method, dtype, queue, memory, tune, options)
         return pick.engine(), pick.tuning
-    left = max(1, memory - bytes_needed(forest.num_nodes, 1))
+    left = max(1, memory - bytes_beside(forest, 1))
     pick = Pick(forest, method, np.dtype(np.float32), queue, left, tune, options)
     rounded = pick.engine()
     if isinstance(rounded, Sliced):
-        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest.num_nodes, memory)
+        raise too_large(sum(map(pick.room.needed, rounded.plans)), forest, memory)
     return Mixed(rounded, memory), pick.tuning

@@ -21,6 +21,7 @@ from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, DeviceOrder, Refined
 from clhines.solve.factors import Factors
+from clhines.solve.loaded import Step
 from clhines.solve.memory import Memory
 
 OneDevice: TypeAlias = cl.Device | cl.CommandQueue | str
@@ -28,7 +29,7 @@ _T = TypeVar("_T")
 
 
 class PlainSolver(Protocol):
-    """What is asked of the solver of some cells: methods of `Solver`."""
+    """Methods of `Solver` that this engine calls on the solver of each device."""
 
     forest: Forest
     queue: cl.CommandQueue
@@ -89,7 +90,7 @@ class Several:
     given : sequence of pyopencl.Device, str or pyopencl.CommandQueue
     dtype : float64 or float32
     shares : sequence of float, optional
-        Of the nodes, one a device; default: equal.
+        Fractions of the nodes, one per device; default: equal.
     make : callable
         ``make(part, queue)`` is the solver of some cells on one device.
 
@@ -102,7 +103,7 @@ class Several:
     nodes : (len(solvers) + 1,) int64
         First node of each of them, and the end.
     shares : list of float
-        Of the nodes, one a device that was given; 0 where it was left out.
+        Fractions of the nodes, one per given device; 0 for a device without cells.
     seconds : list of float
         Wall time of each solver in the last solve.
     """
@@ -163,7 +164,7 @@ class Several:
 
     @property
     def num_slices(self) -> int:
-        """See `Engine`; the most that one of them has."""
+        """See `Engine`; the largest number of any device."""
         return max(solver.num_slices for solver in self.solvers)
 
     @property
@@ -207,7 +208,7 @@ class Several:
     def each(
         self, work: Callable[[int], _T], threads: bool = False, solves: bool = False
     ) -> list[_T]:
-        """Do ``work(k)`` for every solver, whatever the others meet; `ShareError` at the end.
+        """Do ``work(k)`` for every solver, even if others fail; `ShareError` at the end.
 
         Parameters
         ----------
@@ -335,6 +336,10 @@ class SeveralFactors:
     def __init__(self, engine: Several, factors: list[Factors]) -> None:
         self.engine, self.factors = engine, factors
 
+    def transposed(self) -> SeveralFactors:
+        """See `Eliminated`."""
+        return SeveralFactors(self.engine, [one.transposed() for one in self.factors])
+
     def solve_host(self, b: np.ndarray, target: np.ndarray) -> None:
         """See `Eliminated`."""
 
@@ -349,9 +354,13 @@ class SeveralFactors:
         """Raise `InputError`."""
         self.engine.device_order("solve() with device arrays")
 
-    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
         """Raise `InputError`."""
         self.engine.device_order("enqueue()")
+        raise AssertionError
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """Never called: `prepare` raises."""
         raise AssertionError
 
     def bad_pivots(self) -> BadPivots:
@@ -400,7 +409,7 @@ def _queues(given: Sequence[OneDevice], dtype: np.dtype) -> list[cl.CommandQueue
 
 
 def _numbers(shares: Sequence[float] | None, count: int) -> np.ndarray:
-    """Shares of so many devices, the largest 1."""
+    """Shares of `count` devices, the largest 1."""
     if shares is None:
         return np.ones(count)
     try:

@@ -205,7 +205,7 @@ class Pipeline:
     """Solves slices from NumPy to NumPy: one is copied in, one solved, one copied out.
 
     Each stage has a queue and a thread of its own; the slices take turns in three slots of device
-    memory, so that none is taken or given back on the way.
+    memory, so that none is allocated or freed during a solve.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ class Pipeline:
 
     @property
     def pinned_bytes(self) -> int:
-        """Pinned host memory that it has taken."""
+        """Pinned host memory in use, in bytes."""
         return int(self.sending.pinned_bytes + self.fetching.pinned_bytes)
 
     def solve(
@@ -273,7 +273,7 @@ class Pipeline:
         return slice(*self.forest.cell_offsets[self.bounds[k : k + 2]].tolist())
 
     def resident_of(self, k: int, num_operands: int) -> Resident:
-        """Tables and kernels of a slice, put on the device while others are solved."""
+        """Tables and kernels of a slice, copied to the device while others are solved."""
         plan = self.plans[k]
         if self._resident is None or self._resident.plan is not plan:
             self._resident = None  # before the next takes as much, unless a slot still needs it
@@ -286,7 +286,7 @@ class Pipeline:
 
 
 class _Run:
-    """One solve of a `Pipeline`: its device memory, and what the stages tell each other.
+    """One solve of a `Pipeline`: its device memory, and the queues between its stages.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ class _Run:
         for queue in (self.pipeline.in_queue, self.queue, self.pipeline.out_queue):
             try:
                 queue.finish()
-            except cl.Error as error:  # mostly what a stage has met already
+            except cl.Error as error:  # usually the error that a stage has raised already
                 errors.append(error)
         real = [e for e in errors if e is not None and not isinstance(e, _StoppedError)]
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.checks import shown
+from clhines.checks import as_switch, shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import Array, Given, events_of
 from clhines.device.guard import exclusive, lock_of
@@ -22,14 +23,24 @@ from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
 from clhines.solve.engine import Engine, Refined, first_nodes
 from clhines.solve.factors import Factors
+from clhines.solve.gradient import vjp
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.mixed import is_mixed
 from clhines.solve.pick import engine_for
+from clhines.solve.repeated import Calls
 from clhines.solve.several import OneDevice, Several
 from clhines.solve.tune import Tuning
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+_log = logging.getLogger(__name__)
+
+
+def _log_engine(engine: Engine) -> None:
+    if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
+        needed = "; ".join(map(str, engine.memory))
+        _log.info("engine %s: %s", type(engine).__name__.lower(), needed)
 
 
 class Part(NamedTuple):
@@ -79,24 +90,27 @@ class Solver:
         arrays of the whole batch; `parts` has a plain solver for arrays on each device.
     shares : sequence of float, optional
         Of the nodes, one for each of `devices`; default: equal, which suits equal devices.
+    profile : bool
+        Make the queue with timestamps, so that `kernel_events` can be timed; launches then take
+        longer on the host. Also with ``tune="measure"``; a given `queue` stays as it is.
     **options
         Options of the method, see ``METHODS[method].options``.
 
     Attributes
     ----------
     engine : clhines.solve.engine.Engine
-        What the batch is solved with.
+        Plan of the batch, or of its first slice or device.
     tuning : clhines.solve.tune.Tuning or None
         What ``tune="measure"`` found.
     shares : list of float
-        Of the nodes, one a device of ``devices``; 0 for one whose share is less than a cell.
+        Fractions of the nodes, one per device of ``devices``; 0 where it is less than a cell.
 
     Raises
     ------
     InputError
         Unknown method, option, dtype or way to tune.
     DeviceError
-        No device, or one without the precision asked for.
+        No device, or one without the requested precision.
     DeviceMemoryError
         Not even one cell fits on the device.
     BuildError
@@ -104,7 +118,7 @@ class Solver:
 
     Several threads may use one solver: its methods let them in one at a time. `status` and
     `kernel_events` are then those of whichever solve was last. A process that was forked after
-    OpenCL has been used is refused (`DeviceError`): start processes with the method ``spawn``.
+    OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
     All methods raise `ShareError` where some of several devices fail: it names them, and has
     what the others did.
@@ -121,26 +135,29 @@ class Solver:
         tune: str = "heuristic",
         devices: Sequence[OneDevice] | None = None,
         shares: Sequence[float] | None = None,
+        profile: bool = False,
         **options: Option,
     ) -> None:
         _check_tune(tune, method)
+        timestamps = as_switch("profile", profile) or tune == "measure"
         mixed = is_mixed(dtype)
         dtype = np.float64 if mixed else dtype
-        real_name(dtype)  # refuses other dtypes before a device is looked for
+        real_name(dtype)  # rejects other dtypes before a device is chosen
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
         max_memory = _bytes(max_memory)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
         self.tuning: Tuning | None = None
-        self.shares, self._parts = [1.0], list[Part]()
+        self.shares, self._parts, self._calls = [1.0], list[Part](), Calls()
         self.engine: Engine
         if devices is None:
             if shares is not None:
                 raise InputError(f"got shares={shown(shares)} without devices; expected both")
-            self.queue = device_module.given_queue(queue, device, self.dtype)
+            self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
             given = forest, method, self.dtype, mixed, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
             self._arguments = Arguments(forest, self.dtype, self.queue)
+            _log_engine(self.engine)
             return
         if device is not None or queue is not None:
             raise InputError("got devices together with device or queue; expected one of them")
@@ -154,6 +171,7 @@ class Solver:
         several, self._parts = _on_several(forest, devices, self.dtype, shares, make)
         self.engine, self.queue, self.shares = several, several.queue, several.shares
         self._arguments = Arguments(forest, self.dtype, None)
+        _log_engine(self.engine)
 
     def __repr__(self) -> str:
         return f"Solver({self.forest!r}, {self.dtype}, {self.engine.describe()}"
@@ -170,13 +188,13 @@ class Solver:
 
     @property
     def parts(self) -> list[Part]:
-        """Plain solvers, one a device that has cells, and which cells these are."""
+        """Plain solvers, one per device with cells, each with the range of its cells."""
         n, cells = self.forest.num_nodes, self.forest.num_cells
         return self._parts or [Part(self, slice(0, cells), slice(0, n))]
 
     @property
     def queues(self) -> list[cl.CommandQueue]:
-        """One a device that has cells."""
+        """Queues, one per device with cells."""
         return [part.solver.queue for part in self.parts]
 
     @property
@@ -186,7 +204,10 @@ class Solver:
 
     @property
     def memory(self) -> list[Memory]:
-        """What solves take at most, one a device; CPUs keep it between solves."""
+        """Largest memory use of solves, one item per device.
+
+        CPUs keep it between solves, other devices that of solves of device arrays.
+        """
         return self.engine.memory
 
     @property
@@ -206,7 +227,7 @@ class Solver:
 
     @property
     def kernel_events(self) -> list[cl.Event]:
-        """Events of the kernels of the last solve, in order: what device timing goes by."""
+        """Events of the kernels of the last solve, in order; for timing, see `profile`."""
         return self.engine.kernel_events
 
     # -- device order --------------------------------------------------------------------------
@@ -276,11 +297,16 @@ class Solver:
         pyopencl.Event
             Of the last kernel; `status` tells afterwards whether all pivots were good.
         """
+        arrays, calls = (d, u, l, b, out), self._calls
         whole = self.engine.device_order("enqueue()")
-        waits = events_of("wait_for", wait_for, self.queue)
-        given = {"d": d, "u": u, "l": l, "b": b}
-        operands = self._arguments.packed(given, out, whole.plan.packed_size)
-        return whole.enqueue(operands, out, waits, overwrite)
+        waits = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
+        call = calls.find(arrays, overwrite)
+        if call is None:
+            given = {"d": d, "u": u, "l": l, "b": b}
+            operands = self._arguments.packed(given, out, whole.plan.packed_size)
+            call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
+        waits = calls.waits(call, arrays) + waits
+        return calls.done(call, whole.enqueue(call.steps, out, waits))
 
     # -- natural order -------------------------------------------------------------------------
 
@@ -383,7 +409,9 @@ class Solver:
         eliminated = self.engine.factor(arrays, check)
         if check:
             self._arguments.raise_bad_pivot(eliminated.bad_pivots())
-        return Factors(self.engine, eliminated, self._arguments, self._lock)
+        return Factors(self.engine, eliminated, self._arguments, self._lock, l is None)
+
+    vjp = vjp
 
     @exclusive
     def status(self) -> np.ndarray:

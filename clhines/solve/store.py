@@ -79,7 +79,7 @@ def store_key(
 
 
 def save(key: Key, tuning: Tuning) -> Path:
-    """Store a winner, replacing what was stored for the same key.
+    """Store a winner, replacing an earlier one of the same key.
 
     Each key has a file of its own, which appears whole or not at all: processes need no lock.
 
@@ -105,7 +105,7 @@ def save(key: Key, tuning: Tuning) -> Path:
 
 
 def load(key: Key) -> Candidate | None:
-    """Return the winner stored for a key; None where there is none that can be used."""
+    """Return the winner stored for a key; None if there is no valid one."""
     entry = _read(_path(key))
     if entry is None or entry["key"] != key:
         return None

@@ -37,13 +37,13 @@ class Transfer:
 
     @functools.cached_property
     def pool(self) -> cl.tools.MemoryPool | None:
-        """Keeps such room of a CPU, which else fetches its pages anew for every solve."""
+        """Buffers of a CPU kept between solves; new ones would page-fault in every solve."""
         if not copies.shares_memory(self.device):
             return None
         return cl.tools.MemoryPool(cl.tools.ImmediateAllocator(self.queue), _EXACT)
 
     def keep(self, what: object) -> None:
-        """Free such room unless it was for the same list of buffers."""
+        """Free the kept buffers unless they are of the same list."""
         if self.pool is not None and what != self._kept:
             self.pool.free_held()
             self._kept = what
@@ -55,7 +55,7 @@ class Transfer:
         return self.copied(a, taken.view(name, a.shape))
 
     def copied(self, a: np.ndarray, target: cla.Array) -> cla.Array:
-        """Copy values to an array on the device, after what is enqueued, and return it."""
+        """Copy values to an array on the device, after the enqueued commands, and return it."""
         if self.staged(a.nbytes):
             work = self.copies.start([(list(np.atleast_2d(a)), target.base_data)])
             only_event(target, work()[-1])
@@ -64,7 +64,7 @@ class Transfer:
         return target
 
     def to_device(self, a: np.ndarray | cla.Array) -> cla.Array:
-        """Copy what is not there yet."""
+        """Copy the arrays that are not on the device yet."""
         if isinstance(a, cla.Array):
             return a
         return self.copied(a, cla.empty(self.queue, a.shape, a.dtype))
@@ -79,7 +79,7 @@ class Transfer:
             rows[...] = a.get(self.queue)
 
     def staged(self, size: int) -> bool:
-        """Whether so many bytes are copied through pinned memory."""
+        """Whether an array of that many bytes is copied through pinned memory."""
         return size >= copies.LEAST_BYTES and copies.helps(self.device)
 
     @functools.cached_property

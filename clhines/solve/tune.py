@@ -25,7 +25,7 @@ _TIE = 0.01  # the heuristic's choice stays when it is slower than the best by a
 
 @dataclass(frozen=True)
 class Tuning:
-    """What measuring the candidates of `auto` found.
+    """Measured times of the candidates of `auto`.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Tuning:
         Seconds of a solve, of each candidate that the device could run, in the order in which
         the cost model expects them.
     heuristic : Candidate
-        What the cost model would have chosen.
+        Choice of the cost model.
     best : Candidate
         The fastest; the heuristic's choice where that is slower by at most one percent.
     """
@@ -74,7 +74,7 @@ def measure(
         `median_seconds` launches. A candidate for which it raises `DeviceMemoryError` or
         `BuildError` is passed over.
     keep : bool
-        Hold all candidates on the device at once; otherwise each is prepared anew in every turn.
+        Hold all candidates on the device at once; otherwise each is prepared again in every round.
 
     Raises
     ------

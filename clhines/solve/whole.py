@@ -14,7 +14,7 @@ from clhines.errors import InputError
 from clhines.plan.plan import Plan
 from clhines.solve import accuracy
 from clhines.solve.engine import BadPivots, nothing_solved
-from clhines.solve.loaded import Resident, only_event
+from clhines.solve.loaded import Resident, Step, only_event
 from clhines.solve.memory import (
     Buffer,
     Buffers,
@@ -64,6 +64,7 @@ class Whole:
         self._bad: BadPivots | None = None
         self._solved = False
         self._events: list[cl.Event] = []
+        self._kept: Buffers | None = None
         self._load()
 
     @memory_errors
@@ -128,12 +129,13 @@ class Whole:
         """See `DeviceOrder`."""
         return self.loaded.permute(a, target, False)
 
-    def enqueue(
-        self, operands: list[cla.Array], out: cla.Array, waits: list[cl.Event], overwrite: bool
-    ) -> cl.Event:
+    def prepare(self, operands: list[cla.Array], out: cla.Array, overwrite: bool) -> list[Step]:
         """See `DeviceOrder`."""
-        events = [e for a in (*operands, out) for e in a.events] + waits
-        self._events = self.loaded.solve(operands, out, events, overwrite)
+        return self.loaded.steps(operands, out, overwrite)
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """See `DeviceOrder`."""
+        self._events = self.loaded.run(steps, waits)
         only_event(out, self._events[-1])
         self._bad, self._solved = None, True
         return self._events[-1]
@@ -152,17 +154,31 @@ class Whole:
             self._bad, self._solved = None, True
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
-        taken = Buffers(self._values(len(arrays), count, False), self.queue)
-        b = self._packed(taken, "b", arrays["b"])
-        operands = [*(self._packed(taken, name, arrays[name]) for name in arrays if name != "b"), b]
-        x = taken.view("x", b.shape)
-        self.enqueue(operands, x, [], False)
+        taken = self._kept_buffers(self._values(len(arrays), count, False))
+        operands = self._all_packed(taken, arrays)
+        x = taken.view("x", operands[-1].shape)
+        self.enqueue(self.prepare(operands, x, False), x, [])
         self.loaded.permute(x, target, False)
+
+    def _kept_buffers(self, listed: list[Buffer]) -> Buffers:
+        """Return buffers that stay until another list is asked for, or `_free` is called.
+
+        Releasing a buffer makes some drivers wait for all that is enqueued, and with them the host.
+        """
+        if self._kept is None or listed != list(self._kept.listed.values()):
+            self._kept = None  # before others are taken
+            self._kept = Buffers(listed, self.queue)
+        return self._kept
+
+    def _free(self) -> None:
+        """Drop the buffers of `_kept_buffers`, which a budget has no room for."""
+        self._kept = None
 
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`."""
         rows, target_rows = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
         cells, nodes = [], []
+        self._free()
         with ended(self.queue):  # before arrays of the host that kernels read and write are gone
             natural = self.loaded.takes_natural
             step = min(self.room.rows_at_once(self.plan), len(rows))
@@ -186,6 +202,17 @@ class Whole:
         source = a if isinstance(a, cla.Array) else self.transfer.bring(a, taken, "natural")
         target = taken.view(name, (*a.shape[:-1], self.plan.packed_size))
         return self.loaded.permute(source, target, True)
+
+    def _all_packed(self, taken: Buffers, arrays: dict[str, cla.Array]) -> list[cla.Array]:
+        """Return d, u, (l), b in device order, each in its buffer, from arrays on the device."""
+        if arrays["b"].ndim == 2:
+            found = {name: self._packed(taken, name, a) for name, a in arrays.items()}
+        else:
+            found = {name: taken.view(name, (self.plan.packed_size,)) for name in arrays}
+            self.loaded.pack_three([arrays[k] for k in "dub"], [found[k] for k in "dub"])
+            if "l" in arrays:
+                self.loaded.permute(arrays["l"], found["l"], True)
+        return [*(a for name, a in found.items() if name != "b"), found["b"]]
 
     def solve_factored(
         self, matrix: Sequence[cla.Array], b: np.ndarray, target: np.ndarray, bad: cla.Array
@@ -236,6 +263,7 @@ class Whole:
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> WholeFactors:
         """See `Engine`."""
+        self._free()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         taken = Buffers(listed, self.queue)
         matrix = [self._packed(taken, name, a) for name, a in arrays.items()]
@@ -244,7 +272,7 @@ class Whole:
 
     @memory_errors
     def ready_to_time(self, systems: list[list[np.ndarray]]) -> Callable[[int], list[cl.Event]]:
-        """Put systems d, u, b on the device; returns what enqueues a solve of one of them."""
+        """Put systems d, u, b on the device; returns a function that enqueues a solve of one."""
         sets, x = [], []
         for one in systems:
             taken = Buffers(self._values(3, 1, False), self.queue)
@@ -282,15 +310,18 @@ class WholeFactors:
     def solve_device(self, b: cla.Array, target: cla.Array) -> None:
         """See `Eliminated`."""
         packed = self.engine.pack(b)
-        self.enqueue(packed, packed, [])
+        self.enqueue(self.prepare(packed, packed), packed, [])
         self.engine.unpack(packed, target)
 
-    def enqueue(self, b: cla.Array, out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+    def prepare(self, b: cla.Array, out: cla.Array) -> list[Step]:
         """See `Eliminated`."""
         if any(out.base_data == a.base_data for a in self.matrix):
             raise InputError("out is one of the factors; expected another array")
-        events = [e for a in (*self.matrix, b, out) for e in a.events] + waits
-        done = self.engine.loaded.solve([*self.matrix, b], out, events, factored=self.bad)
+        return self.engine.loaded.steps([*self.matrix, b], out, factored=self.bad)
+
+    def enqueue(self, steps: list[Step], out: cla.Array, waits: list[cl.Event]) -> cl.Event:
+        """See `Eliminated`. The queue is in order, and has made the factors before."""
+        done = self.engine.loaded.run(steps, waits)
         self.engine.note(done)
         only_event(out, done[-1])
         return done[-1]
@@ -298,6 +329,11 @@ class WholeFactors:
     def bad_pivots(self) -> BadPivots:
         """See `Eliminated`."""
         return self.engine.loaded.first_bad(self.bad)
+
+    def transposed(self) -> WholeFactors:
+        """See `Eliminated`: pivots depend on products of u and l only, so u and l swap."""
+        pivots, *couplings = self.matrix
+        return WholeFactors(self.engine, [pivots, *reversed(couplings)], self.bad)
 
     def matrix_on_host(self) -> dict[str, np.ndarray]:
         """See `Eliminated`; of factors that keep the diagonal."""
@@ -314,7 +350,7 @@ def source_of(plan: Plan) -> str:
 
 
 def memory_of(plans: Sequence[Plan], room: Room, transfer: Transfer) -> Memory:
-    """Return what solves of plans take, one after another, each alone on the device."""
+    """Return the memory of solves of plans, one after another, each alone on the device."""
     most = [room.rows_at_once(plan) for plan in plans]
     sizes = [r * plan.forest.num_nodes for r, plan in zip(most, plans, strict=True)]
     pinned = copies.pinned_bytes() if transfer.staged(max(sizes) * room.itemsize) else 0

@@ -16,6 +16,20 @@ __kernel void pack(${signature(spec, "pack")})
     packed[row * num_packed + i] = from < 0 ? (real)0 : natural[row * num_nodes + from];
 }
 
+// Three arrays of one row each.
+__kernel void pack_three(${signature(spec, "pack_three")})
+{
+    const long i = get_global_id(0);
+    if (i >= num_packed) return;
+    const int from = gather[i];
+    const bool none = from < 0;
+    const int at = none ? 0 : from;
+    const real one_d = d[at], one_u = u[at], one_b = b[at];   // all three in flight
+    packed_d[i] = none ? (real)0 : one_d;
+    packed_u[i] = none ? (real)0 : one_u;
+    packed_b[i] = none ? (real)0 : one_b;
+}
+
 __kernel void unpack(${signature(spec, "unpack")})
 {
     const long i = get_global_id(0), row = get_global_id(1);

@@ -52,7 +52,7 @@ void narrow(${signature(spec, "narrow")})
 
 #define Y(node) (x[node] + scale * dx[node])
 
-// The residual r of y = x + scale * dx, and of each chunk the largest row-wise backward error
+// The residual r of y = x + scale * dx, and of each chunk the largest componentwise backward error
 // |r| / (|A| |y| + |b|) (infinite where a value is not finite) and the largest |r|.
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 void residual(${signature(spec, "residual")})

@@ -3,9 +3,9 @@
     far = spec.storage == "global"   # chains above local memory
     hybrid = spec.switch > 1         # otherwise one unknown is left, and no step of PCR
 %>\
-// Cyclic reduction (Hockney 1965), parallel cyclic reduction (Hockney and Jesshope 1981), or the
-// first until few unknowns are left and then the second (Zhang, Cohen and Owens 2010): one
-// work-group a chain. Valero-Lara et al. 2018, section 4.1, describe all three.
+// Methods cr, cyclic reduction (Hockney 1965); pcr, parallel cyclic reduction (Hockney and Jesshope
+// 1981); and cr_pcr, the first until few unknowns are left and then the second (Zhang, Cohen and
+// Owens 2010): one work-group per chain. Valero-Lara et al. 2018, section 4.1, describe all three.
 // spec: ${spec}
 // layout: flat, node j of a chain directly after node j - 1, the root first.
 //

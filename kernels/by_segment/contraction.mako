@@ -9,7 +9,8 @@
     make, use = spec.factor == "make", spec.factor == "use"
     eliminates, solves = not use, not make   # works on d, on b
     expands = spec.phase != "reduce"         # needs the factors of its nodes
-    arrays = "dub" if solves else "du"   # in local memory
+    arrays = "dbu" if solves else "du"   # in local memory; u last, see `tree_places`
+    values = len(arrays) * spec.capacity + max(0, spec.tree_places - spec.capacity)
     steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
     batch_of_one = 12 if spec.ptx else batch
     # where the value at a place of the device order is in the arrays
@@ -57,9 +58,11 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 #define WORK_GROUP ${spec.work_group}
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define D(k) node[k]                   // ${"inverse pivot, " if use else ""}of node k in the block
-#define U(k) node[CAPACITY + (k)]
 % if solves:
-#define B(k) node[2 * CAPACITY + (k)]
+#define B(k) node[CAPACITY + (k)]
+#define U(k) node[2 * CAPACITY + (k)]
+% else:
+#define U(k) node[CAPACITY + (k)]
 % endif
 #define NONE ${hex(link.most("parent"))}        // no such lane
 % if eliminates:
@@ -158,7 +161,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     const int my_round = ${then.read("round", "me.y", "NONE")}, above = ${then.read("parent", "me.y", "NONE")}, below = ${then.read("child", "me.y", "NONE")};
 
     // all values of the block, into local memory
-    __local real node[${len(arrays)} * CAPACITY] __attribute__((aligned(16)));
+    __local real node[${values}] __attribute__((aligned(16)));
 % if spec.natural:
     // value k of the block, cell after cell: ${order}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];

@@ -8,7 +8,15 @@
 // Numbers are integers in units of a common scale: sums do not depend on their order.
 // Entry k of the list: cell spike_source[k] spiked in step spike_step[k]. Delivered are the entries
 // since the last launch, as far as they are of the steps first_step to first_step + steps - 1.
-// incoming: slot (step modulo slots) after slot, in each a sum for every target.
+// incoming: slot (step modulo slots) after slot, in each a sum for every target. Executors read and
+// clear the slot of a step when they come to it: epoch.mako, epoch_vector.mako, steps.mako.
+% if pulled:
+// Algorithm: pull. A work-item is a target and looks whether its sources have spiked.
+% elif staged:
+// Algorithm: ${"vssn" if several else "vsn"}. A work-group sums for some targets in local memory, ${"several spikes" if several else "one spike"} at a time.
+% else:
+// Algorithm: vpo. A work-item is a connection of a source that has spiked.
+% endif
 // Connections are sorted by source, delay and target.
 % if not pulled:
 // marks: how many entries were delivered before (two words take turns: one is read, one written),

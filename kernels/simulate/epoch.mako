@@ -279,6 +279,7 @@ ${part("common/node_states")}\
 
 % endif
     int step = first_step;
+    // steps of the launch begin here
 % if split:
     if (active >= 0) {   // lanes for the mechanisms
     do {

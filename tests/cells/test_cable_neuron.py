@@ -9,6 +9,7 @@ import csv
 
 import numpy as np
 import pytest
+from neuron_cells import d_lambda_nseg, h, neuron_sections
 from real_cells import FOLDER
 
 from clhines import Forest, Solver
@@ -17,10 +18,6 @@ from clhines.cells.swc import read_swc
 from clhines.cells.synthetic import sample_cells
 
 pytestmark = pytest.mark.neuron
-
-neuron = pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
-h = neuron.h
-h.load_file("stdrun.hoc")  # lambda_f
 
 DT, V_INIT, G_PAS, E_PAS, RA, CM, STEPS = 0.025, -70.0, 1e-4, -65.0, 120.0, 0.9, 400
 
@@ -31,27 +28,6 @@ def names():
         reason = f"no morphologies in {FOLDER}; set CLHINES_MORPHOLOGIES to their folder"
         return [pytest.param("none", marks=pytest.mark.skip(reason=reason))]
     return [row["file"] for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
-
-
-def neuron_sections(cable):
-    """NEURON's sections from ours: points, connections, numbers of segments, membrane."""
-    ours = cable.sections
-    result = []
-    for s in range(ours.num_sections):
-        section = h.Section(name=f"section{s}")
-        for point in ours.points[ours.offsets[s] : ours.offsets[s + 1]].tolist():
-            section.pt3dadd(*point)
-        section.Ra, section.cm = cable.Ra, cable.cm
-        if s > 0:
-            section.connect(result[ours.parent[s]](float(ours.parent_x[s])), 0)
-        section.insert("pas")
-        result.append(section)
-    return result
-
-
-def d_lambda_nseg(section):
-    """The rule as NEURON's CellBuilder writes it."""
-    return int((section.L / (0.1 * h.lambda_f(100, sec=section)) + 0.9) / 2) * 2 + 1
 
 
 def set_segments(sections, nseg):

@@ -1,6 +1,8 @@
 """`clhines devices`."""
 
-from clhines.device import devices
+from types import SimpleNamespace
+
+from clhines.device import devices, pocl
 
 
 def test_devices(cli):
@@ -16,3 +18,25 @@ def test_devices(cli):
         assert ("simulator" if devices.is_simulator(found) else kind) in row
         assert found.name.split()[0] in row
         assert (row[0] == "*") == (found == default)
+
+
+def test_the_workaround_for_pocl_is_shown(cli, monkeypatch):
+    """A PoCL that calls the processor `generic`: the listing says what kernels are built for."""
+    found = SimpleNamespace(
+        name="cpu",
+        platform=SimpleNamespace(name="Portable Computing Language"),
+        version="OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic",
+        driver_version="3.0",
+        type=2,
+        extensions="cl_khr_fp64",
+        double_fp_config=0,
+        max_compute_units=2,
+        global_mem_size=2**30,
+        local_mem_size=2**15,
+    )
+    monkeypatch.delenv("CLHINES_DEVICE", raising=False)
+    monkeypatch.delenv("PYOPENCL_CTX", raising=False)
+    monkeypatch.setattr(devices, "all_devices", lambda: [("0:0", found)])
+    monkeypatch.setattr(pocl, "name_processor", lambda device: "x86-64-v3")
+    last = cli("devices").out.splitlines()[-1]
+    assert last == "PoCL (3.0) does not know this processor; clhines lets it build for x86-64-v3"

@@ -90,14 +90,20 @@ def test_solve_on_two_devices(cli, tmp_path):
 
 def test_solve_in_slices_states_its_memory_first(cli, fast_queue):
     where = ["--device", index_of(fast_queue), "--dtype", "float32"]
-    result = cli("solve", "--steps", 2, "--cells", 60, "--max-memory", 0.5, *where)
+    cables = [discretise(cell) for cell in sample_cells()]
+    whole = PassiveCells(cables, 60, dtype=np.float32, queue=fast_queue).solver.engine
+    limit = whole.room.needed(whole.plan) / 2**20 / 2  # MiB
+    result = cli("solve", "--steps", 2, "--cells", 60, "--max-memory", limit, *where)
     assert result.code == 0
-    said = re.fullmatch(r"clhines: (.*) KiB on the device.*, in (\d+) slices: .*\n", result.err)
-    assert 100 <= float(said[1]) <= 512
-    assert int(said[2]) > 2
+    said = re.fullmatch(
+        r"clhines: ((.*) ([KM])iB) on the device.*, in (\d+) slices: .*\n", result.err
+    )
+    stated = float(said[2]) / {"K": 2**10, "M": 1}[said[3]]
+    assert limit / 8 <= stated <= limit  # a slice is at most a third, with STAGES
+    assert int(said[4]) > 2
     table = result.table()
-    assert table["slices"] == said[2]
-    assert table["memory"].startswith(f"{said[1]} KiB at most")
+    assert table["slices"] == said[4]
+    assert table["memory"].startswith(f"{said[1]} at most")
     assert table["check"] == "good"
 
 

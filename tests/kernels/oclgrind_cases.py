@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyopencl as cl
@@ -10,6 +11,7 @@ import pyopencl.array as cla
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
 
+from networks import blocks
 from systems import forest_for, make_system, updates_for
 
 from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver
@@ -22,11 +24,9 @@ from clhines.network.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.plan import Limits
 from clhines.simulate.delivery import ALGORITHMS, Delivery
-from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.passive import PassiveSpec
 from clhines.simulate.plasticity import Plasticity
-from clhines.simulate.runs import DeviceRun
 from clhines.solve import mixed
 
 CONFIGS = {
@@ -249,15 +249,16 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     net.connect(np.arange(5), syn, [1, 2, 3, 4, 5], 0.05, [0.2, 0.3, 0.2, 0.4, 0.2])
     net.event(syn, [0, 6, 0], [0.0, 0.1, 0.3], 0.05)
     net.threshold = -64.9
-    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps" if lanes else engine)
+    make = engine
     if lanes:
-        state = sim._run.state
+        of_blocks = engine in ("blocks", "lists")
         lists = True if engine == "lists" else None
-        blocks = engine in ("blocks", "lists") and BlockEpochs(
-            state.model, state, Limits(), units=lanes, by_node=lists
-        )
-        assert not blocks or blocks.launches[0].spec.constant == constant
-        sim._run = DeviceRun(state, blocks or CellEpochs(state, lanes))
+        make = partial(CellEpochs, lanes=lanes)
+        if of_blocks:
+            make = blocks(Limits(), units=lanes, by_node=lists)
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine=make)
+    if engine in ("blocks", "lists"):
+        assert sim.runner.executor.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
     found = sim.run(0.5)

@@ -45,7 +45,7 @@ from typing import ClassVar
 import numpy as np
 
 from clhines.arrays import ranges
-from clhines.plan.contract import KernelSpec
+from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import Part, Plan, as_int32
 
 

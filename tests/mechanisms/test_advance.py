@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 from mechanism_texts import minimal
+from networks import blocks
 from scipy.linalg import expm
 
 from clhines.cells.cable import discretise
@@ -16,8 +17,6 @@ from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.network import Network
 from clhines.network.ring import ring_cables
-from clhines.simulate.epoch import BlockEpochs
-from clhines.simulate.runs import DeviceRun
 from clhines.simulate.simulation import Simulation
 
 EPS = np.finfo(np.float64).eps
@@ -200,11 +199,8 @@ def test_every_engine_does_what_the_reference_does(fast_queue, needs, engine):
     for which in (engine, "reference"):
         net, pool, _ = make_network()
         options = {} if which == "reference" else {"queue": fast_queue}
-        sim = Simulation(net, dt=0.025, engine=which.replace("blocks", "steps"), **options)
-        if which == "blocks":
-            state = sim._run.state
-            blocks = BlockEpochs(state.model, state, limits(fast_queue.device))
-            sim._run = DeviceRun(state, blocks)
+        make = blocks(limits(fast_queue.device)) if which == "blocks" else which
+        sim = Simulation(net, dt=0.025, engine=make, **options)
         records = sim.record("v", net.soma), sim.record("ca", pool), sim.record("v__before", pool)
         whole = sim.run(20.0)
         results.append([whole[r] for r in records])

@@ -113,7 +113,7 @@ def test_factor_against_pint(text, theirs, canonical):
     assert unit.canonical == canonical
     written = REGISTRY.Quantity(Decimal(1), theirs).to_base_units()
     ours = Fraction(1)
-    for name, exponent in units._powers(canonical, canonical):
+    for name, exponent in units.unit_powers(canonical, canonical):
         ours *= units.from_pint(name)[0] ** exponent
     assert unit.exact == Fraction(written.magnitude) / ours
     assert unit.factor == float(unit.exact)

@@ -182,7 +182,7 @@ def test_refused_networks():
     [
         (("nothing",), {}, "unknown mechanism 'nothing'"),
         (("expsyn",), {}, "expsyn is a point process; use add"),
-        (("hh", "axon"), {}, "where='axon'; expected soma, soma.middle, dendrites, all"),
+        (("hh", "axn"), {}, "where='axn'; expected soma, soma.middle, dendrites, all, axon"),
         (("hh", [0.5]), {}, "where has dtype float64; expected whole numbers of nodes"),
         (("hh", [10**6]), {}, r"where\[0\]: there is no node 1000000"),
         (("hh", [-1]), {}, r"where\[0\]: there is no node -1"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyopencl as cl
 import pytest
-from networks import DT, mixed_network, simple_network, truth
+from networks import DT, blocks, mixed_network, simple_network, truth
 
 from clhines import InputError, Network, Simulation, SimulationError
 from clhines.cells.cable import discretise
@@ -15,9 +15,7 @@ from clhines.device.devices import limits
 from clhines.device.templates import render
 from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.plan import Limits
-from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_plan import plan_epochs
-from clhines.simulate.runs import DeviceRun
 
 
 def simulation(
@@ -25,14 +23,13 @@ def simulation(
 ):
     """A simulation of a network that runs by `BlockEpochs`, whatever the device."""
     net, syn = build()
-    sim = Simulation(
-        net, DT, dtype, queue=queue, engine="steps", seed=7, chunk=chunk, secondorder=secondorder
-    )
-    state = sim._run.state
     room = limits(queue.device)
     if compute_units:
         room = replace(room, compute_units=compute_units)
-    sim._run = DeviceRun(state, BlockEpochs(state.model, state, room, **options))
+    engine = blocks(room, **options)
+    sim = Simulation(
+        net, DT, dtype, queue=queue, engine=engine, seed=7, chunk=chunk, secondorder=secondorder
+    )
     sim.record("v", net.soma)
     sim.record("g", syn, [0, 3])
     return sim
@@ -89,7 +86,7 @@ def test_lists_of_nodes_follow_the_reference(fast_queue, needs, units, dtype):
     needs(fast_queue, dtype)
     expected, v = truth(mixed_network)
     sim = simulation(mixed_network, fast_queue, dtype, units=units, by_node=True)
-    assert sim._run.executor.launches[0].spec.by_node
+    assert sim.runner.executor.launches[0].spec.by_node
     result = sim.run(10.0)
     bound = 1e-7 if dtype == "float64" else 0.5
     assert np.abs(result[0] - expected[0]).max() < bound
@@ -153,10 +150,11 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     with pytest.raises(InputError, match="too large to stay in 1000 bytes"):
         plan_epochs(model, "float64", replace(room, local_bytes=1000))
     expected, v = truth(crowded_network, duration=3.0)
-    sim = simulation(crowded_network, fast_queue)
-    state = sim._run.state
-    sim._run = DeviceRun(state, BlockEpochs(state.model, state, small))
-    assert sim._run.executor.launches[0].spec.by_node
+    net, syn = crowded_network()
+    sim = Simulation(net, DT, queue=fast_queue, engine=blocks(small), seed=7, chunk=150)
+    sim.record("v", net.soma)
+    sim.record("g", syn, [0, 3])
+    assert sim.runner.executor.launches[0].spec.by_node
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
@@ -187,7 +185,7 @@ def test_cells_of_a_group_change_no_bit(fast_queue, needs, build, segment):
     found = []
     for units in (1, 3):
         sim = simulation(build, fast_queue, segment=segment, units=units)
-        assert sim._run.executor.launches[0].spec.units == units
+        assert sim.runner.executor.launches[0].spec.units == units
         sim.run(3.0)
         found.append(sim.voltages())
     assert np.array_equal(*found)
@@ -208,7 +206,7 @@ def test_cells_by_size(fast_queue, needs, hh):
     expected, v = truth(build, duration=3.0)
     assert len(expected.spike_cell) >= 1
     sim = simulation(build, fast_queue, compute_units=1)
-    launches = sim._run.executor.launches
+    launches = sim.runner.executor.launches
     assert len(launches) > 1
     assert sorted(np.concatenate([each.plan.cells for each in launches])) == list(range(16))
     assert len({(each.spec.lanes, each.spec.segment) for each in launches}) == len(launches)
@@ -239,7 +237,7 @@ def test_the_same_bits_in_parts_and_after_a_restore(fast_queue, needs, build, tm
 def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
     needs(fast_queue, "float64")
     sim = simulation(simple_network, fast_queue)
-    state = sim._run.state
+    state = sim.runner.state
     values = state.states[0].get()
     values[2] = np.nan
     state.states[0].set(values)
@@ -249,10 +247,9 @@ def test_a_voltage_that_is_not_finite_is_told(fast_queue, needs):
 
 def test_cells_above_local_memory_are_refused(fast_queue):
     net, _ = simple_network()
-    sim = Simulation(net, DT, "float32", queue=fast_queue, engine="steps")
     small = replace(limits(fast_queue.device), local_bytes=1000)
     with pytest.raises(InputError, match=r"too large to stay in 1000 bytes of local memory"):
-        BlockEpochs(sim.model, sim._run.state, small)
+        Simulation(net, DT, "float32", queue=fast_queue, engine=blocks(small))
 
 
 CLASHES = """
@@ -287,12 +284,8 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
     reference = Simulation(build()[0], DT, engine="reference")
     reference.run(0.5)
     if engine == "blocks":
-        net, _ = build()
-        sim = Simulation(net, DT, queue=fast_queue, engine="steps")
-        state = sim._run.state
-        sim._run = DeviceRun(state, BlockEpochs(state.model, state, limits(fast_queue.device)))
-    else:
-        sim = Simulation(build()[0], DT, queue=fast_queue, engine=engine)
+        engine = blocks(limits(fast_queue.device))
+    sim = Simulation(build()[0], DT, queue=fast_queue, engine=engine)
     sim.run(0.5)
     np.testing.assert_allclose(sim.voltages(), reference.voltages(), atol=1e-9)
 
@@ -301,7 +294,7 @@ def test_any_name_may_stand_in_a_text(fast_queue, needs, engine):
 @pytest.mark.parametrize("build", [mixed_network, simple_network])
 def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
     needs(fast_queue, dtype)
-    spec = simulation(build, fast_queue, dtype)._run.executor.launches[0].spec
+    spec = simulation(build, fast_queue, dtype).runner.executor.launches[0].spec
     for each in (spec, spec.of_factors) if spec.constant else (spec,):
         kernel = cl.Kernel(program.build(fast_queue.context, each), "advance")
         what = cl.kernel_work_group_info.LOCAL_MEM_SIZE
@@ -309,13 +302,13 @@ def test_local_memory_is_as_said(fast_queue, needs, build, dtype):
 
 
 def test_float32_takes_no_float64(fast_queue):
-    spec = simulation(noisy_network, fast_queue, "float32")._run.executor.launches[0].spec
+    spec = simulation(noisy_network, fast_queue, "float32").runner.executor.launches[0].spec
     assert "double" not in render(spec)
     assert "double" not in render(spec.of_factors)
 
 
 def test_numbers_have_bits_enough(fast_queue):
-    spec = simulation(simple_network, fast_queue, "float32")._run.executor.launches[0].spec
+    spec = simulation(simple_network, fast_queue, "float32").runner.executor.launches[0].spec
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     assert spec.fits(wide)
     assert replace(spec, units=16, capacity=1 << 12, slots=(1 << 15) - 1).fits(wide)
@@ -326,7 +319,6 @@ def test_numbers_have_bits_enough(fast_queue):
 def test_cells_of_too_many_lanes_are_refused(fast_queue):
     net = Network(discretise(ring_cell(5, 1.0, 3, seed=1), max_length=1.0))
     assert net.forest.num_nodes > 1 << 10
-    sim = Simulation(net, DT, "float32", queue=fast_queue, engine="steps", method="interleaved")
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     with pytest.raises(InputError, match=r"lanes: too large.*use engine='steps'"):
-        BlockEpochs(sim.model, sim._run.state, wide, segment=1)
+        Simulation(net, DT, "float32", queue=fast_queue, engine=blocks(wide, segment=1))

@@ -1,5 +1,7 @@
 """Epochs with the cells in the lanes of vectors."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from networks import CABLES, DT, mixed_network, truth
@@ -13,8 +15,8 @@ def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
     """Cells of three shapes in vectors, with lanes that idle; on other devices than CPUs too."""
     needs(fast_queue, dtype)
     _, v = truth(mixed_network)
-    sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, engine="steps", seed=7)
-    sim._run.executor = CellEpochs(sim._run.state, lanes)
+    engine = partial(CellEpochs, lanes=lanes)
+    sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, engine=engine, seed=7)
     sim.run(10.0)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7 if dtype == "float64" else 0.5)
 
@@ -49,9 +51,7 @@ def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
     assert len(expected.spike_time)
     found = []
     for _ in range(2):
-        sim = Simulation(net, DT, dtype, queue=fast_queue, engine="steps")
-        sim._run.executor = CellEpochs(sim._run.state, 4)
-        sim._run.executor.set_records(np.zeros(0, np.int64))
+        sim = Simulation(net, DT, dtype, queue=fast_queue, engine=partial(CellEpochs, lanes=4))
         result = sim.run(4.0)
         np.testing.assert_array_equal(result.spike_cell, expected.spike_cell)
         found.append(sim.voltages())

@@ -288,7 +288,7 @@ def test_nothing_to_check_before_the_first_step(fast_queue):
 def test_good_solutions_of_ill_conditioned_systems_are_good(
     fast_queue, needs, capsys, name, length
 ):
-    """Compartments of 0.5 um: the solution is off by 1e-12, with a backward error of 1e-16."""
+    """Compartments of 0.5 um: off by 1e-12, with a componentwise backward error of 1e-16."""
     needs(fast_queue, "float64")
     arguments = ["solve", str(FOLDER / "good" / name), "--max-length", length, "--steps", "2"]
     assert main([*arguments, "--device", fast_queue.device.name.strip()]) == 0

@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import extended_ranks
 import numpy as np
 import pytest
 from networks import CABLES, DT, mixed_network, simple_network
@@ -28,6 +29,7 @@ from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.state import State
 
+EXTENDED = Path(__file__).parents[1] / "support" / "extended_ranks.py"
 PROGRAM = Path(__file__).parents[1] / "support" / "rank_program.py"
 MPIEXEC = os.environ.get("MPIEXEC") or shutil.which(
     "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -106,7 +108,7 @@ def test_a_state_cut_and_joined_is_the_same():
     for build in (mixed_network, busy_network):
         sim = Simulation(build()[0], DT, engine="reference", seed=7)
         sim.run(2.0)
-        saved = sim._run.save()
+        saved = sim.runner.save()
         for size in (1, 2, 5):
             share = partition.Share(
                 sim.model, partition.split(partition.cell_costs(sim.model), size)
@@ -235,6 +237,27 @@ def ranks(one_process):
         return done[count]
 
     return run
+
+
+@pytest.mark.slow
+@pytest.mark.mpi
+@needs_mpi
+@pytest.mark.parametrize("count", [2, 4])
+def test_extended_networks_have_the_same_bits_on_ranks(extended, count):
+    """Events, pointers over ranks, artificial cells; a state saved by one process."""
+    folder, expected = extended
+    done, _ = mpiexec(count, EXTENDED, folder)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / f"found{count}.json").read_text()) == expected
+    assert expected["steps"][1] == expected["steps"][2] and expected["steps"][3] > 20
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """What one process finds of an extended network, and where it has saved."""
+    folder = tmp_path_factory.mktemp("extended")
+    engines = "reference", "steps"
+    return folder, {engine: extended_ranks.found(folder, None, engine) for engine in engines}
 
 
 def check_differing(texts):

@@ -6,9 +6,9 @@ import pytest
 
 from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
-from clhines.simulate.ranks import SplitRun
 from clhines.simulate.reference import ReferenceRun
 from clhines.simulate.runs import DeviceRun, Executor, PartRun, Run
+from clhines.simulate.split_run import SplitRun
 from clhines.simulate.steps import Steps
 
 PLAYED = [

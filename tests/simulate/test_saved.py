@@ -125,7 +125,7 @@ def test_the_precision_is_that_of_the_file(fast_queue, needs, tmp_path):
     for sim, other in (both, both[::-1]):
         sim.run(1.0)
         sim.save(tmp_path / "state.npz")
-        names = [np.dtype(s._dtype).name for s in (sim, other)]
+        names = [np.dtype(s.dtype).name for s in (sim, other)]
         assert_refused(other, tmp_path / "state.npz", f"in {names[0]}; expected {names[1]}")
     host = simulation(dtype="float32")  # the reference computes in float64
     both[0].save(tmp_path / "state.npz")

@@ -218,7 +218,7 @@ def test_no_memory_is_told_in_one_line(fast_queue, needs, monkeypatch):
         cla.zeros(fast_queue, 2**57, np.float64)  # drivers may allocate at the first write only
 
     with monkeypatch.context() as patch:
-        patch.setattr("clhines.simulate.simulation.State", full)
+        patch.setattr("clhines.simulate.making.State", full)
         with pytest.raises(DeviceMemoryError, match=r"no memory for Network\(5 cells.*max_spikes"):
             Simulation(simple_network()[0], DT, queue=fast_queue)
     net, syn = simple_network()
@@ -325,7 +325,7 @@ def test_the_network_is_frozen_once_it_is_simulated():
 def test_what_no_network_knows_is_not_set():
     """NEURON's names for the whole are arguments of `Simulation` here."""
     net, syn = simple_network()
-    for name in ("v_init", "celsius", "treshold", "dt", "area", "groups"):
+    for name in ("v_init", "treshold", "dt", "area", "groups"):
         with pytest.raises(InputError, match=f"{name} cannot be set"):
             setattr(net, name, 1.0)
     with pytest.raises(InputError, match="expsyn has no parameter 'tua'"):

@@ -279,12 +279,16 @@ def test_other_names_and_devices_without_float64(device, monkeypatch):
 def test_memory(device):
     forest = Forest.from_cells(dissimilar(60, least=5))
     system = make_system(forest, rows=6)
-    expected = mixed_solver(device, forest).solve(**system.arrays)
-    tight = mixed.bytes_needed(forest.num_nodes, 2) + 48 * forest.num_nodes + 8000
+    roomy = mixed_solver(device, forest)
+    assert roomy.engine.rows_at_once > 1
+    expected = roomy.solve(**system.arrays)
+    rounded = roomy.engine.rounded
+    tight = rounded.room.needed(rounded.plan) + mixed.bytes_beside(forest, 1)
     solver = mixed_solver(device, forest, max_memory=tight)
     assert solver.engine.rows_at_once == 1
+    assert solver.memory[0].device == tight < roomy.memory[0].device
     assert np.array_equal(solver.solve(**system.arrays), expected)
-    for most in (1000, 100 * forest.num_nodes):
+    for most in (1000, tight - 1):
         with pytest.raises(DeviceMemoryError, match=r"'mixed' needs the whole batch|MiB"):
             mixed_solver(device, forest, max_memory=most)
 

@@ -15,6 +15,7 @@ from clhines import DeviceMemoryError, Forest, PivotError, Solver, make_plan
 from clhines.cells.shapes import chain, random_binary_tree
 from clhines.device import copies as device_copies
 from clhines.solve import memory
+from clhines.solve.loaded import Resident
 from clhines.solve.memory import plan_slices
 from clhines.solve.sliced import _Run
 
@@ -72,7 +73,7 @@ def test_period_by_hand():
         ([0, 1, 0, 2, 0, 1], 4),
         ([0, 1, 0, 2, 0, 3], 6),
     ):
-        assert memory._period(np.array(shapes)) == period, shapes
+        assert memory.shape_period(np.array(shapes)) == period, shapes
 
 
 @pytest.mark.parametrize("pinned", [False, True])
@@ -157,22 +158,22 @@ def test_three_slices_are_on_the_device_at_once(fast_queue, monkeypatch):
     system = make_system(forest, np.float32)
     solver = Solver(forest, "flat", np.float32, queue=fast_queue, max_memory=400_000)
     assert solver.num_slices > 3
-    third, launch, fetch = threading.Event(), _Run._launch, device_copies.Direct.fetch
+    third, solve, fetch = threading.Event(), Resident.solve, device_copies.Direct.fetch
     solved = []
 
-    def launched(self, job):
-        solved.append(job.number)
-        event = launch(self, job)
-        if job.number == 2:
+    def counted(self, *arguments, **options):
+        events = solve(self, *arguments, **options)
+        solved.append(len(solved))
+        if len(solved) == 3:
             third.set()
-        return event
+        return events
 
     def fetched(self, *arguments):
         assert third.wait(10)
         return fetch(self, *arguments)
 
     monkeypatch.setattr(device_copies, "helps", lambda _: False)
-    monkeypatch.setattr(_Run, "_launch", launched)
+    monkeypatch.setattr(Resident, "solve", counted)
     monkeypatch.setattr(device_copies.Direct, "fetch", fetched)
     system.assert_solved(solver.solve(**system.arrays))
     assert solved == list(range(solver.num_slices))

@@ -5,11 +5,17 @@ import numpy as np
 from clhines import Network, Simulation
 from clhines.cells.cable import discretise
 from clhines.cells.synthetic import ring_cell
+from clhines.simulate.epoch import BlockEpochs
 
 DT, ENGINES = 0.025, ("steps", "epochs")
 CABLES = [
     discretise(ring_cell(3, 0.6, 3, seed=k, stems=1 + k % 2), max_length=90.0) for k in (1, 2, 3)
 ]
+
+
+def blocks(room, **options):
+    """An engine for `Simulation`: `BlockEpochs` within some limits, whatever the device."""
+    return lambda state: BlockEpochs(state.model, state, room, **options)
 
 
 def mixed_network(cells=7):

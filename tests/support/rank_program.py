@@ -141,7 +141,7 @@ def differing(comm):
 
 def break_rank(sim, rank, do):
     """Do something in the third epoch of a rank."""
-    advance, calls = sim._run.run.advance, []
+    advance, calls = sim.runner.run.advance, []
 
     def broken(*arguments):
         calls.append(0)
@@ -149,7 +149,7 @@ def break_rank(sim, rank, do):
             do()
         return advance(*arguments)
 
-    sim._run.run.advance = broken
+    sim.runner.run.advance = broken
 
 
 def fail():

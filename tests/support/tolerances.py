@@ -1,4 +1,7 @@
-"""How close two solutions must be: the one place where tolerances are stated.
+"""How close two solutions of one system must be: the tolerances of all tests of solves.
+
+Those of simulations against NEURON are in docs/reference/simulating.md, with the checks that use
+them.
 
 *Forward error.* Let ``h`` be the height of a cell in nodes. Elimination and substitution carry a
 value along at most ``h`` nodes each way, and each node adds a handful of roundings, each of
@@ -15,13 +18,13 @@ condition of these systems in the maximum norm, 2 to 3. The worst over all shape
 methods was measured at 1.0; a kernel that drops one term misses by many orders of magnitude.
 Nodes with many children need no larger bound: their terms are small against their diagonal.
 
-*Residual.* Elimination without pivoting on a diagonally dominant matrix is backward stable row
-by row: ``|b - A x|_i / (|A| |x| + |b|)_i`` grows neither with the height nor with the condition, so
-the bound is ``C * eps(dtype)`` flat, measured at 1.0 as well. That counts one update of a row, by
-all its children together. Where a row is updated several times, as by the neighbours that
-`contraction` eliminates in successive rounds, the roundings of these random-walk: a factor
-``sqrt(updates)``. It is given only where it is needed, for cells in pieces (two to three times as
-many rounds): measured at 2.0, once at 4.8 in 350,000 rows.
+*Residual*, the componentwise backward error. Elimination without pivoting on a diagonally dominant
+matrix is backward stable row by row: ``|b - A x|_i / (|A| |x| + |b|)_i`` grows neither with the
+height nor with the condition, so the bound is ``C * eps(dtype)`` flat, measured at 1.0 as well.
+That counts one update of a row, by all its children together. Where a row is updated several times,
+as by the neighbours that `contraction` eliminates in successive rounds, the roundings of these
+random-walk: a factor ``sqrt(updates)``. It is given only where it is needed, for cells in pieces
+(two to three times as many rounds): measured at 2.0, once at 4.8 in 350,000 rows.
 
 Cyclic reduction has no such bound. A row that is left after k steps is made of ``2**k`` rows, and
 its roundings are relative to the largest of these, not to the one row in which the residual is

@@ -22,6 +22,7 @@ from clhines.errors import InputError
 DTS = (0.1, 0.05, 0.025)
 LAST_DELAY = 2.0  # ms
 WEIGHT, TAU = 1e-9, 1.0  # uS: too small to matter; ms
+V_BOUND = 1e-7  # of the deflection, of `hh`
 PULSES = (1.0, 9.0)  # ms: begins of the clamps of the source
 
 # --------------------------------------------------------------------------------------- delays
@@ -176,7 +177,7 @@ def hh(settings: Settings) -> list[Outcome]:
         if not wrong:
             gap = relative(result[0][1:], v, -65.0)
             exact.largest("relative v", gap)
-            wrong = "" if gap < 1e-7 else f"voltages differ by {gap:.3g} of the deflection"
+            wrong = "" if gap < V_BOUND else f"voltages differ by {gap:.3g} of the deflection"
         exact.case(wrong and f"{engine}: {wrong}")
     exact.add("spikes", len(times))
     table_times, table_ids, _ = neuron_hh(table=True)

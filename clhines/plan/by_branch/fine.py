@@ -13,7 +13,7 @@ from clhines.plan import layout, packing, transforms
 from clhines.plan.by_branch import layout as branch_layout
 from clhines.plan.by_branch import schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec
+from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
     MAX_RHS,
@@ -27,7 +27,7 @@ from clhines.plan.plan import (
     work_group_size,
 )
 
-CACHE_BYTES = 336 << 10  # what a block may keep in local memory on a CPU, to stay in its L2 cache
+CACHE_BYTES = 336 << 10  # of local memory per block on a CPU, to stay in its L2 cache
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _Shaped:
     shift: bool
 
     def slots(self) -> tuple[Trees, np.ndarray, np.ndarray]:
-        """Return what the schedules take."""
+        """Return the arguments of the schedules."""
         return self.forest.trees, self.blocks.slot_template, self.blocks.slot_tree
 
 
@@ -209,7 +209,7 @@ def _level_tables(
 def _shape_statistics(
     shaped: _Shaped, forest: Forest, levels: schedule.BranchLevels
 ) -> dict[str, int | float]:
-    """Count what splitting and shifting did, over all blocks."""
+    """Count split and shifted branches, over all blocks."""
     found: dict[str, int | float] = {}
     if shaped.split:
         found["added_branches"] = shaped.forest.num_branches - forest.num_branches

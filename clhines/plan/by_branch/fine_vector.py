@@ -12,7 +12,7 @@ from clhines.plan import packing
 from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_branch.fine import CACHE_BYTES, plan_lanes, rank_in_tree
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec
+from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.packing import PACKINGS
 from clhines.plan.plan import (
     MAX_RHS,
@@ -38,17 +38,17 @@ class FineVectorSpec(KernelSpec):
     work_group : int
         1: work-items share nothing.
     vector_width : int
-        Branches a vector.
+        Branches per vector.
     capacity : int
         Values of the largest block, for which local memory holds the factors and the
         intermediate solution of one right-hand side; 0 leaves them in global memory, as do
         several right-hand sides.
     slots : int
-        Lanes of the largest block: what it exchanges between branches, in local memory.
+        Lanes of the largest block: values exchanged between branches, in local memory.
     streaming : bool
         The solution is stored past the caches, where the compiler can.
     prefetch : str
-        Values are asked for before they are needed: by ``builtin``, Clang's function, or
+        Values are prefetched: by ``builtin``, Clang's function, or
         ``standard``, that of OpenCL C, which often does nothing; or not at all (empty).
     natural : bool
         d, u, l, b and x are in natural order; the factors are not.
@@ -88,7 +88,7 @@ def plan_vectors(forest: Forest, method: str, real: str, limits: Limits, options
     """`fine` for CPUs: one work-item per block of cells, one branch per lane of a vector.
 
     Cells too large for the cache-sized local memory of a work-item keep their factors in global
-    memory; where even what branches exchange does not fit, `_plan_lanes` takes over.
+    memory; where even what branches exchange does not fit, `plan_lanes` takes over.
     """
     room = limits.local_bytes // (8 if real == "double" else 4)  # values
     budget = min(CACHE_BYTES * room // limits.local_bytes, room * 7 // 10)

@@ -1,4 +1,4 @@
-"""Layouts of kernels with one work-item per branch."""
+"""Layouts of kernels with one work-item per branch (`LevelStrided`) or one lane (`VectorRows`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Schedules of kernels with one work-item per branch: levels."""
+"""Schedules of kernels with a lane per branch: levels, or vectors of branches of one height.
+
+The level of a branch within its tree is `clhines.forest.Trees.branch_level`.
+"""
 
 from __future__ import annotations
 
@@ -208,7 +211,7 @@ class BranchVectors:
         return self.place - (first - 1) * self.width
 
     def rounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """List the children of every vector: one child of each of its branches a round.
+        """List the children of every vector: one child of each of its branches per round.
 
         Returns
         -------

@@ -12,7 +12,7 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec, Word
+from clhines.plan.kernel_spec import KernelSpec, Word
 from clhines.plan.plan import (
     MAX_RHS,
     Limits,
@@ -36,13 +36,13 @@ class CellSpec(KernelSpec):
     stride : int
         Distance between a cell's values; 0 reads it from the table.
     vector_width : int
-        Cells a work-item takes.
+        Cells per work-item.
     same_shape : bool
         The cells of a work-item have one shape: vector types, one step code for all.
     codes_in_order : bool
         Step codes lie in device order (all shapes different), not shape after shape.
     rhs_local : int
-        Values of a right-hand side that a work-group, which is a block, has in local memory;
+        Values of a right-hand side that a work-group (one block) holds in local memory;
         0 leaves them in global memory.
     """
 
@@ -136,7 +136,7 @@ def _plan_columns(
     rhs_local: int = 0,
     max_rhs: int = MAX_RHS,
 ) -> Plan:
-    """Cells in blocks of `block` lanes, `vector` lanes a work-item."""
+    """Cells in blocks of `block` lanes, `vector` lanes per work-item."""
     whole = vector > 1
     columns = layout.columns(forest, block, whole_shapes=whole)
     if whole and columns.size > 1.25 * forest.num_nodes:  # too few cells of one shape
@@ -195,7 +195,7 @@ def _column_widths(
     wide = vector if limits.is_cpu else max(vector, min(64, -(-num_cells // vector) * vector))
     block = int(options["block_size"] or wide)
     if options["vector_width"] is None:
-        vector = gcd(vector, block)  # the widest that an asked-for block can be cut into
+        vector = gcd(vector, block)  # the widest that divides the requested block
     if block % vector:
         raise InputError(f"block_size={block} is not a multiple of vector_width={vector}")
     return vector, min(block, -(-num_cells // vector) * vector)

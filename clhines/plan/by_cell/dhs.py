@@ -13,10 +13,10 @@ from clhines.errors import InputError
 from clhines.forest import Forest, Trees
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec
+from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
 
-LANES = 16  # a cell, unless asked for
+LANES = 16  # per cell, by default
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DhsSpec(KernelSpec):
     Attributes
     ----------
     lanes : int
-        Work-items a cell.
+        Work-items per cell.
     capacity : int
         Nodes of the largest work-group, whose factors and intermediate solutions are in local
         memory; 0 leaves them in global memory.
@@ -65,7 +65,7 @@ def plan_dhs(forest: Forest, method: str, real: str, limits: Limits, options: Op
     """
     lanes, work_group = _lanes(forest.num_cells, limits, options)
     itemsize = 8 if real == "double" else 4
-    room = (limits.local_bytes - 4 * work_group) // itemsize  # beside what looks for bad pivots
+    room = (limits.local_bytes - 4 * work_group) // itemsize  # beside the search for bad pivots
     in_global = (2 * forest.sizes > room) | (not options["local"])
 
     def plan_some(part: Forest, _: np.ndarray, elsewhere: int) -> Plan:
@@ -193,7 +193,7 @@ def _step_first(trees: Trees, steps: schedule.LaneSteps) -> np.ndarray:
 def _node_tables(trees: Trees, order: np.ndarray) -> dict[str, np.ndarray]:
     """Neighbours of each node in the order of elimination, as places in its tree.
 
-    The children of a node are listed in that order too: a sum is taken in one order only.
+    The children of a node are listed in that order too: every sum has one order.
     """
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

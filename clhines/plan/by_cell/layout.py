@@ -1,4 +1,9 @@
-"""Layouts of kernels with one work-item per cell: columns."""
+"""Layouts of kernels with one work-item per cell: columns, and which cells share a work-group.
+
+One class for all: a block of width 1 is the layout of `flat`, one block of all cells (width 0) that
+of `interleaved`, blocks of `block_size` cells those of `block_interleaved` and `block_local`.
+Kernels with a lane per branch or segment pack cells by `clhines.plan.packing`.
+"""
 
 from __future__ import annotations
 

@@ -11,15 +11,15 @@ from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan.by_cell import layout
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import KernelSpec
+from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, coarse, work_group_size
 
 USUAL_SWITCH = 256  # unknowns left for PCR on GPUs: all lanes of a work-group have one
-CPU_SWITCH = 16  # on CPUs PCR only adds work: what a short vector loop does
+CPU_SWITCH = 16  # on CPUs PCR only adds work beyond a short vector loop
 WIDEST = 256  # work-items of a group by default
-SPARE_BYTES = 64  # of local memory, for what is not a row
+SPARE_BYTES = 64  # of local memory, for variables besides rows
 
-BANK_SHIFT = 5  # a place is left out after 2**5 unknowns, so that even steps meet all banks
+BANK_SHIFT = 5  # one value of padding per 2**5 unknowns, so that even strides use all banks
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ReductionSpec(KernelSpec):
 
     @property
     def more_places(self) -> int:
-        """Places that `switch` unknowns take a second time, where there is a step of PCR."""
+        """Values of the second buffer of `switch` unknowns, where there is a step of PCR."""
         return _skewed(self.switch) if self.switch > 1 else 0
 
     @property
@@ -101,8 +101,9 @@ def plan_reduction(
     elimination from the tip names. An unsymmetric matrix may have good pivots in one order only.
 
     The error has no bound, unlike that of elimination from the tips: on chains whose values
-    differ by many orders of magnitude, or whose rows are barely dominant, backward errors of 10^10
-    eps and more are seen. `Solver.solve` measures it and warns; ``auto`` takes none of these rows.
+    differ by many orders of magnitude, or whose rows are barely dominant, the componentwise
+    backward error was measured at 10^10 eps and more. `Solver.solve` measures it and warns;
+    ``auto`` takes none of these rows.
 
     Raises
     ------
@@ -144,7 +145,7 @@ def _skewed(size: int) -> int:
 
 
 def _unskewed(places: int) -> int:
-    """Unknowns that fit into so many places."""
+    """Largest count of unknowns that fit into a number of values."""
     size = max(0, (places << BANK_SHIFT) // ((1 << BANK_SHIFT) + 1) + 1)
     while _skewed(size) > places:
         size -= 1
@@ -232,7 +233,7 @@ def _statistics(sizes: np.ndarray, spec: ReductionSpec) -> dict[str, int | float
     rounds, steps, busy = (np.zeros(len(sizes), np.int64) for _ in range(3))
 
     def add(active: np.ndarray) -> None:
-        """Count one step of so many unknowns of each chain; of 0 it is none."""
+        """Count one step, given the unknowns of each chain; chains with 0 take none."""
         nonlocal rounds, steps, busy
         rounds = rounds + (active > 0)
         steps = steps - -active // group

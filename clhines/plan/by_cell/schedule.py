@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.arrays import offsets
 from clhines.forest import Trees
-from clhines.plan.contract import Word
+from clhines.plan.kernel_spec import Word
 
 # Code of a step of `serial_steps`; the parent of a root is -1.
 STEP = Word(first=1, waiting=1, parent=29)
@@ -23,7 +23,7 @@ def serial_steps(trees: Trees) -> np.ndarray:
     and through memory otherwise. Code of step i, a `STEP`, where
     `parent` counts from the start of the tree (-1 at the root), `waiting` says that
     contributions for node i lie in memory, and `first` that node i is the first to leave one
-    for its parent. Every sum is therefore taken in one fixed order, without atomics.
+    for its parent. Every sum therefore has one fixed order, without atomics.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def serial_steps(trees: Trees) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class LaneSteps:
-    """Nodes of every tree in steps; those of a step are independent, and one lane takes each.
+    """Nodes of every tree in steps; those of a step are independent, with one lane per node.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def k_lane_steps(trees: Trees, k: int) -> LaneSteps:
     ----------
     trees : Trees
     k : int
-        Nodes that a step may have.
+        Largest number of nodes in a step.
     """
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
     by_priority = np.lexsort((-trees.rank, -trees.depth, tree))
@@ -115,7 +115,7 @@ def _list_schedule(
     waiting : children that each node waits for
     """
     ready = [v for v, count in enumerate(waiting) if count == 0]  # sorted, and so a heap
-    waiting.append(2)  # what the root's parent, -1, refers to: never ready
+    waiting.append(2)  # for the root's parent, -1: never ready
     while ready:
         if len(ready) <= k:
             taken, ready = sorted(ready), []

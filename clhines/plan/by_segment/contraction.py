@@ -19,12 +19,21 @@ from clhines.plan.by_segment.joined import USUAL_PLACES, joined
 from clhines.plan.by_segment.pieces import Pieces, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
-from clhines.plan.contract import STATUS, KernelSpec, Word
-from clhines.plan.plan import Limits, Options, Part, Plan, as_int32, local_size
+from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
+from clhines.plan.plan import (
+    COARSE,
+    Limits,
+    Options,
+    Part,
+    Plan,
+    aligned,
+    as_int32,
+    local_size,
+)
 
 USUAL_LANES = 128  # of a work-group of `contraction`
 ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
-OWN_LAUNCH = 32 * USUAL_PLACES  # nodes a compute unit: fewer go into the launches of cut cells
+OWN_LAUNCH = 32 * USUAL_PLACES  # nodes per compute unit: fewer go into the launches of cut cells
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,10 @@ class ContractionSpec(KernelSpec):
     Attributes
     ----------
     capacity : int
-        Values of the largest block: what a work-group holds of each array in local memory.
+        Values of the largest block: the part of each array that a work-group holds in local memory.
+    tree_places : int
+        Values of `u` and of the tree of segments, which lies where `u` of the leaves was and may
+        reach beyond it; 0 where that is within `capacity`.
     segment : int
         Most nodes of a segment.
     ptx : bool
@@ -49,7 +61,7 @@ class ContractionSpec(KernelSpec):
     shared : bool
         Several work-groups, or launches, share a cell.
     derived : bool
-        The system stands for a larger one: a bad value may come from any node of it.
+        The system is reduced from a larger one: a bad value may come from any of its nodes.
     factor : str
         ``make``: write the inverse pivots, of d and u alone; ``use``: take these for `d`; or
         empty: solve from d, u and b.
@@ -105,6 +117,7 @@ class ContractionSpec(KernelSpec):
     derived: bool = False
     factor: str = ""
     natural: bool = False
+    tree_places: int = 0
 
     @property
     def of_pieces(self) -> bool:
@@ -113,12 +126,12 @@ class ContractionSpec(KernelSpec):
 
     @property
     def reduces(self) -> bool:
-        """Whether the kernel leaves the system of the kept nodes."""
+        """Whether the kernel writes the system of the kept nodes."""
         return self.phase == "reduce"
 
     @property
     def expands(self) -> bool:
-        """Whether the kernel takes the solution of the kept nodes."""
+        """Whether the kernel reads the solution of the kept nodes."""
         return self.phase == "expand"
 
     @property
@@ -128,7 +141,7 @@ class ContractionSpec(KernelSpec):
 
     @property
     def solves(self) -> bool:
-        """Whether the kernel takes a right-hand side."""
+        """Whether the kernel reads a right-hand side."""
         return not self.makes
 
     @property
@@ -178,7 +191,7 @@ def _contraction(
 
 
 def _is_small(forest: Forest, limits: Limits) -> bool:
-    """Whether only latency counts: two usual work-groups a compute unit hold it all."""
+    """Whether only latency counts: two usual work-groups per compute unit hold the whole batch."""
     return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
 
 
@@ -234,7 +247,7 @@ def _local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> 
 
 @dataclass(frozen=True)
 class _Contraction:
-    """What all launches of a contraction plan share."""
+    """Parameters that all launches of a contraction plan share."""
 
     method: str
     real: str
@@ -280,6 +293,8 @@ class _Contraction:
             return self.by_kind(forest, ranks, kind)
         blocks, lanes, places = self._blocks(forest, cut, group, pieces)
         gather = places.gather(forest)
+        if not pieces:
+            group = self._used(forest, group, lanes)
         part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
         return Plan(forest, self.method, gather, (part,))
 
@@ -335,7 +350,7 @@ class _Contraction:
             self._part(phase, group, pieces.forest, whole, lanes, places, shared, tables)
             for phase in ("reduce", "expand")
         )
-        # what was reduced last, and may still be in a cache, is expanded first
+        # the launch that reduced last is expanded first: its values may still be in a cache
         for name, width in (("blocks", 8), ("kept_start", 1)):
             rows = reduce.tables[name].reshape(-1, width)[::-1]
             reduce.tables[name] = np.ascontiguousarray(rows).reshape(-1)
@@ -390,7 +405,7 @@ class _Contraction:
         return forest.num_cells
 
     def _group(self, forest: Forest, cut: Cut, pieces: bool = False) -> int:
-        """Work-items of a group: what the widest tree takes, more where cells share one."""
+        """Work-items of a group: lanes of the widest tree, or more where cells share a group."""
         if self.options["work_group"]:
             return int(self.options["work_group"])
         limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
@@ -398,6 +413,13 @@ class _Contraction:
         if cut.places.max() > _local_capacity(self.real, limits, usual):
             usual = widest
         return min(usual, limits.max_work_group, NO_LANE - 1)
+
+    def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
+        """Work-items that the blocks have lanes for: idle ones take registers all the same."""
+        if self.options["work_group"] or self.limits.is_cpu or _is_small(forest, self.limits):
+            return group
+        widest = int(np.diff(lanes.template_start).max())
+        return min(group, -(-widest // 32) * 32)
 
     def _blocks(
         self, forest: Forest, cut: Cut, group: int, pieces: bool = False
@@ -444,16 +466,19 @@ class _Contraction:
         tables = segment_layout.tables(forest.trees, blocks, lanes, places)
         if node_rank is not None:
             tables["node_rank"] = node_rank
+        room = int(_local_capacity(self.real, self.limits, work_group))
+        most, tree = int(places.template_size.max()), leaves + KEPT_VALUES * lanes.inner
+        tree = aligned(int(tree.max()))
+        capacity = local_size(max(most, tree), room, self.limits.is_cpu)
+        if capacity > COARSE and not self.limits.is_cpu:  # no more than needed
+            capacity = aligned(most)
         spec = ContractionSpec(
             real=self.real,
             symmetric=True,
             rhs=1,
             work_group=work_group,
-            capacity=local_size(
-                int(np.maximum(places.template_size, leaves + KEPT_VALUES * lanes.inner).max()),
-                int(_local_capacity(self.real, self.limits, work_group)),
-                self.limits.is_cpu,
-            ),
+            capacity=capacity,
+            tree_places=tree if tree > capacity else 0,
             segment=longest,
             ptx=self.limits.ptx,
             fused=not self.limits.is_cpu,

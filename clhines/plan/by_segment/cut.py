@@ -37,7 +37,7 @@ def cut_trees(trees: Trees, most: int, ends: np.ndarray | None = None) -> Cut:
     ordered = None if ends is None else ends[trees.order]
     cut = schedule.segments(trees, most, ordered)
     lanes = np.diff(cut.offsets)
-    if ordered is None:  # what cannot fit anyway need not be contracted
+    if ordered is None:  # a tree that cannot fit need not be contracted
         pinned = np.repeat(lanes >= NO_LANE, lanes)
     else:
         pinned = ordered[cut.first + cut.length - 1]

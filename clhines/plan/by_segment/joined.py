@@ -12,7 +12,7 @@ USUAL_PLACES = 1056  # values of each of its arrays in local memory
 
 
 def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Make launches of whole cells further blocks of the one that expands pieces of others."""
+    """Append launches of whole cells as blocks to the launch that expands pieces of others."""
     mine = [p for p in parts if p.spec.template == "by_segment/contraction" and p.source == 0]
     expand = next((p for p in mine if p.phase == "expand"), None)
     if expand is None:
@@ -20,7 +20,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     out, whole = expand, []
     for part in mine:
         alike = part.phase == "solve" and part.spec.work_group == expand.spec.work_group
-        if alike and part.spec.capacity <= USUAL_PLACES:
+        if alike and max(part.spec.capacity, part.spec.tree_places) <= USUAL_PLACES:
             whole.append(part)
             out = _appended(out, part)
     return tuple(out if p is expand else p for p in parts if not any(p is q for q in whole))
@@ -29,6 +29,8 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 def _appended(expand: Part, solve: Part) -> Part:
     """One launch of two: after the blocks that are expanded those of whole cells."""
     longest = max(expand.spec.segment, solve.spec.segment)
+    capacity = max(expand.spec.capacity, solve.spec.capacity)
+    tree = max(expand.spec.tree_places, solve.spec.tree_places)
     tables, more = _with_rows(expand, longest), _with_rows(solve, longest)
     blocks = more["blocks"].reshape(-1, 8).copy()
     for column, name in ((2, "lane_slot"), (4, "rows"), (6, "cell_number"), (7, "cell_number")):
@@ -45,7 +47,10 @@ def _appended(expand: Part, solve: Part) -> Part:
     return replace(
         expand,
         spec=replace(
-            expand.spec, segment=longest, capacity=max(expand.spec.capacity, solve.spec.capacity)
+            expand.spec,
+            segment=longest,
+            capacity=capacity,
+            tree_places=tree if tree > capacity else 0,
         ),
         tables=tables,
         num_units=groups,
@@ -62,7 +67,7 @@ def _appended(expand: Part, solve: Part) -> Part:
 
 
 def _with_rows(part: Part, longest: int) -> dict[str, np.ndarray]:
-    """Tables of a launch whose segments may have so many nodes."""
+    """Tables of a launch, given the largest number of nodes of a segment."""
     rows = part.tables["rows"].reshape(-1, 2, part.spec.segment)
     wider = np.pad(rows, ((0, 0), (0, 0), (0, longest - part.spec.segment)))
     tables = {**part.tables, "rows": wider.reshape(-1)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from clhines.arrays import climb, offsets, starts
 from clhines.forest import Trees
-from clhines.plan.contract import Word
+from clhines.plan.kernel_spec import Word
 
 _NODES, _LANES = 5, 10  # bits of a number of nodes, and of a lane
 # Bit fields of `SegmentLanes`; `longest` is that of the lanes which surely run together.
@@ -27,7 +27,7 @@ class Segments:
 
     All nodes of a segment but its last (the one farthest from the root) have one child, so they
     can be eliminated at once, from the root outwards, without waiting for any other segment.
-    What is left is a tree with one node a segment, `contract`'s input.
+    The result is a tree with one node per segment, the input of `contract`.
 
     Attributes
     ----------
@@ -137,9 +137,9 @@ class Contraction:
 
     All leaves go first. Then, round after round, leaves and nodes with one child of what remains
     (rake and compress, Miller and Reif 1985), so that n nodes take O(log n) rounds where nodes
-    have few children: a node is taken only if neither its parent nor its child nor another child
+    have few children: a node is chosen only if neither its parent nor its child nor another child
     of its parent is, so that every survivor receives at most one update from below and one from
-    above in a round. Pinned nodes and roots are never taken.
+    above in a round. Pinned nodes and roots are never chosen.
 
     Attributes
     ----------

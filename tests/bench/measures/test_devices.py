@@ -6,14 +6,31 @@ import pytest
 
 from bench.measures import devices as measure
 from clhines.device import devices as choice
+from clhines.solve.solver import Solver
+
+
+def half_of_what_is_needed(case, queue):
+    """Bytes of half the device memory that the batch needs as a whole."""
+    engine = Solver(case.forest, "auto", case.dtype, queue=queue).engine
+    return engine.room.needed(engine.plan) // 2
+
+
+def test_a_batch_that_fits_has_no_slices_to_measure(fast_queue):
+    case = measure.Case(64, 32, 4, "float32")
+    times = case.out.nbytes / half_of_what_is_needed(case, fast_queue)  # a generous limit
+    with pytest.raises(SystemExit, match=r"--times .* into which the batch fits"):
+        measure.in_slices(case, fast_queue, "auto", times, pinned=False)
 
 
 def test_devices_and_slices(fast_queue, monkeypatch, tmp_path, capsys):
     """Two devices of one kind; here they are the same."""
     queues = [fast_queue, choice.make_queue(fast_queue.device)]
+    case = measure.Case(128, 32, 4, "float32")  # the largest one below
+    times = 4 * case.out.nbytes / half_of_what_is_needed(case, fast_queue)
     monkeypatch.setattr(measure, "find_queues", lambda _: queues)
     arguments = (
-        "--cells 64 128 --nodes 32 --branches 4 --dtype float32 --times 0.4 --copy-bytes 4e6 --out"
+        f"--cells 64 128 --nodes 32 --branches 4 --dtype float32 --times {times} "
+        "--copy-bytes 4e6 --out"
     )
     arguments = [*arguments.split(), str(tmp_path)]
     measure.main(arguments)

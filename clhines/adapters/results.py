@@ -1,0 +1,51 @@
+"""What adapters ask of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from clhines.checks import as_whole_number
+from clhines.errors import InputError
+
+
+class Spikes(Protocol):
+    """Spikes by time, then cell, as in `clhines.simulate.result.Result`."""
+
+    @property
+    def spike_time(self) -> np.ndarray:
+        """(k,) float64, ms."""
+
+    @property
+    def spike_cell(self) -> np.ndarray:
+        """(k,) int64."""
+
+
+class Results(Spikes, Protocol):
+    """Spikes, and records with their times."""
+
+    @property
+    def t(self) -> np.ndarray:
+        """(rows,) float64, ms."""
+
+    @property
+    def values(self) -> Sequence[np.ndarray]:
+        """(rows, r) arrays, one for each call of `record`."""
+
+
+def record_of(result: Results, record: int) -> np.ndarray:
+    """(rows, r): a record, by the number that `Simulation.record` returned."""
+    count = len(result.values)
+    if not count:
+        raise InputError(f"record is {record}; expected a result with records")
+    return result.values[as_whole_number("record", record, 0, count - 1)]
+
+
+def cells_of(result: Spikes, num_cells: int) -> int:
+    """Check that no spike is of a cell beyond `num_cells`."""
+    count = as_whole_number("num_cells", num_cells, 1)
+    if len(result.spike_cell) and result.spike_cell.max() >= count:
+        raise InputError(f"num_cells is {count}; expected more than {result.spike_cell.max()}")
+    return count

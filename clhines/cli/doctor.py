@@ -1,0 +1,193 @@
+"""`clhines doctor`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import clhines
+from clhines.errors import ClhinesError
+
+if TYPE_CHECKING:
+    from clhines.cli.arguments import Commands
+    from clhines.device.health import Finding
+
+_SECONDS = 30  # to wait for MPI
+_KINDS = (
+    ("MPICH", "mpich", "hydra"),
+    ("Open MPI", "open mpi", "openrte", "open-mpi"),
+    ("Intel MPI", "intel(r) mpi"),
+)
+
+
+def add_doctor(commands: Commands) -> None:
+    """Add the command `doctor`."""
+    doctor = commands.add_parser("doctor", help="find out what is wrong with an installation")
+    doctor.set_defaults(run=run_doctor)
+
+
+def run_doctor(_: argparse.Namespace) -> int:
+    """Run all checks; returns 1 where one of them found a fault."""
+    faults = 0
+    for check in (versions, opencl, solves, mpi, extras):
+        for finding in check():
+            faults += not finding.good
+            _print("ok" if finding.good else "FAULT", finding.what)
+            if finding.advice:
+                _print("" if finding.good else "do", finding.advice)
+    print("no fault found" if not faults else f"{faults} fault{'s' if faults > 1 else ''} found")
+    return 1 if faults else 0
+
+
+def _print(label: str, text: str) -> None:
+    lines = textwrap.wrap(" ".join(text.split()), 90)
+    for k, line in enumerate(lines):
+        print(f"{label if k == 0 else '':<6} {line}")
+
+
+def versions() -> list[Finding]:
+    """Say which versions these are."""
+    from clhines.device.health import Finding
+
+    names = ("numpy", "pyopencl", "mako", "pocl-binary-distribution")
+    found = [f"{name} {v}" for name in names if (v := _version(name))]
+    text = f"clhines {clhines.__version__}, Python {platform.python_version()}, {', '.join(found)}"
+    return [Finding(True, f"{text}, {platform.system()} {platform.machine()}")]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def opencl() -> list[Finding]:
+    """Check platforms, caches, processors, precisions and the choice of a device."""
+    from clhines.device import health
+
+    checks: tuple[Callable[[], list[Finding]], ...]
+    checks = (health.platforms, health.caches, health.processors, health.precisions, health.choice)
+    return [finding for check in checks for finding in check()]
+
+
+def solves() -> list[Finding]:
+    """Solve a small batch on each device but simulators, and compare with the reference."""
+    from clhines.device import devices
+    from clhines.device.health import Finding
+
+    try:
+        found = [(k, d) for k, d in devices.all_devices() if not devices.is_simulator(d)]
+    except ClhinesError:
+        return []  # which `opencl` reports
+    results = []
+    for index, device in found:
+        kind = np.float64 if devices.has_fp64(device) else np.float32
+        dtype = np.dtype(kind)
+        try:
+            error = _difference(index, dtype)
+        except ClhinesError as problem:
+            said = " ".join(str(problem).split())[:200]
+            results.append(
+                Finding(
+                    False,
+                    f"device {index} does not solve: {said}",
+                    "install another version of its driver or runtime, or name another device "
+                    "(--device, CLHINES_DEVICE); -v shows how far it gets",
+                )
+            )
+            continue
+        limit = 64 * float(np.finfo(kind).eps)
+        what = f"device {index} solves in {dtype.name}, differs by {error:.1e} from the reference"
+        advice = "" if error <= limit else "do not use this driver or runtime: report this output"
+        results.append(Finding(error <= limit, what, advice))
+    return results
+
+
+def _difference(index: str, dtype: np.dtype) -> float:
+    """Largest difference to the reference, relative to the largest entry.
+
+    The rows are dominant by 2 at least of 4, so that the condition is at most 3, and the
+    elimination of 40 nodes makes fewer than 20 roundings of any entry.
+    """
+    parent = np.array([-1, *(k // 2 for k in range(39))])
+    forest = clhines.Forest.from_cells([parent, np.arange(-1, 30)])
+    n = forest.num_nodes
+    children = np.bincount(forest.parent[forest.parent >= 0], minlength=n)
+    d, u, b = 3.0 + children, np.full(n, -1.0), np.cos(np.arange(n))
+    expected = clhines.reference.solve_serial(forest, d, u, b)
+    found = clhines.Solver(forest, dtype=dtype, device=index).solve(d, u, b)
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def mpi() -> list[Finding]:
+    """Check that mpi4py works, and that `mpiexec` belongs to its library."""
+    from clhines.device.health import Finding
+
+    if _version("mpi4py") is None:
+        return [Finding(True, "MPI is not installed; several processes need 'clhines[mpi]'")]
+    program = "from mpi4py import MPI; print(MPI.Get_library_version())"
+    library = _output([sys.executable, "-c", program])
+    reinstall = "pip install --force-reinstall mpi4py mpich"
+    if library is None:
+        return [Finding(False, "mpi4py cannot be imported, or finds no MPI library", reinstall)]
+    launcher = shutil.which("mpiexec") or shutil.which("mpiexec", path=_beside_python())
+    if launcher is None:
+        return [
+            Finding(
+                False,
+                f"mpi4py has {_kind(library)}, but there is no mpiexec in PATH",
+                "install an MPI, or add the folder of its mpiexec to PATH (pip's mpich has it in "
+                f"{_beside_python()})",
+            )
+        ]
+    started = _output([launcher, "--version"]) or ""
+    if _kind(started) != _kind(library):
+        what = f"mpiexec ({launcher}) is of {_kind(started)}, but mpi4py has {_kind(library)}"
+        advice = f"use the mpiexec of {_kind(library)}: change PATH, or build mpi4py for the other"
+        return [Finding(False, f"{what}: each process would run alone", advice)]
+    return [Finding(True, f"mpi4py and mpiexec are of {_kind(library)}")]
+
+
+def _beside_python() -> str:
+    """Folder of the programs of this environment, which need not be in PATH."""
+    return os.path.dirname(sys.executable)
+
+
+def _kind(text: str) -> str:
+    """Name of the MPI library that a text of its version comes from."""
+    lower = text.lower()
+    for name, *words in _KINDS[::-1]:
+        if any(word in lower for word in words):
+            return name
+    return re.sub(r"\s+", " ", text).strip()[:40] or "an unknown MPI"
+
+
+def _output(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout + done.stderr
+
+
+def extras() -> list[Finding]:
+    """Say which optional packages there are."""
+    from clhines.device.health import Finding
+
+    names = {"matplotlib": "pictures need 'clhines[plot]'", "neuron": "NEURON is not installed"}
+    return [
+        Finding(True, f"{name} {v}" if (v := _version(name)) else why)
+        for name, why in names.items()
+    ]

@@ -1,0 +1,136 @@
+"""`clhines simulate model.py`: a script of NEURON, simulated."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clhines import files
+from clhines.cli.arguments import Once, positive_number
+from clhines.cli.report import as_json, check_writable, named_option, print_report
+from clhines.errors import InputError
+
+if TYPE_CHECKING:
+    from clhines.neuron.importer import Imported
+
+SUFFIXES = (".py", ".hoc")
+
+
+def with_model(argv: Sequence[str]) -> list[str]:
+    """Return arguments in which ``simulate FILE.py`` has its command's name."""
+    given = list(argv)
+    at = next((k for k, word in enumerate(given) if not word.startswith("-")), 0)  # after -v
+    if given[at : at + 1] == ["simulate"] and given[at + 1 : at + 2]:
+        if given[at + 1].lower().endswith(SUFFIXES):
+            given.insert(at + 1, "model")
+    return given
+
+
+def add_model(networks: Any) -> None:
+    """Add the command `model`, which a file's name stands for."""
+    model = networks.add_parser("model", help="a model of NEURON: a script, .py or .hoc")
+    add = model.add_argument
+    add("script", metavar="FILE", help="builds the model; it need not run it")
+    add("--stop", type=positive_number, required=True, metavar="MS", help="until when")
+    add("--check", action="store_true", help="only list what cannot be simulated")
+    add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
+    add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
+    add("--out", metavar="FILE.npz", help="write spikes of all sources")
+    add("--device", metavar="SPEC", action=Once, help="index pair like 0:1, or part of a name")
+    add("--dtype", choices=("float64", "float32"), default="float64",
+        help="precision on the device (default: float64)")  # fmt: skip
+    add("--engine", choices=("auto", "steps", "reference"), default="auto",
+        help="steps (the device), reference (NumPy on the host); default: auto")  # fmt: skip
+    add("--json", action="store_true", help="print JSON instead of a table")
+    model.set_defaults(run=run_model)
+
+
+def run_model(arguments: argparse.Namespace) -> int:
+    """Build the model with the script, simulate it, and write the spikes."""
+    from clhines.neuron import check, from_neuron
+
+    if arguments.out is not None:
+        check_writable(arguments.out, "--out", (".npz",))
+    begin = time.perf_counter()
+    _build(arguments)
+    built = time.perf_counter()
+    if arguments.check:
+        rejected = check()
+        print("\n".join(str(r) for r in rejected) or "all is simulated")
+        return int(bool(rejected))
+    sim, at = from_neuron(arguments.dtype, arguments.device, arguments.engine)
+    ready = time.perf_counter()
+    steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
+    result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
+    time_of, source, gid = _spikes(at.imported, result.spike_time, result.spike_cell)
+    report = {
+        "sections": len(at.imported.model.tree.sections),
+        "nodes": at.imported.model.tree.num_nodes,
+        "mechanisms": ", ".join(f"{g.mechanism.name} x {len(g)}" for g in sim.network.groups),
+        "connections": len(at.imported.connections),
+        "device": sim.device_label,
+        "engine": sim.engine,
+        "dt_ms": sim.model.dt,
+        "steps": steps,
+        "script_s": built - begin,
+        "import_s": ready - built,
+        "run_s": result.cost["all"],
+        "spikes": len(time_of),
+    }
+    if arguments.out is not None:
+        with named_option("--out"):
+            arrays = {"spike_time": time_of, "spike_source": source, "spike_gid": gid}
+            files.write_npz(arguments.out, arrays)
+    lines = [f"{k:<12} {v:.4g}" if isinstance(v, float) else f"{k:<12} {v}"[:100]
+             for k, v in report.items()]  # fmt: skip
+    print_report(as_json(report) if arguments.json else "\n".join(lines), arguments.out)
+    return 0
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    """Run the script, and start NEURON's time where the script has not."""
+    from clhines.neuron.session import interpreter
+
+    script = Path(arguments.script)
+    if not script.is_file():
+        raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
+    h = interpreter()
+    if arguments.mechanisms is not None:
+        try:
+            h.nrn_load_dll(arguments.mechanisms)
+        except RuntimeError as error:
+            raise InputError(f"--mechanisms {arguments.mechanisms}: {error}") from None
+    h.load_file("stdrun.hoc")
+    try:
+        if script.suffix.lower() == ".py":
+            sys.path.insert(0, str(script.parent))
+            kept = runpy.run_path(str(script), run_name="__main__")  # sections live as it does
+            arguments.kept = kept
+        elif not h.load_file(str(script)):
+            raise InputError(f"NEURON cannot load {str(script)!r}")
+    except SystemExit:
+        pass
+    h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
+
+
+def _spikes(
+    imported: Imported, times: np.ndarray, sources: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return times, numbers of origins, and gids (-1: none) of the events of NEURON's sources."""
+    network, origins = imported.network, imported.model.wires.origins
+    number = {
+        int(network.source_numbers(s, [k])[0]): place
+        for place, (s, k) in enumerate(imported.sources)
+    }
+    known = [(t, number[s]) for t, s in zip(times.tolist(), sources.tolist(), strict=True)
+             if s in number]  # fmt: skip
+    place = np.array([k for _, k in known], np.int64)
+    gid = np.array([origins[k].gid for k in place.tolist()], np.int64)
+    return np.array([t for t, _ in known], np.float64), place, gid

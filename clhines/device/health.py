@@ -1,0 +1,133 @@
+"""What can be wrong with the OpenCL of a machine, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyopencl as cl
+
+from clhines.device import devices, pocl
+from clhines.errors import DeviceError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One result of a check.
+
+    Attributes
+    ----------
+    good : bool
+    what : str
+        What was found, in one line.
+    advice : str
+        What to do about it; empty where nothing needs to be done.
+    """
+
+    good: bool
+    what: str
+    advice: str = ""
+
+
+def platforms() -> list[Finding]:
+    """Check that there are OpenCL platforms, and no two of one kind."""
+    vendors = os.environ.get("OCL_ICD_VENDORS")
+    if vendors and not Path(vendors).exists():
+        return [
+            Finding(
+                False,
+                f"OCL_ICD_VENDORS={vendors} does not exist, so that no runtime is found",
+                "unset OCL_ICD_VENDORS, or let it name a folder with .icd files",
+            )
+        ]
+    try:
+        found = devices.all_devices()
+    except DeviceError as error:
+        what, _, advice = str(error).partition("; ")
+        return [Finding(False, what, advice)]
+    names = Counter(
+        device.platform.name.strip() for device in {d.platform: d for _, d in found}.values()
+    )
+    results = [Finding(True, f"platform {name}") for name in names]
+    return results + [
+        Finding(
+            False,
+            f"{count} platforms are called {name}: two installations of one runtime disturb each "
+            "other",
+            "uninstall one (PoCL: the package of the system, or pip's pocl-binary-distribution), "
+            "or set OCL_ICD_VENDORS to the .icd file of the other",
+        )
+        for name, count in names.items()
+        if count > 1
+    ]
+
+
+def precisions() -> list[Finding]:
+    """Check that some device other than a simulator computes in float64."""
+    real = [d for _, d in _all() if not devices.is_simulator(d)]
+    if not real:
+        if not _all():
+            return []
+        return [
+            Finding(
+                False, "there is no device but a simulator, which is slow", devices.INSTALL_HINT
+            )
+        ]
+    able = [d for d in real if devices.has_fp64(d)]
+    if able:
+        return [Finding(True, f"float64 on {len(able)} of {len(real)} devices")]
+    return [
+        Finding(
+            False,
+            f"no device has float64 ({', '.join(d.name.strip() for d in real)})",
+            "use dtype='float32' (--dtype float32), or 'pip install clhines[pocl]' for the CPU",
+        )
+    ]
+
+
+def processors() -> list[Finding]:
+    """Check that PoCL's compiler knows the processor."""
+    results = []
+    for _, device in _all():
+        if "Portable Computing" not in device.platform.name:
+            continue
+        if not re.search(r"-generic$", device.version.strip()):
+            continue
+        name = pocl.name_processor(device)
+        what = f"PoCL ({device.driver_version}) does not know this processor"
+        if name is not None:
+            results.append(Finding(True, f"{what}; clhines lets it build for {name}"))
+        else:
+            switch = f"unset {pocl.SWITCH}, or " if pocl.switched_off() else ""
+            results.append(Finding(False, what, switch + "install a newer PoCL, with a newer LLVM"))
+    return results
+
+
+def caches() -> list[Finding]:
+    """Check that PoCL can write its cache, without which it shows no device."""
+    problem = pocl.cache_problem()
+    if problem is None:
+        return []
+    what, _, advice = problem.rpartition(": ")
+    return [Finding(False, what, advice)]
+
+
+def choice() -> list[Finding]:
+    """Check that a device is found as the environment asks for."""
+    try:
+        device = devices.choose(dtype="float32")
+    except DeviceError as error:
+        what, _, advice = str(error).partition("; ")
+        named = next((n for n in ("CLHINES_DEVICE", "PYOPENCL_CTX") if os.environ.get(n)), None)
+        return [Finding(False, what, f"change or unset {named}; {advice}" if named else advice)]
+    return [Finding(True, f"used when no other is named: {devices.label(device)}")]
+
+
+def _all() -> list[tuple[str, cl.Device]]:
+    try:
+        return devices.all_devices()
+    except DeviceError:  # which `platforms` reports
+        return []

@@ -1,0 +1,133 @@
+"""Spikes: crossings of the threshold, peaks, and the minima after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.arrays import offsets, ranges
+from clhines.features.traces import Traces
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """A list of values for each trace: ``lists[k]`` is that of trace k.
+
+    Attributes
+    ----------
+    offsets : (m + 1,) int64
+        Values of trace k are ``offsets[k]:offsets[k + 1]``.
+    values : (count,) float64 or int64
+    """
+
+    offsets: np.ndarray
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, k: int) -> np.ndarray:
+        if not -len(self) <= k < len(self):
+            raise IndexError(f"trace {k} of {len(self)}")
+        k %= len(self)
+        return self.values[self.offsets[k] : self.offsets[k + 1]]
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[k] for k in range(len(self)))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """(m,) int64: values of each trace."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(count,) int64: the trace of each value."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def where(self, kept: np.ndarray) -> Lists:
+        """Return the values for which `kept`, (count,) bool."""
+        return lists_of(self.rows[kept], self.values[kept], len(self))
+
+    def reduced(self, ufunc: np.ufunc, empty: float = np.nan) -> np.ndarray:
+        """(m,) float64: a reduction of each list, `empty` of those without values."""
+        found = np.full(len(self), empty)
+        some = np.flatnonzero(self.counts)
+        if len(some):
+            found[some] = ufunc.reduceat(self.values, self.offsets[:-1][some])
+        return found
+
+    def at(self, k: int) -> np.ndarray:
+        """(m,) float64: value k of each list, from the end if negative, NaN where it is short."""
+        found = np.full(len(self), np.nan)
+        long = self.counts > k if k >= 0 else self.counts >= -k
+        base = self.offsets[:-1] if k >= 0 else self.offsets[1:]
+        found[long] = self.values[base[long] + k]
+        return found
+
+
+def lists_of(rows: np.ndarray, values: np.ndarray, count: int) -> Lists:
+    """Make lists of values whose traces, `rows`, ascend."""
+    return Lists(offsets(np.bincount(rows, minlength=count)), values)
+
+
+def peak_indices(traces: Traces) -> Lists:
+    """Sample of each spike's peak: the first largest from a crossing upwards to that downwards.
+
+    As in eFEL a crossing is between two samples that both differ from the threshold, and the k-th
+    crossing upwards goes with the k-th downwards after the first upwards.
+    """
+    v, level = traces.v, traces.threshold
+    above, below = v > level, v < level
+    up_row, up = np.nonzero(above[:, 1:] & below[:, :-1])
+    down_row, down = np.nonzero(below[:, 1:] & above[:, :-1])
+    ups = lists_of(up_row, up + 1, len(v))
+    downs = lists_of(down_row, down + 1, len(v))
+    downs = downs.where(downs.values >= ups.at(0)[downs.rows])  # NaN: no crossing upwards
+    pairs = np.minimum(ups.counts, downs.counts)
+    rows = np.repeat(np.arange(len(v)), pairs)
+    begin = ups.values[ranges(ups.offsets[:-1], pairs)]
+    end = downs.values[ranges(downs.offsets[:-1], pairs)] + 1
+    sound = begin < end
+    rows, begin, end = rows[sound], begin[sound], end[sound]
+    return lists_of(rows, _first_extreme(-v, rows, begin, end), len(v))
+
+
+def min_ahp_indices(traces: Traces) -> Lists:
+    """Sample of the minimum after each peak, before the next or the end of the trace.
+
+    It is the first sample that neither of the next two is below, or else the first of the smallest.
+    That of the last spike is left out where it is the end of the trace.
+    """
+    v, peaks = traces.v, traces.of(peak_indices)
+    length, rows, begin = v.shape[1], peaks.rows, peaks.values
+    if not len(begin):
+        return peaks
+    end = np.append(begin[1:], length)
+    end[peaks.offsets[1:][peaks.counts > 0] - 1] = length
+    sample = np.arange(length - 2)
+    local = (v[:, 1:-1] >= v[:, :-2]) & (v[:, 2:] >= v[:, :-2])
+    candidate = np.full((len(v), length), length)
+    candidate[:, :-2] = np.where(local, sample, length)
+    following = np.minimum.accumulate(candidate[:, ::-1], axis=1)[:, ::-1]  # the next one
+    found = following[rows, begin]
+    found = np.where(begin < end, found, begin)  # two peaks that are one sample
+    none = np.flatnonzero((found + 2 >= end) & (begin < end))
+    found[none] = _first_extreme(v, rows[none], begin[none], end[none])
+    return lists_of(rows, found, len(v)).where(found != length - 1)
+
+
+def _first_extreme(
+    v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
+) -> np.ndarray:
+    """(count,) int64: first of the smallest samples of each interval, none of which is empty."""
+    sizes = end - begin
+    if not len(sizes):
+        return np.zeros(0, np.int64)
+    sample, first = ranges(begin, sizes), offsets(sizes)[:-1]
+    values = v[np.repeat(rows, sizes), sample]
+    smallest = np.minimum.reduceat(values, first)
+    hits = np.flatnonzero(values == np.repeat(smallest, sizes))
+    return sample[hits[np.searchsorted(hits, first)]]

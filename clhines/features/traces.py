@@ -1,0 +1,94 @@
+"""Traces: voltages at shared times, and the stimulus of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.checks import as_finite, as_number, as_real, spread
+from clhines.errors import InputError
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, eq=False)
+class Traces:
+    """Voltages at shared times, and what was done to the cells.
+
+    Attributes
+    ----------
+    v : (m, k) float64, mV
+    t : (k,) float64, ms
+        Ascending.
+    stim_start, stim_end : (m,) float64, ms
+    current : (m,) float64, nA, or None
+        Amplitude of the stimulus.
+    threshold : float, mV
+    done : dict
+        Features that were computed, by function.
+    """
+
+    v: np.ndarray
+    t: np.ndarray
+    stim_start: np.ndarray
+    stim_end: np.ndarray
+    current: np.ndarray | None
+    threshold: float
+    done: dict[object, object] = field(default_factory=dict)
+
+    def of(self, feature: Callable[[Traces], _Value]) -> _Value:
+        """Return a feature, computed once."""
+        if feature not in self.done:
+            self.done[feature] = feature(self)
+        return cast("_Value", self.done[feature])
+
+
+def checked_traces(
+    v: ArrayLike,
+    t: ArrayLike,
+    stim_start: ArrayLike,
+    stim_end: ArrayLike,
+    current: ArrayLike | None,
+    threshold: float,
+    interp_step: float | None,
+) -> Traces:
+    """Check and, on request, interpolate; see `extract`."""
+    rows, times = np.atleast_2d(as_real("v", v)), as_real("t", t)
+    if times.ndim != 1 or len(times) < 3 or not (np.diff(times) > 0).all():
+        raise InputError(f"t has shape {times.shape}; expected (k,) ascending times, 3 or more")
+    if rows.ndim != 2 or rows.shape[1] != len(times):
+        raise InputError(f"v has shape {rows.shape}; expected (m, {len(times)}), as many as t")
+    begin, end = (
+        spread("stim_start", stim_start, len(rows)),
+        spread("stim_end", stim_end, len(rows)),
+    )
+    bad = np.flatnonzero(~((begin < end) & (begin >= times[0]) & (begin < times[-1])))
+    if len(bad):
+        m = int(bad[0])
+        raise InputError(
+            f"stimulus of trace {m} is from {begin[m]:g} to {end[m]:g} ms; expected an interval "
+            f"that begins within {times[0]:g} to {times[-1]:g} ms"
+        )
+    amplitude = None if current is None else spread("stimulus_current", current, len(rows))
+    level = as_number("threshold", threshold)
+    if interp_step is not None:
+        step = as_number("interp_step", interp_step)
+        if not 0 < step <= times[-1] - times[0]:
+            raise InputError(f"interp_step is {step:g}; expected above 0 and within the trace, ms")
+        times, rows = interpolated(times, rows, step)
+    return Traces(rows, as_finite("t", times), begin, end, amplitude, level)
+
+
+def interpolated(t: np.ndarray, v: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """Interpolate as eFEL does: at times that are added up, the last at or after the end."""
+    count = int(np.ceil((t[-1] - t[0]) / step))
+    grid = np.add.accumulate(np.concatenate([t[:1], np.full(count, step)]))
+    grid = grid if grid[count - 1] < t[-1] else grid[:count]
+    left = np.clip(np.searchsorted(t, grid, side="left") - 1, 0, len(t) - 2)
+    slope = (v[:, left + 1] - v[:, left]) / (t[left + 1] - t[left])
+    values = v[:, left] + slope * (grid - t[left])
+    return grid, np.where(grid > t[-1], v[:, -1:], values)

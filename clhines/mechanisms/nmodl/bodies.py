@@ -1,0 +1,348 @@
+"""The blocks of a mechanism, executed: what each one takes and gives, as expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from clhines.mechanisms.expressions import ExpressionError, Graph, Node
+from clhines.mechanisms.forms import linear_parts
+from clhines.mechanisms.nmodl.execute import Run
+from clhines.mechanisms.nmodl.names import Names
+from clhines.mechanisms.nmodl.solve import solve
+from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
+from clhines.mechanisms.nmodl.values import Loop, Shared, weight
+from clhines.mechanisms.nmodl.verbatim import is_empty
+
+SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
+BEFORE_AFTER = {
+    "BEFORE INITIAL": "before_initial",
+    "AFTER INITIAL": "after_initial",
+    "BEFORE BREAKPOINT": "before_breakpoint",
+    "AFTER SOLVE": "after_solve",
+    "BEFORE STEP": "before_step",
+}
+
+
+@dataclass
+class Body:
+    """What a block gives.
+
+    Attributes
+    ----------
+    results : list of (str, str, Node)
+        Role and name of what is always given.
+    writes : dict of str to Node
+        Variables that it sets, by their name in functions.
+    loops : list of Loop
+    """
+
+    results: list[tuple[str, str, Node]] = field(default_factory=list)
+    writes: dict[str, Node] = field(default_factory=dict)
+    loops: list[Loop] = field(default_factory=list)
+
+    def nodes(self, wanted: Iterable[str]) -> list[Node]:
+        """Return all expressions of the results, of the loops and of these variables."""
+        found = [node for _, _, node in self.results]
+        found += [self.writes[name] for name in wanted if name in self.writes]
+        for loop in self.loops:
+            found += loop.starts + loop.values
+            found += [e for e in (loop.go_on, loop.entered) if e is not None]
+        return found
+
+
+@dataclass
+class Bodies:
+    """All blocks of a file, and what they have in common."""
+
+    shared: Shared
+    blocks: dict[str, Body] = field(default_factory=dict)
+    sends: list[str] = field(default_factory=list)  # kinds, of initial and receive
+    watch_flags: list[float] = field(default_factory=list)
+    netcons: int = 0
+    weights: tuple[str, ...] | None = None
+    grids: dict[str, tuple[Node, Node]] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do one part; what it refuses is kept."""
+        try:
+            work()
+        except Refused as refused:
+            self.refused.append(refused)
+        except ExpressionError as error:
+            self.refused.append(Refused(f"an expression: {error}"))
+
+
+def executed(file: File, use_tables: bool) -> Bodies:
+    """Execute all blocks of a file."""
+    shared = Shared(file, Names(file), Graph(), use_tables)
+    bodies = Bodies(shared)
+    work = _Work(bodies)
+    for part in (work.initial, work.current, work.advance, work.events, work.others, work.tables):
+        bodies.attempt(part)
+    return bodies
+
+
+class _Work:
+    def __init__(self, bodies: Bodies) -> None:
+        self.bodies, self.shared = bodies, bodies.shared
+        self.file, self.graph = self.shared.file, self.shared.graph
+        self.names = self.shared.names
+        self.ion_currents = {f"i{ion.name}": ion for ion in self.file.ions}
+        self.concentrations = {
+            name
+            for ion in self.file.ions
+            for name in (*ion.reads, *ion.writes)
+            if name not in self.ion_currents
+        }
+
+    def _keep(self, block: str, run: Run, results: Sequence[tuple[str, str, Node]] = ()) -> None:
+        body = Body(list(results), loops=run.loops)
+        for key in run.writes:
+            if self.names.elements[key] in self.concentrations:
+                body.results.append(("ion", key, run.values[key]))
+            else:
+                body.writes[key] = run.values[key]
+        self.bodies.blocks[block] = body
+
+    def _main(self, name: str) -> Sequence[Statement]:
+        block = self.file.main.get(name)
+        return block.body if block is not None else ()
+
+    # --------------------------------------------------------------------------------- initial
+
+    def initial(self) -> None:
+        run = Run(self.shared, "initial")
+        run.solve = solve
+        for variable in self.file.variables.values():
+            if variable.sort == "state" and variable.name not in self.concentrations:
+                start = self.names.start_name(variable.name)
+                for key in self.names.all_elements(variable.name):
+                    value = run.read(start) if start else None
+                    run.set(
+                        key, value or self.graph.number(self.names.initial_state(variable.name))
+                    )
+        run.body(self._main("INITIAL"))
+        self._keep("initial", run, self._sends(run))
+
+    def _sends(self, run: Run) -> list[tuple[str, str, Node]]:
+        graph, results = self.graph, []
+        for sent in run.sent:
+            number = len(self.bodies.sends)
+            self.bodies.sends.append(sent.kind)
+            never = graph.symbol("_never")
+            results.append(("send", f"{number}.time", graph.where(sent.guard, sent.time, never)))
+            if sent.flag is not None:
+                results.append(("send", f"{number}.flag", sent.flag))
+        return results
+
+    # --------------------------------------------------------------------------------- current
+
+    def _currents(self) -> list[tuple[str, int]]:
+        """Names of the currents and the sign with which they go out of the cell."""
+        found = [(name, 1) for name in self.file.nonspecific]
+        for ion in self.file.ions:
+            found += [(name, 1) for name in ion.writes if name == f"i{ion.name}"]
+        found += [(name, -1) for name in self.file.electrode]
+        return found
+
+    def current(self) -> None:
+        body = self.file.main.get("BREAKPOINT")
+        if body is None:
+            return
+        currents = self._currents()
+        statements = [s for s in body.body if s.kind != "solve"]
+        if not currents and not any(s.kind not in ("verbatim",) for s in statements):
+            return
+        run = Run(self.shared, "current")
+        run.solve = _nested
+        self._begin_currents(run)
+        run.body(statements)
+        total = self._total(run, currents)
+        again = [key for key in run.writes if key in run.reads]
+        if again:
+            self._twice(statements, currents)
+            return
+        slope = self._slope(total)
+        results = [("i", "i", total), ("g", "g", slope)] if currents else []
+        for name, _ in currents:
+            if name in self.ion_currents:
+                value = run.read(name)
+                results += [("ion", name, value), ("ion_current", name, self._slope(value))]
+        self._keep("current", run, results)
+
+    def _begin_currents(self, run: Run) -> None:
+        """Currents of ions that are read, too, are the ion's until they are set."""
+
+    def _total(self, run: Run, currents: Sequence[tuple[str, int]]) -> Node:
+        terms = []
+        for name, sign in currents:
+            value = run.read(name)
+            terms.append(value if sign > 0 else -value)
+        return self.graph.add(terms)
+
+    def _slope(self, current: Node) -> Node:
+        """Return di/dv: exact where the current is linear in v, else NEURON's quotient."""
+        graph = self.graph
+        if not current.uses("v"):
+            return graph.zero
+        if linear_parts(current, "v") is not None:
+            return graph.slope(current, "v")
+        v, step = graph.symbol("v"), graph.number(SLOPE)
+        ahead = graph.replaced([current], {v: v + step})[0]
+        return (ahead - current) / step
+
+    def _twice(self, statements: Sequence[Statement], currents: Sequence[tuple[str, int]]) -> None:
+        """Execute at v + 0.001 mV, then at v, with what the first has left: as NEURON does."""
+        graph = self.graph
+        first, second = Run(self.shared, "current"), Run(self.shared, "current")
+        first.given["v"] = graph.symbol("v") + graph.number(SLOPE)
+        first.body(statements)
+        ahead = {name: first.read(name) for name, _ in currents}
+        i_ahead = self._total(first, currents)
+        second.values, second.reads = dict(first.values), first.reads
+        second.loops, second.writes = first.loops, dict(first.writes)
+        second.body(statements)
+        total, step = self._total(second, currents), graph.number(SLOPE)
+        results = [("i", "i", total), ("g", "g", (i_ahead - total) / step)] if currents else []
+        for name, _ in currents:
+            if name in self.ion_currents:
+                value = second.read(name)
+                slope = (ahead[name] - value) / step
+                results += [("ion", name, value), ("ion_current", name, slope)]
+        self._keep("current", second, results)
+
+    # --------------------------------------------------------------------------------- advance
+
+    def advance(self) -> None:
+        run = Run(self.shared, "advance")
+        run.solve = solve
+        solves = [s for s in self._main("BREAKPOINT") if s.kind == "solve"]
+        if solves:
+            run.body(solves)
+            self._keep("advance", run)
+
+    def others(self) -> None:
+        for name, block in BEFORE_AFTER.items():
+            if name in self.file.main:
+                run = Run(self.shared, block)
+                run.body(self._main(name))
+                self._keep(block, run)
+        for name in ("CONSTRUCTOR", "TERMINAL"):
+            for s in self._main(name):
+                if s.kind != "verbatim" or not is_empty(str(s.names[0])):
+                    raise Refused(name, s.line)
+
+    # ---------------------------------------------------------------------------------- events
+
+    def _with_arguments(self, run: Run, arguments: Sequence[str]) -> list[str]:
+        keys = []
+        for name in arguments:
+            run.new_local(name)
+            key = str(run.scopes[-1][name])
+            run.values[key] = self.graph.symbol(weight(name))
+            run.arguments[name] = key
+            keys.append(key)
+        return keys
+
+    def events(self) -> None:
+        block = self.file.main.get("NET_RECEIVE")
+        if block is None:
+            return
+        self.bodies.weights = block.arguments
+        run = Run(self.shared, "receive")
+        run.given["flag"] = self.graph.symbol("_flag")
+        keys = self._with_arguments(run, block.arguments)
+        run.body([s for s in block.body if s.kind != "initial"])
+        results = self._sends(run) + self._changed(run, block.arguments, keys)
+        for number, (guard, _, flag, _) in enumerate(run.armed):
+            self.bodies.watch_flags.append(float(flag))
+            results.append(("arm", str(number), guard))
+        self._keep("receive", run, results)
+        self._netcons(run, block)
+        self._watches(run)
+        begins = [s for s in block.body if s.kind == "initial"]
+        if begins:
+            first = Run(self.shared, "net_initial")
+            keys = self._with_arguments(first, block.arguments)
+            for s in begins:
+                first.body(s.blocks[0])
+            if first.sent:
+                raise Refused("an event is sent in INITIAL of NET_RECEIVE", block.line)
+            self._keep("net_initial", first, self._changed(first, block.arguments, keys))
+
+    def _changed(
+        self, run: Run, arguments: Sequence[str], keys: Sequence[str]
+    ) -> list[tuple[str, str, Node]]:
+        found = []
+        for name, key in zip(arguments, keys, strict=True):
+            symbol, changed = self.graph.symbol(weight(name)), f"_{name}__changed"
+            value = self.graph.replaced([run.values[key]], {self.graph.symbol(changed): symbol})[
+                0
+            ].definition
+            if value is symbol:
+                continue
+            if run.values[key].uses(changed):
+                raise Refused(f"'{name}' is used after FOR_NETCONS has changed it")
+            found.append(("weight", name, run.values[key]))
+        return found
+
+    def _netcons(self, run: Run, block: Block) -> None:
+        body = self.bodies.blocks["receive"]
+        for name in block.arguments:
+            if any(e.uses(f"_{name}__changed") for e in body.nodes(body.writes)):
+                raise Refused(f"'{name}' is used after FOR_NETCONS has changed it", block.line)
+        for number, (names, s, inner, guard) in enumerate(run.netcons):
+            if len(names) > len(block.arguments):
+                raise Refused("FOR_NETCONS with more arguments than NET_RECEIVE", s.line)
+            rename, results = {}, []
+            for a, b in zip(names, block.arguments, strict=False):
+                rename[self.graph.symbol(f"_{a}__other")] = self.graph.symbol(f"_{b}__other")
+            for name, target in zip(names, block.arguments, strict=False):
+                old = self.graph.symbol(f"_{name}__other")
+                new = inner.values[str(inner.scopes[-1][name])]
+                if new is not old:
+                    value = self.graph.replaced([self.graph.where(guard, new, old)], dict(rename))
+                    results.append(("other_weight", target, value[0]))
+            self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
+            self.bodies.netcons += 1
+
+    def _watches(self, run: Run) -> None:
+        if not run.armed:
+            return
+        inner, results = Run(self.shared, "watch"), []
+        for number, (_, condition, _, line) in enumerate(run.armed):
+            results.append(("watch", str(number), self._excess(inner, condition, line)))
+        self._keep("watch", inner, results)
+
+    def _excess(self, run: Run, condition: Expression, line: int) -> Node:
+        if condition[0] not in ("<", "<=", ">", ">="):
+            raise Refused("WATCH of what is no comparison", line)
+        run.scopes.append({})
+        left, right = (run.expression(e) for e in condition[1:])  # type: ignore[arg-type]
+        return left - right if condition[0] in (">", ">=") else right - left
+
+    # ---------------------------------------------------------------------------------- tables
+
+    def tables(self) -> None:
+        done: set[str] = set()
+        while len(done) < len(self.shared.tables):
+            name = next(n for n in self.shared.tables if n not in done)
+            done.add(name)
+            self.bodies.attempt(lambda name=name: self._table(name))  # type: ignore[misc]
+
+    def _table(self, name: str) -> None:
+        use = self.shared.tables[name]
+        run = Run(self.shared, f"table_{name}")
+        value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
+        columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
+        results = [("column", str(k), e) for k, e in enumerate(columns)]
+        self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
+        grid = [("grid", "low", use.low), ("grid", "high", use.high)]
+        self.bodies.blocks[f"grid_{name}"] = Body(grid)
+
+
+def _nested(run: Run, s: Statement) -> None:
+    raise Refused(f"SOLVE {s.names[0]} in an IF or a loop", s.line)

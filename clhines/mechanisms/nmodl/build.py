@@ -1,0 +1,341 @@
+"""From executed blocks to a `Program`: what is a parameter, what a state, what an output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clhines.mechanisms.equations import Quantity
+from clhines.mechanisms.expressions import Node
+from clhines.mechanisms.forms import linear_form
+from clhines.mechanisms.nmodl.bodies import Bodies, Body, executed
+from clhines.mechanisms.nmodl.lexer import Includes
+from clhines.mechanisms.nmodl.names import BUILT_IN
+from clhines.mechanisms.nmodl.parse import parse
+from clhines.mechanisms.nmodl.tree import File, NmodlError, Refused, Rejection
+from clhines.mechanisms.program import Argument, IonUse, Net, Program, Send, Table
+
+ENDS = {"advance": "end"}  # which time a block's t is, where not `now`
+MAX_QUEUE = 16
+
+
+@dataclass
+class Model:
+    """A file that can be simulated."""
+
+    file: File
+    bodies: Bodies
+    program: Program
+    outputs: dict[str, tuple[str, ...]]  # blocks that set an output
+
+
+def build(
+    text: str, path: str = "", includes: Includes | None = None, use_tables: bool = True
+) -> Model:
+    """Read an NMODL text.
+
+    Raises
+    ------
+    NmodlError
+        With everything that cannot be simulated.
+    """
+    shown = path or "NMODL text"
+    try:
+        file = parse(text, shown, includes)
+        bodies = executed(file, use_tables)
+        refused = [*file.refused, *bodies.refused]
+        model = None if refused else _Builder(bodies).model()
+    except Refused as one:
+        refused, model = [one], None
+    except RecursionError:
+        refused, model = [Refused("expressions or blocks too deep within each other")], None
+    if model is None:
+        unique = {(r.construct, r.line): r for r in refused}.values()
+        raise NmodlError([Rejection(r.construct, shown, r.line, r.way_out) for r in unique])
+    return model
+
+
+def rejections(text: str, path: str = "", includes: Includes | None = None) -> list[Rejection]:
+    """Return what of an NMODL text cannot be simulated; nothing where all can."""
+    try:
+        build(text, path, includes)
+    except NmodlError as error:
+        return error.rejections
+    return []
+
+
+class _Builder:
+    def __init__(self, bodies: Bodies) -> None:
+        self.bodies, self.names = bodies, bodies.shared.names
+        self.file, self.graph = bodies.shared.file, bodies.shared.graph
+        self.blocks = bodies.blocks
+        self._check()
+        self.written = {key for body in self.blocks.values() for key in body.writes}
+        self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
+        self.needed = self._needed()
+
+    def _check(self) -> None:
+        file = self.file
+        if not file.suffix:
+            raise Refused("no SUFFIX, POINT_PROCESS or ARTIFICIAL_CELL")
+        for name in file.nonspecific | file.electrode:
+            if self.names.variable(name) is None:
+                raise Refused(f"the current '{name}' is not declared")
+
+    # ----------------------------------------------------------------------------- variables
+
+    def _free(self, body: Body, wanted: set[str]) -> set[str]:
+        found: set[str] = set()
+        for node in body.nodes(sorted(wanted)):
+            found |= node.free
+        return found
+
+    def _needed(self) -> set[str]:
+        """Variables whose values other blocks, results or users need."""
+        needed = {
+            key
+            for key in self.written
+            if self.names.elements[key] in self.file.range
+            or self.file.variables[self.names.elements[key]].sort == "state"
+        }
+        while True:
+            more = set(needed)
+            for body in self.blocks.values():
+                more |= self._free(body, needed) & self.names.elements.keys()
+            if more == needed:
+                return needed
+            needed = more
+
+    def _live(self) -> set[str]:
+        """Variables that some block reads before it writes them."""
+        found: set[str] = set()
+        for body in self.blocks.values():
+            found |= self._free(body, self.needed)
+        return found & self.names.elements.keys()
+
+    def model(self) -> Model:
+        """Return the mechanism."""
+        live = self._live()
+        not_kept = {k for k in live if self.names.elements[k] in self._from_outside(k)}
+        states = [k for k in self._ordered(self.needed & self.written) if k in live - not_kept]
+        outputs = [
+            k
+            for k in self._ordered(self.needed & self.written)
+            if k not in states and k not in not_kept
+        ]
+        parameters = [k for k in self._ordered(live) if k not in self.written and k not in not_kept]
+        self.states, self.outputs, self.parameters = states, outputs, parameters
+        self._check_globals()
+        tables = self._tables()
+        pointers = tuple(p for p in self.file.pointers if p in self.names.printed)
+        used_pointers = tuple(p for p in pointers if self.names.printed[p] in live)
+        blocks = {name: self._arguments(name) for name in self.blocks}
+        blocks = {name: arguments for name, arguments in blocks.items() if self._is_used(name)}
+        program = Program(
+            name=self.file.suffix,
+            kind=self.file.kind,
+            parameters=tuple(self._quantity(k) for k in parameters),
+            states=tuple(self._quantity(k) for k in states),
+            outputs=tuple(self._quantity(k) for k in outputs),
+            ions=tuple(IonUse(i.name, i.valence, i.reads, i.writes) for i in self.file.ions),
+            pointers=used_pointers,
+            tables=tables,
+            net=self._net(),
+            blocks=blocks,
+            built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
+            electrode=bool(self.file.electrode),
+        )
+        where = {
+            k: tuple(name for name in blocks if k in self.blocks[name].writes) for k in outputs
+        }
+        return Model(self.file, self.bodies, program, where)
+
+    def _from_outside(self, key: str) -> set[str]:
+        """Names of the variable's sort that ions and pointers give."""
+        return {n for n in self._given() if n == self.names.elements[key]}
+
+    def _given(self) -> set[str]:
+        """Variables whose values come from ions or pointers: read, or a concentration."""
+        found = set(self.file.pointers)
+        for ion in self.file.ions:
+            found |= set(ion.reads) | {n for n in ion.writes if n != f"i{ion.name}"}
+        return found
+
+    def _ordered(self, keys: set[str]) -> list[str]:
+        order = {name: k for k, name in enumerate(self.file.variables)}
+        return sorted(keys, key=lambda k: (order[self.names.elements[k]], len(k), k))
+
+    def _quantity(self, key: str) -> Quantity:
+        name = self.names.elements[key]
+        public = self.names.public[key]
+        return Quantity(
+            key,
+            self.file.variables[name].unit,
+            self.names.default(key),
+            self.names.is_global(key),
+            public if public != key else "",
+        )
+
+    def _check_globals(self) -> None:
+        """Refuse what is one for all instances, is kept, and may differ between instances."""
+        uniform = {k for k in self.states if self.names.is_global(k)}
+        shared = {k for k in self.parameters if self.names.is_global(k)} | {"t", "dt"}
+        wrong = True
+        suspects: set[str] = set()
+        while wrong:
+            wrong = False
+            for key in sorted(uniform - suspects):
+                for body in self.blocks.values():
+                    if key in body.writes:
+                        free = body.writes[key].free
+                        if not free <= (uniform - suspects) | shared:
+                            suspects.add(key)
+                            wrong = True
+        for key in sorted(suspects):
+            name = self.names.elements[key]
+            line = self.file.variables[name].line
+            if self.file.kind == "artificial" or name not in self.file.variables:
+                continue
+            what = f"'{name}' is one for all instances and keeps what each of them sets"
+            raise Refused(what, line, "declare it in RANGE")
+
+    # ------------------------------------------------------------------------------ arguments
+
+    def _is_used(self, name: str) -> bool:
+        if name in ("initial", "current", "receive") or name.startswith(("table_", "grid_")):
+            return True
+        body = self.blocks[name]
+        kept = {*self.states, *self.outputs}
+        return bool(body.results) or any(k in kept for k in body.writes)
+
+    def wanted(self, name: str) -> list[str]:
+        """Variables of a block that stay: its states."""
+        return [k for k in self.states if k in self.blocks[name].writes]
+
+    def _arguments(self, name: str) -> tuple[Argument, ...]:
+        body = self.blocks[name]
+        return arguments_of(
+            name, body, set(self.wanted(name)), self.states, self.parameters, self.file,
+            self.names.printed,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------- tables, events
+
+    def _tables(self) -> tuple[Table, ...]:
+        found = []
+        for name, use in self.bodies.shared.tables.items():
+            free = self._free(self.blocks[f"table_{name}"], set())
+            free |= self._free(self.blocks[f"grid_{name}"], set())
+            wrong = sorted(free - set(self.parameters) - {"_x", "dt"})
+            wrong = [w for w in wrong if not w.endswith("__table")]
+            if wrong:
+                shown = self.names.public.get(wrong[0], wrong[0])
+                raise Refused(
+                    f"TABLE of {name} depends on '{shown}', which changes",
+                    use.block.line,
+                    f"set usetable_{self.file.suffix} = 0",
+                )
+            depends = tuple(k for k in self.parameters if k in free)
+            found.append(Table(name, tuple(use.columns), use.n, depends))
+        return tuple(found)
+
+    def _net(self) -> Net | None:
+        sends = tuple(Send(kind) for kind in self.bodies.sends)
+        if self.bodies.weights is None and not sends:
+            return None
+        return Net(
+            weights=self.bodies.weights or (),
+            summed=self._is_summed(),
+            sends=sends,
+            watches=len(self.bodies.watch_flags),
+            watch_flags=tuple(self.bodies.watch_flags),
+            for_netcons=self.bodies.netcons,
+            queue=MAX_QUEUE,
+        )
+
+    def _is_summed(self) -> bool:
+        """Whether an event only adds multiples of its weight to states."""
+        body = self.blocks.get("receive")
+        if body is None or self.bodies.weights is None or len(self.bodies.weights) != 1:
+            return False
+        if body.results or body.loops or "net_initial" in self.blocks:
+            return False
+        weight = f"_{self.bodies.weights[0]}__weight"
+        for key in self.wanted("receive"):
+            form = linear_form(body.writes[key], [weight])
+            if form is None or form.constant.definition is not self.graph.symbol(key):
+                return False
+            slope = form.coefficients.get(weight)
+            if slope is not None and not slope.free <= set(self.parameters):
+                return False
+        return True
+
+
+def arguments_of(
+    block: str,
+    body: Body,
+    kept: set[str],
+    states: list[str],
+    parameters: list[str],
+    file: File,
+    printed: dict[str, str],
+) -> tuple[Argument, ...]:
+    """Return the arguments of a block's function, for the variables in `kept`."""
+    nodes: list[Node] = body.nodes(sorted(kept))
+    free: set[str] = set()
+    for node in nodes:
+        free |= node.free
+    found: list[Argument] = []
+    if "v" in free:
+        found.append(Argument("v", "v"))
+    if "t" in free:
+        found.append(Argument("t", ENDS.get(block, "now")))
+    if "dt" in free:
+        found.append(Argument("dt", "dt"))
+    if "_x" in free:
+        found.append(Argument("x", "x"))
+    if "_flag" in free:
+        found.append(Argument("flag", "flag"))
+    found += [Argument("parameter", k) for k in parameters if k in free]
+    tables = sorted(s for s in free if s.endswith("__table"))
+    found += [Argument("table", s.removesuffix("__table")) for s in tables]
+    found += [Argument("pointer", p) for p in file.pointers if printed.get(p) in free]
+    found += _ions(body, free, file)
+    found += _weights(body, free)
+    for key in states:
+        if key in kept:
+            found.append(Argument("state", key, "inout" if key in free else "out"))
+        elif key in free:
+            found.append(Argument("state", key))
+    found += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
+    for role, name, _ in body.results:
+        if role not in ("ion", "weight", "other_weight"):
+            found.append(Argument(role, name, "out"))
+    return tuple(found)
+
+
+def _ions(body: Body, free: set[str], file: File) -> list[Argument]:
+    found = []
+    given = {name for role, name, _ in body.results if role == "ion"}
+    for ion in file.ions:
+        for name in dict.fromkeys((*ion.reads, *ion.writes)):
+            current = name == f"i{ion.name}"
+            read = name in free and (name in ion.reads or not current)
+            if current:
+                found += [Argument("ion", name)] if read else []
+                found += [Argument("ion", name, "out")] if name in given else []
+            elif read or name in given:
+                direction = ("inout" if read else "out") if name in given else "in"
+                found.append(Argument("ion", name, direction))
+    return found
+
+
+def _weights(body: Body, free: set[str]) -> list[Argument]:
+    found: dict[tuple[str, str], str] = {}
+    for symbol in sorted(free):
+        for role, end in (("weight", "__weight"), ("other_weight", "__other")):
+            if symbol.endswith(end) and symbol.startswith("_"):
+                found[role, symbol[1:].removesuffix(end)] = "in"
+    for role, name, _ in body.results:
+        if role in ("weight", "other_weight"):
+            found[role, name] = "inout" if (role, name) in found else "out"
+    return [Argument(role, name, direction) for (role, name), direction in found.items()]

@@ -1,0 +1,152 @@
+"""Expressions of NMODL as nodes of a mechanism's `Graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from clhines.mechanisms.expressions import Node
+from clhines.mechanisms.nmodl.functions import NAMES as FUNCTIONS
+from clhines.mechanisms.nmodl.functions import built_in
+from clhines.mechanisms.nmodl.tree import Block, Expression, Refused
+from clhines.mechanisms.nmodl.values import Values
+
+
+class Evaluation(Values):
+    """Values of expressions; what calls do is up to `Run`."""
+
+    def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
+        """Execute a block with these arguments where it is called."""
+        raise NotImplementedError
+
+    def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Note an event that is sent."""
+        raise NotImplementedError
+
+    def expression(self, e: Expression) -> Node:
+        """Return the value of an expression."""
+        sort = e[0]
+        if sort == "number":
+            return self.graph.number(e[1])  # type: ignore[arg-type]
+        if sort == "name":
+            index = self.index(e[2], 0)
+            return self.read(str(e[1]), index)
+        if sort == "call":
+            return self.call(str(e[1]), e[2], int(e[3]))  # type: ignore[arg-type, call-overload]
+        if sort == "neg":
+            return -self.expression(e[1])  # type: ignore[arg-type]
+        if sort == "not":
+            return self.graph.negated(self.truth(self.expression(e[1])))  # type: ignore[arg-type]
+        if sort == "text":
+            raise Refused("a text in an expression")
+        return self._operators(e)
+
+    def _operators(self, e: Expression) -> Node:
+        """Return a chain of operators, from its left end on."""
+        chain: list[tuple[str, Expression]] = []
+        while e[0] in _OPERATORS:
+            chain.append((str(e[0]), e[2]))  # type: ignore[arg-type]
+            e = e[1]  # type: ignore[assignment]
+        value = self.expression(e)
+        place = len(chain) - 1
+        while place >= 0:
+            sign = chain[place][0]
+            if sign in "+-":
+                terms = [value]
+                while place >= 0 and chain[place][0] in "+-":
+                    term = self.expression(chain[place][1])
+                    terms.append(-term if chain[place][0] == "-" else term)
+                    place -= 1
+                value = self.graph.add(terms)
+                continue
+            value = self._operator(sign, value, self.expression(chain[place][1]))
+            place -= 1
+        return value
+
+    def _operator(self, sign: str, a: Node, b: Node) -> Node:
+        graph = self.graph
+        if sign == "*":
+            return a * b
+        if sign == "/":
+            if b.definition is graph.zero:
+                raise Refused("a division by 0")
+            return a / b
+        if sign == "^":
+            return built_in(graph, "pow", [a, b])
+        if sign in ("<", "<="):
+            return graph.less(a, b, or_equal=sign == "<=")
+        if sign in (">", ">="):
+            return graph.less(b, a, or_equal=sign == ">=")
+        if sign in ("==", "!="):
+            same = graph.both(graph.less(a, b, True), graph.less(b, a, True))
+            return same if sign == "==" else graph.negated(same)
+        if sign == "&&":
+            return graph.both(self.truth(a), self.truth(b))
+        if sign == "||":
+            neither = graph.both(graph.negated(self.truth(a)), graph.negated(self.truth(b)))
+            return graph.negated(neither)
+        raise Refused(f"the operator {sign}")
+
+    def truth(self, e: Node) -> Node:
+        """Return a condition of what NMODL takes as one: true where it is not 0."""
+        plain = e.definition
+        if plain.is_number:
+            return self.graph.number(int(plain.value != 0))
+        return plain if plain.op in ("less", "lessequal", "both") else e
+
+    def index(self, index: object, line: int) -> int | None:
+        """Return an index, which is constant, or None for none."""
+        if index is None:
+            return None
+        node = self.expression(index)  # type: ignore[arg-type]
+        plain = node.definition
+        if not plain.is_number:
+            raise Refused("an index that is not constant", line)
+        return int(plain.value)
+
+    def call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Return the value of a function, or execute a procedure."""
+        block = self.file.blocks.get(name)
+        if block is None:
+            return self._other_call(name, arguments, line)
+        if block.sort == "FUNCTION_TABLE":
+            raise Refused(f"FUNCTION_TABLE {name}", line, "write the function in NMODL")
+        if block.sort not in ("FUNCTION", "PROCEDURE"):
+            raise Refused(f"{block.sort} {name} is called", line)
+        values = [self.expression(a) for a in arguments]
+        if len(values) != len(block.arguments):
+            got = f"{len(values)} arguments"
+            raise Refused(f"{name} is called with {got}", line)
+        return self.inlined(block, values, line)
+
+    def _other_call(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        if name in ("net_send", "net_event", "net_move"):
+            return self.send(name, arguments, line)
+        if name in ("nrn_pointing",):
+            return self.graph.one
+        if name == "state_discontinuity" and len(arguments) == 2 and arguments[0][0] == "name":
+            target = arguments[0]
+            index = self.index(target[2], line)
+            self.write(str(target[1]), index, self.expression(arguments[1]), line)
+            return self.graph.zero
+        if name == "printf":  # says nothing to a simulation
+            return self.graph.zero
+        if name == "at_time":  # of the fixed step
+            return self._at_time(self.expression(arguments[-1]))
+        if name.startswith("random_") and arguments and arguments[0][0] == "name":
+            raise Refused(f"RANDOM ({name})", line)
+        if name not in FUNCTIONS:
+            raise Refused(f"the function {name}, which the file does not define", line)
+        count = FUNCTIONS[name]
+        if len(arguments) != count:
+            raise Refused(f"{name} is called with {len(arguments)} arguments", line)
+        return built_in(self.graph, name, [self.expression(a) for a in arguments])
+
+    def _at_time(self, time: Node) -> Node:
+        graph = self.graph
+        t, dt = self.read("t"), self.read("dt")
+        x = time - graph.number(Fraction(1, 10**11))
+        return graph.both(graph.less(x, t, or_equal=True), graph.less(t - dt, x))
+
+
+_OPERATORS = frozenset("+ - * / % ^ < <= > >= == != && ||".split())

@@ -1,0 +1,290 @@
+"""Symbolic execution of NMODL statements: what a block leaves in each variable.
+
+A block is executed once. Variables it reads before it writes them are symbols; what it leaves in
+them are expressions on the mechanism's `Graph`. Both sides of an IF are executed and joined by
+``where``; loops are unrolled; PROCEDURE and FUNCTION are executed where they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clhines.mechanisms.expressions import ExpressionError, Node
+from clhines.mechanisms.nmodl.evaluate import Evaluation
+from clhines.mechanisms.nmodl.tree import Block, Expression, Refused, Statement
+from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
+from clhines.mechanisms.nmodl.verbatim import is_empty
+
+MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
+MAX_TURNS = 10_000  # of one loop that is unrolled
+MAX_CALLS = 60  # within each other
+
+
+class Run(Evaluation):
+    """One execution of one block; see `Values`."""
+
+    def body(self, statements: Sequence[Statement]) -> None:
+        """Execute the statements of a block with locals of its own."""
+        self.scopes.append({})
+        for s in statements:
+            self._executed += 1
+            if self._executed > MAX_EXECUTED:
+                raise Refused(f"more than {MAX_EXECUTED} statements are executed", s.line)
+            try:
+                self._statement(s)
+            except ExpressionError as error:
+                raise Refused(f"an expression: {error}", s.line) from error
+            except Refused as refused:
+                refused.line = refused.line or s.line
+                raise
+        self.scopes.pop()
+
+    def _statement(self, s: Statement) -> None:
+        if s.kind == "assign":
+            name, index = s.names
+            self.write(str(name), self.index(index, s.line), self.expression(s.values[0]), s.line)
+        elif s.kind == "local":
+            for declared in s.names:
+                self.new_local(*declared)  # type: ignore[misc]
+        elif s.kind == "call":
+            self.expression(s.values[0])
+        elif s.kind == "if":
+            self._if(s)
+        elif s.kind == "from":
+            self._from(s)
+        elif s.kind == "while":
+            self._while(s)
+        elif s.kind == "verbatim":
+            if not is_empty(str(s.names[0])):
+                raise Refused("VERBATIM", s.line, "write it in NMODL")
+        elif s.kind == "prime":
+            if self.primes is None:
+                raise Refused(f"{s.names[0]}' outside of DERIVATIVE", s.line)
+            name, index = s.names
+            self.primes(s, self.key(str(name), self.index(index, s.line), s.line))
+        elif s.kind in ("reaction", "conserve", "compartment", "diffuse"):
+            if self.kinetic is None:
+                raise Refused(f"{s.kind} outside of KINETIC", s.line)
+            self.kinetic(s)
+        elif s.kind == "equation":
+            if self.equations is None:
+                raise Refused("an equation outside of LINEAR", s.line)
+            self.equations(s)
+        elif s.kind == "solve":
+            if self.solve is not None:
+                self.solve(self, s)
+        elif s.kind not in ("table", "initial", "conductance"):
+            self._net(s)
+
+    def _if(self, s: Statement) -> None:
+        condition = self.truth(self.expression(s.values[0]))
+        if condition.is_number:
+            branches = s.blocks[:1] if condition.value else s.blocks[1:]
+            for block in branches:
+                self.body(block)
+            return
+        guard = self.guard
+        ends = []
+        for k in (0, 1):
+            before, given = dict(self.values), dict(self.given)
+            if k < len(s.blocks):
+                one = condition if k == 0 else self.graph.negated(condition)
+                self.guard = self.graph.both(guard, one) if guard is not self.graph.one else one
+                self.body(s.blocks[k])
+            ends.append((self.values, self.given))
+            self.values, self.given = before, given
+        self.guard = guard
+        (yes, given_yes), (no, given_no) = ends
+        for key in list(dict.fromkeys([*yes, *no])):
+            a, b = yes.get(key), no.get(key)
+            if a is b:
+                self.values[key] = yes[key]
+            else:
+                a, b = (self._missing(key) if x is None else x for x in (a, b))
+                name = key.split("\0")[0]
+                self.values[key] = self.graph.local(name, self.graph.where(condition, a, b))
+        for key in dict.fromkeys([*given_yes, *given_no]):
+            a = given_yes.get(key) or self._special(key, s.line)
+            b = given_no.get(key) or self._special(key, s.line)
+            self.given[key] = self.graph.where(condition, a, b)
+
+    def _from(self, s: Statement) -> None:
+        first, last, by = (self.expression(e).definition for e in s.values)
+        if not (first.is_number and last.is_number and by.is_number and by.value):
+            raise Refused("FROM with bounds that are not constant", s.line, "use constants")
+        start, end, step = (int(e.value) for e in (first, last, by))
+        turns = range(start, end + (1 if step > 0 else -1), step)
+        if len(turns) > MAX_TURNS:
+            raise Refused(f"FROM with {len(turns)} turns", s.line)
+        name = str(s.names[0])
+        self.scopes.append({})
+        self.new_local(name)
+        for k in turns:
+            self.values[str(self.scopes[-1][name])] = self.graph.number(k)
+            self.body(s.blocks[0])
+        self.scopes.pop()
+
+    def _while(self, s: Statement) -> None:
+        for _ in range(MAX_TURNS):
+            condition = self.truth(self.expression(s.values[0]))
+            if not condition.is_number:
+                self._open_while(s, condition)
+                return
+            if not condition.value:
+                return
+            self.body(s.blocks[0])
+        raise Refused(f"WHILE with more than {MAX_TURNS} turns", s.line)
+
+    def _open_while(self, s: Statement, condition: Node) -> None:
+        """Make a loop of a WHILE whose end depends on values."""
+        if self.inside_loop:
+            raise Refused("WHILE within another iteration", s.line)
+        before = dict(self.values)
+        sent = len(self.sent), len(self.armed), len(self.netcons)
+        with self.trial():
+            self.body(s.blocks[0])
+            changed = [k for k, x in self.values.items() if before.get(k, None) is not x]
+            changed = [k for k in changed if k in self.writes or "\0" in k]
+            changed = [k for k in changed if "\0" not in k or k in before]
+        starts = [self.value(k) for k in changed]
+        loop = self.open_loop(changed, starts, MAX_TURNS)
+        loop.entered = condition
+        with self.trial():
+            for key, name in zip(changed, loop.names, strict=True):
+                self.values[key] = self.graph.symbol(name)
+            self.body(s.blocks[0])
+            loop.values = [self.values[k] for k in changed]
+            loop.go_on = self.truth(self.expression(s.values[0]))
+        if sent != (len(self.sent), len(self.armed), len(self.netcons)):
+            raise Refused("an event is sent in a WHILE", s.line)
+        self.close_loop(loop)
+        for key, end in zip(changed, loop.ends, strict=True):
+            self.set(key, self.graph.symbol(end))
+
+    def send(self, name: str, arguments: Sequence[Expression], line: int) -> Node:
+        """Note a net_send, net_event or net_move."""
+        if self.where not in ("receive", "initial", "net_initial"):
+            raise Refused(f"{name} in {self.where}", line)
+        values = [self.expression(a) for a in arguments]
+        t = self.read("t")
+        if name == "net_send":
+            if len(values) != 2:
+                raise Refused("net_send needs a delay and a flag", line)
+            self.sent.append(Sent("self", self.guard, t + values[0], values[1]))
+        else:
+            kind = "event" if name == "net_event" else "move"
+            self.sent.append(Sent(kind, self.guard, values[0] if values else t, None))
+        return self.graph.zero
+
+    def _net(self, s: Statement) -> None:
+        if s.kind == "watch" and self.where == "receive":
+            for condition, flag in zip(s.values[::2], s.values[1::2], strict=True):
+                number = self.expression(flag).definition
+                if not number.is_number:
+                    raise Refused("WATCH with a flag that is not constant", s.line)
+                self.armed.append((self.guard, condition, number.value, s.line))
+        elif s.kind == "for_netcons" and self.where == "receive":
+            self._for_netcons(s)
+        else:
+            raise Refused(f"{s.kind.upper()} in {self.where}", s.line)
+
+    def _for_netcons(self, s: Statement) -> None:
+        """Execute the body for another connection, whose weights are symbols of their own."""
+        inner = Run(self.shared, "for_netcons")
+        inner.values, inner.given = dict(self.values), dict(self.given)
+        inner.reads = self.reads
+        inner.scopes = [dict(scope) for scope in self.scopes]
+        inner.scopes.append({})
+        names = tuple(str(n) for n in s.names)
+        for name in names:
+            inner.new_local(name)
+            inner.values[str(inner.scopes[-1][name])] = self.graph.symbol(f"_{name}__other")
+        inner._serial = 10_000 + self._serial
+        inner.body(s.blocks[0])
+        if inner.writes:
+            raise Refused(
+                f"FOR_NETCONS that sets '{next(iter(inner.writes))}'",
+                s.line,
+                "set the weights alone",
+            )
+        own = list(self.arguments.items())
+        for name, (argument, key) in zip(names, own, strict=False):
+            symbol = self.graph.symbol(weight(argument))
+            changed = inner.values[str(inner.scopes[-1][name])]
+            if changed is self.graph.symbol(f"_{name}__other"):
+                continue
+            poison = self.graph.symbol(f"_{argument}__changed")
+            if self.values[key] is not symbol or changed.uses(symbol.name):
+                what = f"FOR_NETCONS sets '{name}', which the event has set or uses there"
+                raise Refused(what, s.line)
+            self.values[key] = self.graph.where(self.guard, poison, symbol)
+        self.netcons.append((names, s, inner, self.guard))
+
+    def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:
+        """Execute a block without its table."""
+        if block.name in self._calls:
+            raise Refused(f"{block.name} calls itself", line)
+        if len(self._calls) > MAX_CALLS:
+            raise Refused(f"more than {MAX_CALLS} calls within each other", line)
+        self._calls.append(block.name)
+        self.scopes.append({"": ""})
+        for name, value in zip(block.arguments, values, strict=True):
+            self.new_local(name)
+            self.values[str(self.scopes[-1][name])] = self.graph.local(name, value)
+        self.new_local(block.name)
+        result = str(self.scopes[-1][block.name])
+        kept = self.primes, self.kinetic, self.equations
+        self.primes = self.kinetic = self.equations = None
+        self.body(block.body)
+        self.primes, self.kinetic, self.equations = kept
+        self.scopes.pop()
+        self._calls.pop()
+        return self.values.get(result, self.graph.zero)
+
+    def _looked_up(self, block: Block, s: Statement, values: Sequence[Node], line: int) -> Node:
+        """Take the value of a function, or what a procedure sets, from its table."""
+        if len(values) != 1:
+            raise Refused(f"TABLE of {len(values)} arguments", s.line)
+        use = self.shared.tables.get(block.name)
+        if use is None:
+            use = self.shared.tables[block.name] = self._table(block, s)
+        graph = self.graph
+        share = (values[0] - use.low) * (graph.number(use.n) / (use.high - use.low))
+        place = graph.local(
+            f"_{block.name}__place", graph.call("place", share, graph.number(use.n))
+        )
+        looked = [
+            graph.lookup(f"{block.name}__table", k, len(use.columns), use.n, place)
+            for k in range(len(use.columns))
+        ]
+        if block.sort == "FUNCTION":
+            return looked[0]
+        for key, value in zip(use.columns, looked, strict=True):
+            self.set(key, value)
+        return graph.zero
+
+    def _table(self, block: Block, s: Statement) -> TableUse:
+        columns, _, n = s.names
+        inner = Run(self.shared, f"grid_{block.name}")
+        low, high = (inner.expression(e) for e in s.values)
+        if block.sort == "FUNCTION":
+            keys = [block.name]
+        else:
+            if not columns:
+                raise Refused(f"TABLE of {block.name} without names", s.line)
+            keys = []
+            for name in columns:  # type: ignore[attr-defined]
+                if self.names.variable(name) is None:
+                    raise Refused(f"'{name}' is not declared", s.line)
+                keys += self.names.all_elements(name)
+        if not 1 <= int(n) <= 1_000_000:  # type: ignore[call-overload]
+            raise Refused(f"TABLE WITH {n}", s.line)
+        return TableUse(block, keys, low, high, int(n))  # type: ignore[call-overload]
+
+    def inlined(self, block: Block, values: Sequence[Node], line: int) -> Node:
+        """Execute a block with these arguments where it is called."""
+        table = next((s for s in block.body if s.kind == "table"), None)
+        if table is not None and self.shared.use_tables and self.where != f"table_{block.name}":
+            from_table = self._looked_up(block, table, values, line)
+            return from_table
+        return self.executed(block, values, line)

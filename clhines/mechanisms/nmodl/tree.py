@@ -1,0 +1,157 @@
+"""The tree of an NMODL file, as `parse` makes it: blocks, statements and expressions.
+
+Expressions are tuples, whose first entry says what they are::
+
+    ("number", Fraction)   ("name", name, index or None)   ("text", str)
+    ("call", name, (arguments ...), line)
+    ("+", a, b)  and - * / ^ < <= > >= == != && ||         ("neg", a)   ("not", a)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeAlias
+
+from clhines.errors import InputError
+
+Expression: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """What cannot be simulated: the construct, where it stands, and the way out, if there is one.
+
+    Attributes
+    ----------
+    construct, file : str
+    line : int
+        0 where it has none.
+    way_out : str
+    """
+
+    construct: str
+    file: str
+    line: int
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.construct}" + (f"; {self.way_out}" if self.way_out else "")
+
+
+class NmodlError(InputError):
+    """A file that cannot be simulated.
+
+    Attributes
+    ----------
+    rejections : list of Rejection
+    """
+
+    def __init__(self, rejections: list[Rejection]) -> None:
+        super().__init__("\n".join(str(r) for r in rejections))
+        self.rejections = rejections
+
+
+class Refused(Exception):  # noqa: N818  (it is no error of its own)
+    """One construct that is refused, on its way to the list of all."""
+
+    def __init__(self, construct: str, line: int = 0, way_out: str = "") -> None:
+        super().__init__(construct)
+        self.construct, self.line, self.way_out = construct, line, way_out
+
+
+@dataclass
+class Statement:
+    """One statement.
+
+    Attributes
+    ----------
+    kind : str
+        ``assign``, ``prime``, ``call``, ``if``, ``while``, ``from``, ``local``, ``solve``,
+        ``table``, ``reaction``, ``equation``, ``conserve``, ``compartment``, ``diffuse``,
+        ``verbatim``, ``watch``, ``for_netcons``, ``initial``, ``conductance`` or ``other``.
+    line : int
+    names : tuple
+        What it is about; of an assignment the name and its index.
+    values : tuple of Expression
+    blocks : list of list of Statement
+    """
+
+    kind: str
+    line: int
+    names: tuple[object, ...] = ()
+    values: tuple[Expression, ...] = ()
+    blocks: list[list[Statement]] = field(default_factory=list)
+
+
+@dataclass
+class Block:
+    """A block with statements: its sort, name, arguments and body."""
+
+    sort: str
+    name: str
+    line: int
+    arguments: tuple[str, ...]
+    body: list[Statement]
+
+
+@dataclass
+class Variable:
+    """A declared variable.
+
+    Attributes
+    ----------
+    name : str
+    sort : str
+        ``parameter``, ``assigned``, ``state``, ``constant``, ``local`` or ``pointer``.
+    line : int
+    length : int
+        Of an array, else 0.
+    value : Fraction or None
+        As declared.
+    unit : str
+    """
+
+    name: str
+    sort: str
+    line: int
+    length: int = 0
+    value: Fraction | None = None
+    unit: str = ""
+
+
+@dataclass
+class Ion:
+    """USEION."""
+
+    name: str
+    line: int
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    valence: float | None = None
+
+
+@dataclass
+class File:
+    """An NMODL file."""
+
+    path: str
+    suffix: str = ""
+    kind: str = "density"
+    line: int = 0
+    variables: dict[str, Variable] = field(default_factory=dict)
+    range: dict[str, int] = field(default_factory=dict)  # name -> line, and so below
+    globals: dict[str, int] = field(default_factory=dict)
+    nonspecific: dict[str, int] = field(default_factory=dict)
+    electrode: dict[str, int] = field(default_factory=dict)
+    pointers: dict[str, int] = field(default_factory=dict)
+    core_pointers: dict[str, int] = field(default_factory=dict)
+    external: dict[str, int] = field(default_factory=dict)
+    random: dict[str, int] = field(default_factory=dict)
+    ions: list[Ion] = field(default_factory=list)
+    defines: dict[str, int] = field(default_factory=dict)
+    blocks: dict[str, Block] = field(default_factory=dict)  # by name
+    main: dict[str, Block] = field(default_factory=dict)  # INITIAL, BREAKPOINT, NET_RECEIVE ...
+    verbatim: list[tuple[int, str]] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)

@@ -1,0 +1,247 @@
+"""Values of variables while a block is executed, and what all blocks of a mechanism share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from clhines.mechanisms.expressions import Graph, Node
+from clhines.mechanisms.nmodl.names import BUILT_IN, Names
+from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
+
+NEVER = "_never"  # symbol of the time of an event that is not sent
+
+
+def weight(name: str) -> str:
+    """Return the symbol of an argument of NET_RECEIVE."""
+    return f"_{name}__weight"
+
+
+@dataclass
+class Loop:
+    """An iteration inside a block: ``names = values`` again while `go_on`.
+
+    Attributes
+    ----------
+    names, ends : list of str
+        Symbols of a variable inside, and after it.
+    starts, values : list of Node
+        Before the first turn, and after a turn.
+    go_on : Node
+        Whether there is another turn, at `values`.
+    most : int
+        Turns after which it has failed: results are NaN.
+    entered : Node or None
+        Whether there is a first turn; there is where it is None.
+    """
+
+    names: list[str]
+    ends: list[str]
+    starts: list[Node]
+    values: list[Node] = field(default_factory=list)
+    go_on: Node | None = None
+    most: int = 0
+    entered: Node | None = None
+
+
+@dataclass
+class Sent:
+    """One net_send, net_move or net_event: kind, when it is done, its time and flag."""
+
+    kind: str
+    guard: Node
+    time: Node
+    flag: Node | None
+
+
+@dataclass
+class TableUse:
+    """A table: its block, columns and grid."""
+
+    block: Block
+    columns: list[str]  # names in functions; of a FUNCTION its own
+    low: Node
+    high: Node
+    n: int
+
+
+@dataclass
+class Shared:
+    """What all blocks of a mechanism have in common."""
+
+    file: File
+    names: Names
+    graph: Graph
+    use_tables: bool
+    tables: dict[str, TableUse] = field(default_factory=dict)
+    loops: int = 0
+
+
+class Values:
+    """Variables in one execution of one block.
+
+    Parameters
+    ----------
+    shared : Shared
+    where : str
+        Block's name, for what is allowed in it.
+
+    Attributes
+    ----------
+    values : dict of str to Node
+        Value of each variable that was read or written, by its key: the name in functions, or that
+        of a local.
+    reads, writes : dict of str to None
+        Keys of variables of instances.
+    """
+
+    def __init__(self, shared: Shared, where: str) -> None:
+        self.shared, self.where, self.graph = shared, where, shared.graph
+        self.names, self.file = shared.names, shared.file
+        self.values: dict[str, Node] = {}
+        self.reads: dict[str, None] = {}
+        self.writes: dict[str, None] = {}
+        self.loops: list[Loop] = []
+        self.sent: list[Sent] = []
+        self.armed: list[tuple[Node, Expression, Fraction, int]] = []
+        self.netcons: list[tuple[tuple[str, ...], Statement, Any, Node]] = []
+        self.scopes: list[dict[str, str | list[str]]] = [{}]
+        self.guard: Node = self.graph.one
+        self.given: dict[str, Node] = {}  # in place of v, t, dt, flag
+        self.primes: Callable[[Statement, str], None] | None = None
+        self.kinetic: Callable[[Statement], None] | None = None
+        self.equations: Callable[[Statement], None] | None = None
+        self.solve: Callable[[Any, Statement], None] | None = None
+        self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
+        self._calls: list[str] = []
+        self._serial = self._executed = 0
+        self.inside_loop = False
+
+    def _find(self, name: str) -> str | list[str] | None:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+            if "" in scope:  # a procedure does not see locals of its caller
+                return None
+        return None
+
+    def key(self, name: str, index: int | None, line: int) -> str:
+        """Return the key of a variable."""
+        local = self._find(name)
+        if local is not None:
+            if isinstance(local, str):
+                return local
+            if index is None or not 0 <= index < len(local):
+                raise Refused(f"{name}[{index}] of {len(local)}", line)
+            return local[index]
+        variable = self.names.variable(name)
+        if variable is None:
+            if name in BUILT_IN:
+                raise Refused(f"'{name}' is not declared", line, "declare it in ASSIGNED")
+            raise Refused(f"'{name}' is not declared", line)
+        return self.names.element(name, index, line)
+
+    def read(self, name: str, index: int | None = None, line: int = 0) -> Node:
+        """Return the value of a variable."""
+        if self._find(name) is None:
+            if name in self.given:
+                return self.given[name]
+            if name in ("v", "t", "dt"):
+                return self._special(name, line)
+            if name in self.file.core_pointers or name in self.file.random:
+                what = "BBCOREPOINTER" if name in self.file.core_pointers else "RANDOM"
+                raise Refused(f"{what} {name} as a number", line)
+            if name in self.file.external:
+                raise Refused(f"EXTERNAL {name}", line)
+            variable = self.names.variable(name)
+            if variable is not None and variable.sort == "constant":
+                return self.graph.number(variable.value or Fraction(0))
+        return self.value(self.key(name, index, line))
+
+    def _special(self, name: str, line: int) -> Node:
+        if name == "v" and self.file.kind == "artificial":
+            raise Refused("v in an ARTIFICIAL_CELL", line)
+        if name in self.values:
+            return self.values[name]
+        self.reads[name] = None
+        self.values[name] = self.graph.symbol(name)
+        return self.values[name]
+
+    def value(self, key: str) -> Node:
+        """Return the value of a key; of an unwritten variable its symbol."""
+        value = self.values.get(key)
+        if value is None:
+            if "\0" in key:  # a local that was never set
+                return self.graph.zero
+            self.reads[key] = None
+            value = self.values[key] = self.graph.symbol(key)
+        return value
+
+    def write(self, name: str, index: int | None, value: Node, line: int) -> None:
+        """Give a variable a value."""
+        if self._find(name) is None:
+            if name == "v" and self.where == "receive":
+                raise Refused("v is set in NET_RECEIVE", line)
+            if name in ("t", "dt", *BUILT_IN):
+                raise Refused(f"'{name}' is set", line)
+            if name == "v":  # of this block alone
+                self.given["v"] = self.graph.local("v", value)
+                return
+            variable = self.names.variable(name)
+            if variable is not None and variable.sort == "constant":
+                raise Refused(f"the constant '{name}' is set", line)
+            if name in self.file.pointers:
+                raise Refused(f"POINTER {name} is written", line)
+        self.set(self.key(name, index, line), value, name)
+
+    def set(self, key: str, value: Node, name: str = "") -> None:
+        """Set the value of a key."""
+        if "\0" not in key:
+            self.writes[key] = None
+            name = key
+        self.values[key] = self.graph.local(name or key.split("\0")[0], value)
+
+    def new_local(self, name: str, length: int = 0) -> None:
+        """Declare a local in the innermost scope."""
+        self._serial += 1
+        keys = [f"{name}\0{self._serial}.{k}" for k in range(length or 1)]
+        self.scopes[-1][name] = keys if length else keys[0]
+
+    def _missing(self, key: str) -> Node:
+        if "\0" in key:
+            return self.graph.zero
+        self.reads[key] = None
+        return self.graph.symbol(key)
+
+    def open_loop(self, keys: Sequence[str], starts: list[Node], most: int) -> Loop:
+        """Return a new loop of these variables."""
+        if self.inside_loop:
+            raise Refused("an iteration within another")
+        number = self.shared.loops
+        self.shared.loops += 1
+        plain = [k.split("\0")[0] for k in keys]
+        plain = [f"{p}_{j}" for j, p in enumerate(plain)] if len(set(plain)) < len(plain) else plain
+        names = [f"_{p}__now{number}" for p in plain]
+        ends = [f"_{p}__end{number}" for p in plain]
+        self.inside_loop = True
+        return Loop(names, ends, starts, most=most)
+
+    def close_loop(self, loop: Loop) -> None:
+        """Keep a loop that is complete."""
+        self.inside_loop = False
+        self.loops.append(loop)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Execute what follows without lasting effect but on what was read."""
+        kept = self.values, self.writes, self.guard, dict(self.given)
+        self.values, self.writes = dict(self.values), dict(self.writes)
+        yield
+        before = kept[0]
+        for key in self.reads:
+            if key in self.values and key not in before:
+                before[key] = self.graph.symbol(key)
+        self.values, self.writes, self.guard, self.given = kept

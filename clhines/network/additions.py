@@ -1,0 +1,377 @@
+"""Additions: what users may give a network besides cells, mechanisms and plain connections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.checks import (
+    as_array,
+    as_finite,
+    as_indices,
+    as_number,
+    as_whole_number,
+    shown,
+    spread,
+)
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.mechanisms import mechanism as find_mechanism
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.groups import Group, Owner
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """Things that send events: detectors at nodes, or trains of given times.
+
+    Attributes
+    ----------
+    network : Network
+    first : int
+        Number of the first among the sources of the network.
+    node : (count,) int64
+        -1 for trains.
+    threshold : (count,) float64, mV
+    times : tuple of (k,) float64, ms
+        Of trains.
+    """
+
+    network: Owner = field(repr=False)
+    first: int
+    node: np.ndarray
+    threshold: np.ndarray
+    times: tuple[np.ndarray, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.node)
+
+
+@dataclass(frozen=True, eq=False)
+class IonGiven:
+    """What `Additions.ion` was given; None where the default counts."""
+
+    name: str
+    nodes: np.ndarray
+    valence: float | None
+    values: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class PlayGiven:
+    """What `Additions.play` was given."""
+
+    group: int
+    index: int
+    parameter: str
+    t: np.ndarray
+    y: np.ndarray
+    continuous: bool
+
+
+@dataclass(eq=False)
+class Added:
+    """What a network was given besides cells, mechanisms and plain connections.
+
+    Attributes
+    ----------
+    num_sources : int
+    sources : list of Sources
+    emitters : list of (Group, int)
+        Groups that send events, and the number of their first source.
+    ions : list of IonGiven
+    pointers : list of (int, str, array, array)
+        Group, name, instances and nodes.
+    plays : list of PlayGiven
+    streams : list of (int, str, array)
+        Group, name, and numbers of streams.
+    random_index : int
+    """
+
+    num_sources: int
+    sources: list[Sources] = field(default_factory=list)
+    emitters: list[tuple[Group, int]] = field(default_factory=list)
+    ions: list[IonGiven] = field(default_factory=list)
+    pointers: list[tuple[int, str, np.ndarray, np.ndarray]] = field(default_factory=list)
+    plays: list[PlayGiven] = field(default_factory=list)
+    streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
+    random_index: int = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything."""
+        parts = (self.sources, self.emitters, self.ions, self.pointers, self.plays, self.streams)
+        return any(parts)
+
+
+class Additions:
+    """The part of `Network` that makes it an extended one.
+
+    Attributes
+    ----------
+    celsius : float
+        Temperature of all mechanisms, °C; 6.3 at first, as in NEURON.
+    """
+
+    forest: Forest
+    num_cells: int
+    celsius: float
+    area: np.ndarray
+
+    def _begin_additions(self) -> None:
+        self.celsius = 6.3
+        self._added = Added(self.num_cells)
+
+    def check_not_frozen(self, what: str) -> None:
+        """Raise InputError, naming `what` was to be changed, if the network is frozen."""
+        raise NotImplementedError
+
+    def parameter(
+        self, mechanism: str, name: str, value: object, nodes: np.ndarray
+    ) -> float | np.ndarray:
+        """Return a parameter of instances at nodes as a float or (count,) float64."""
+        raise NotImplementedError
+
+    def _group(
+        self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
+    ) -> Group:
+        raise NotImplementedError
+
+    def detector(self, node: ArrayLike, threshold: ArrayLike = 10.0) -> Sources:
+        """Detect spikes at nodes; what it returns is a source for `connect`.
+
+        Parameters
+        ----------
+        node : integer or (count,) integer
+        threshold : float or (count,) float, mV
+
+        Returns
+        -------
+        Sources
+        """
+        self.check_not_frozen("detector()")
+        given = np.atleast_1d(as_array("node", node))
+        nodes = as_indices("node", given, self.forest.num_nodes, "node")
+        return self._source(nodes, spread("threshold", threshold, len(nodes)), ())
+
+    def trains(self, times: Sequence[ArrayLike]) -> Sources:
+        """Make sources whose events are given, as NEURON's VecStim.
+
+        Parameters
+        ----------
+        times : sequence of (k,) float, ms
+            One a source, in any order.
+
+        Returns
+        -------
+        Sources
+        """
+        self.check_not_frozen("trains()")
+        checked = tuple(
+            np.sort(as_finite(f"times[{k}]", np.atleast_1d(as_array(f"times[{k}]", t))))
+            for k, t in enumerate(times)
+        )
+        for k, t in enumerate(checked):
+            if len(t) and t[0] < 0:
+                raise InputError(f"times[{k}] has {t[0]:g} ms; expected 0 or more")
+        none = np.full(len(checked), -1)
+        return self._source(none, np.zeros(len(checked)), checked)
+
+    def _source(
+        self, node: np.ndarray, threshold: np.ndarray, times: tuple[np.ndarray, ...]
+    ) -> Sources:
+        found = Sources(self, self._added.num_sources, node, threshold, times)
+        self._added.sources.append(found)
+        self._added.num_sources += len(found)
+        return found
+
+    def _emits(self, group: Group) -> None:
+        """Give numbers to the instances of a group that sends events."""
+        self._added.emitters.append((group, self._added.num_sources))
+        self._added.num_sources += len(group)
+
+    def source_numbers(self, source: object, index: ArrayLike | None = None) -> np.ndarray:
+        """Return the numbers of sources, as `Result.spike_cell` has them.
+
+        Parameters
+        ----------
+        source : integer array, Sources or Group
+            Cells; what `detector` or `trains` gave; or a group whose instances send events.
+        index : integer array, optional
+            Which of them; default: all.
+        """
+        if isinstance(source, Sources):
+            if source.network is not self:
+                raise InputError("source belongs to another network")
+            first, count, what = source.first, len(source), "source"
+        elif isinstance(source, Group):
+            begins = [first for group, first in self._added.emitters if group is source]
+            if not begins:
+                raise InputError(
+                    f"source {source.mechanism.name} sends no events here; expected a group of "
+                    "this network with net_event or of artificial cells"
+                )
+            first, count, what = begins[0], len(source), source.mechanism.name
+        else:
+            given = np.atleast_1d(as_array("source", source))
+            return as_indices("source", given, self.num_cells, "cell")
+        if index is None:
+            return first + np.arange(count)
+        places = np.atleast_1d(as_array("source_index", index))
+        return first + as_indices("source_index", places, count, what)
+
+    def add_artificial(
+        self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike
+    ) -> Group:
+        """Add artificial cells: instances without a node, that take and send events.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            Of kind ``artificial``.
+        count : int
+        **parameters : float or (count,) float64
+
+        Returns
+        -------
+        Group
+            A target and a source for `connect`.
+        """
+        self.check_not_frozen("add_artificial()")
+        found = find_mechanism(mechanism)
+        if found.kind != "artificial":
+            raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() or add()")
+        nodes = np.full(as_whole_number("count", count, 0), -1)
+        return self._group(found, nodes, parameters)
+
+    def ion(
+        self,
+        name: str,
+        nodes: ArrayLike | None = None,
+        valence: float | None = None,
+        e: ArrayLike | None = None,
+        ci: ArrayLike | None = None,
+        co: ArrayLike | None = None,
+        style: ArrayLike | None = None,
+    ) -> None:
+        """Give an ion its values; it is wherever a mechanism uses it, and at the nodes given.
+
+        Parameters
+        ----------
+        name : str
+            As ``ca``.
+        nodes : (count,) integer, optional
+            Default: all nodes with membrane.
+        valence : float, optional
+        e : float or (count,) float, mV
+            Reversal potential at the start.
+        ci, co : float or (count,) float, mM
+            Concentrations at the start, inside and outside.
+        style : integer or (count,) integer
+            NEURON's bits, as `h.ion_style` returns them; default: by what mechanisms use.
+        """
+        self.check_not_frozen("ion()")
+        if not isinstance(name, str) or not name.isidentifier():
+            raise InputError(f"ion is {shown(name)}; expected a name like 'ca'")
+        given = np.flatnonzero(self.area > 0) if nodes is None else as_array("nodes", nodes)
+        where = as_indices("nodes", np.atleast_1d(given), self.forest.num_nodes, "node")
+        told = {"e": e, "ci": ci, "co": co, "style": style}
+        values = {k: spread(k, v, len(where)) for k, v in told.items() if v is not None}
+        charge = None if valence is None else as_number("valence", valence)
+        self._added.ions.append(IonGiven(name, where, charge, values))
+
+    def point(self, group: Group, name: str, to: ArrayLike, index: ArrayLike | None = None) -> None:
+        """Let a POINTER of instances point to the voltage of nodes.
+
+        Parameters
+        ----------
+        group : Group
+        name : str
+            Of the pointer.
+        to : integer or (count,) integer
+            Nodes; of any cells.
+        index : (count,) integer, optional
+            Which of the group's instances; default: all.
+        """
+        self.check_not_frozen("point()")
+        places = self._instances(group, index)
+        known = group.mechanism.program.pointers
+        if name not in known:
+            raise InputError(
+                f"{group.mechanism.name} has no pointer {shown(name)}; expected one of "
+                f"{', '.join(known) or 'none'}"
+            )
+        node = as_indices("to", np.atleast_1d(as_array("to", to)), self.forest.num_nodes, "node")
+        node = node if len(node) != 1 else np.repeat(node, len(places))
+        if len(node) != len(places):
+            raise InputError(f"to has {len(node)} nodes for {len(places)} instances")
+        self._added.pointers.append((group.number, name, places, node))
+
+    def play(
+        self,
+        group: Group,
+        index: int,
+        name: str,
+        t: ArrayLike,
+        y: ArrayLike,
+        continuous: bool = True,
+    ) -> None:
+        """Let a parameter of an instance take values in time, as NEURON's Vector.play.
+
+        Parameters
+        ----------
+        group : Group
+        index : int
+        name : str
+            Of the parameter.
+        t : (m,) float, ms
+            Ascending.
+        y : (m,) float
+        continuous : bool
+            Interpolate; else ``y[k]`` holds from ``t[k]`` on.
+        """
+        self.check_not_frozen("play()")
+        self._instances(group, [index])
+        if name not in group.mechanism.parameters:
+            raise InputError(f"{group.mechanism.name} has no parameter {shown(name)}")
+        times, values = (as_finite(k, as_array(k, a)) for k, a in (("t", t), ("y", y)))
+        if times.ndim != 1 or times.shape != values.shape or not len(times):
+            raise InputError(f"t has shape {times.shape}, y {values.shape}; expected equal ones")
+        if (np.diff(times) < 0).any():
+            raise InputError("t goes back in time; expected ascending times")
+        self._added.plays.append(
+            PlayGiven(group.number, int(index), name, times, values, continuous)
+        )
+
+    def random(self, group: Group, name: str, ids: ArrayLike, index: int = 0) -> None:
+        """Give the streams of a RANDOM variable their numbers, as NEURON's ``set_ids``.
+
+        Parameters
+        ----------
+        group : Group
+        name : str
+        ids : (count, 3) integer
+            For each instance of the group.
+        index : int
+            The global index of all streams of the network.
+        """
+        self.check_not_frozen("random()")
+        self._instances(group, None)
+        if name not in group.mechanism.program.random:
+            raise InputError(f"{group.mechanism.name} has no RANDOM variable {shown(name)}")
+        numbers = np.asarray(ids)
+        if numbers.shape != (len(group), 3) or numbers.dtype.kind not in "iu":
+            raise InputError(f"ids has shape {numbers.shape}; expected ({len(group)}, 3) integers")
+        self._added.streams.append((group.number, name, numbers.astype(np.uint32)))
+        self._added.random_index = as_whole_number("index", index, 0, 2**32 - 1)
+
+    def _instances(self, group: Group, index: ArrayLike | None) -> np.ndarray:
+        if not isinstance(group, Group) or group.network is not self:
+            raise InputError("group is not of this network; expected a Group of insert() or add()")
+        if index is None:
+            return np.arange(len(group))
+        given = np.atleast_1d(as_array("index", index))
+        return as_indices("index", given, len(group), group.mechanism.name)

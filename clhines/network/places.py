@@ -1,0 +1,177 @@
+"""Places: nodes of a network by cell and region, and values given by cell, node or distance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.arrays import repeat
+from clhines.cells.cable import Cable
+from clhines.cells.regions import WORDS
+from clhines.checks import as_array, as_finite, as_indices, shown
+from clhines.errors import InputError
+from clhines.network.structure import Structure
+
+
+@dataclass(frozen=True, eq=False)
+class PerCell:
+    """One value for each cell, of `Network.per_cell`; a parameter of any group.
+
+    Attributes
+    ----------
+    values : (num_cells,) float64
+    """
+
+    values: np.ndarray
+
+
+Value = ArrayLike | PerCell | Callable[[np.ndarray], ArrayLike]
+
+
+class Places:
+    """Where the nodes of a network are.
+
+    Parameters
+    ----------
+    structure : Structure
+    area : (n,) float64, µm²
+    """
+
+    def __init__(self, structure: Structure, area: np.ndarray) -> None:
+        self.cables = structure.cables[: structure.forest.num_cells]
+        self.forest, self.soma, self.area = structure.forest, structure.soma, area
+        self._structure = structure
+
+    @cached_property
+    def distance(self) -> np.ndarray:
+        """(n,) float64, µm: `Cable.distance` of all cells."""
+        self._need_cables("a function of the distance")
+        return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
+
+    def where(self, where: ArrayLike) -> np.ndarray:
+        """Nodes that a word, a mask or indices mean; (m,) int64."""
+        if isinstance(where, str):
+            return self._region(where)
+        nodes = np.atleast_1d(as_array("where", where))
+        if nodes.dtype.kind != "b":
+            return as_indices("where", nodes, self.forest.num_nodes, "node")
+        if nodes.shape != (self.forest.num_nodes,):
+            raise InputError(
+                f"where is a mask of shape {nodes.shape}; expected ({self.forest.num_nodes},)"
+            )
+        return np.flatnonzero(nodes)
+
+    def nodes(self, cell: ArrayLike | None, where: ArrayLike) -> np.ndarray:
+        """Nodes of some cells that `where` means; (m,) int64, in the order of `where`."""
+        nodes = self.where(where)
+        if cell is None:
+            return nodes
+        given = np.atleast_1d(as_array("cell", cell))
+        cells = as_indices("cell", given, self.forest.num_cells, "cell")
+        wanted = np.zeros(self.forest.num_cells, bool)
+        wanted[cells] = True
+        return nodes[wanted[self.cell_of(nodes)]]
+
+    def cell_of(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) int64: the cell of each node."""
+        return np.searchsorted(self.forest.cell_offsets, nodes, side="right") - 1
+
+    def per_cell(self, values: ArrayLike) -> PerCell:
+        """Check one value for each cell."""
+        array = as_array("values", values)
+        if array.shape != (self.forest.num_cells,):
+            raise InputError(
+                f"values has shape {array.shape}; expected one for each of "
+                f"{self.forest.num_cells} cells"
+            )
+        return PerCell(as_finite("values", array))
+
+    def resolved(self, what: str, value: object, nodes: np.ndarray) -> object:
+        """Turn a value of a parameter into a number or one for each of `nodes`.
+
+        A number and (m,) values, one for each of `nodes`, are returned as they are. So is what fits
+        nothing, which the check of parameters rejects.
+
+        Parameters
+        ----------
+        what : str
+            Of the parameter, for messages.
+        value : float, array, PerCell or callable
+            A callable is given the distances of the nodes from their somas, (m,) float64, µm.
+        nodes : (m,) int64
+        """
+        if isinstance(value, PerCell):
+            if len(value.values) != self.forest.num_cells:
+                got = f"is of {len(value.values)} cells"
+                raise InputError(f"{what} {got}; expected {self.forest.num_cells}")
+            return value.values[self.cell_of(nodes)]
+        if callable(value):
+            found = as_array(what, value(self.distance[nodes]))
+            if found.shape not in ((), nodes.shape):
+                raise InputError(
+                    f"{what} is a function that returned shape {found.shape}; expected that of "
+                    f"the distances, {nodes.shape}"
+                )
+            return found
+        array = as_array(what, value)
+        return value if array.shape in ((), nodes.shape) else self._spread(what, array, nodes)
+
+    def _spread(self, what: str, array: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Values by cell, by node of the one cable, or by node of the network."""
+        cells, sizes = self.cell_of(nodes), self.forest.sizes
+        fits = {}
+        if array.shape == (self.forest.num_cells,):
+            fits["cells"] = array[cells]
+        if len({id(cable) for cable in self.cables}) == 1 and array.shape == (sizes[0],):
+            fits["nodes of a cell"] = array[nodes - self.forest.cell_offsets[cells]]
+        if array.shape == (self.forest.num_nodes,):
+            fits["nodes"] = array[nodes]
+        found = list(fits.values())
+        if any(not np.array_equal(one, found[0]) for one in found[1:]):
+            raise InputError(
+                f"{what} has shape {array.shape}, as many as there are {' and '.join(fits)}; "
+                "expected net.per_cell(values), or values of the nodes given"
+            )
+        return found[0] if found else array
+
+    def _region(self, where: str) -> np.ndarray:
+        if where not in (*WORDS, "soma.middle"):
+            words = ", ".join(["soma", "soma.middle", *WORDS[1:]])
+            raise InputError(f"where={shown(where)}; expected {words}, nodes or a mask")
+        if where == "all":
+            return np.flatnonzero(self.area > 0)
+        if where in ("soma", "soma.middle"):
+            _check_somas(self.cables, where)
+        if where == "soma.middle":
+            return self.soma
+        if where in ("soma", "dendrites"):
+            in_soma = self._structure.whole("in_soma")
+            return np.flatnonzero(in_soma if where == "soma" else (self.area > 0) & ~in_soma)
+        self._need_cables(f"where={shown(where)}")
+        masks = [np.zeros(cable.num_nodes, bool) for cable in self.cables]
+        for mask, cable in zip(masks, self.cables, strict=True):
+            mask[cable.nodes(where)] = True
+        nodes = np.flatnonzero(repeat(masks, self.forest.num_cells))
+        if not len(nodes):
+            raise InputError(
+                f"where={shown(where)}: no cell has such a section; expected types of the file, "
+                "see Cable.type"
+            )
+        return nodes
+
+    def _need_cables(self, what: str) -> None:
+        if not self.cables:
+            raise InputError(f"{what}: the network was made of arrays; expected nodes or a mask")
+
+
+def _check_somas(cables: Sequence[Cable], where: str) -> None:
+    for k, cable in enumerate(cables):
+        if not cable.sections.has_soma:
+            raise InputError(
+                f"where={shown(where)}: cell {k} ({cable.name}) has no soma, no sample of "
+                "type 1; expected all, nodes or a mask"
+            )

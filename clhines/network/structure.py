@@ -1,0 +1,129 @@
+"""Structure: the compartments of all cells of a network, from cables or from plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.arrays import repeat, repeated_nodes
+from clhines.cells.cable import Cable, check_cables
+from clhines.checks import as_array, as_finite, as_indices, as_whole_number
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.hostmemory import check_room
+from clhines.network.model import rerooted, rooted_at_soma
+
+_NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """Trees and membranes of all cells; arrays of some cells are repeated in turn.
+
+    Attributes
+    ----------
+    forest : Forest
+        Each tree rooted at its soma.
+    soma : (num_cells,) int64
+    cables : tuple of Cable
+        Empty where the network was made from arrays.
+    turns : int
+        How many of the following arrays, taken in turn, make the network.
+    area : list of (n_k,) float64, µm²
+    capacitance : list of (n_k,) float64, nF
+    g_axial : list of (n_k,) float64, µS
+        To the parent.
+    g_total : list of (n_k,) float64, µS
+        Sum of the axial conductances of each node.
+    in_soma : list of (n_k,) bool
+    """
+
+    forest: Forest
+    soma: np.ndarray
+    cables: tuple[Cable, ...]
+    turns: int
+    area: Sequence[np.ndarray]
+    capacitance: Sequence[np.ndarray]
+    g_axial: Sequence[np.ndarray]
+    g_total: Sequence[np.ndarray]
+    in_soma: Sequence[np.ndarray]
+
+    def whole(self, name: str) -> np.ndarray:
+        """(n,): one of the arrays, over all cells."""
+        return repeat(getattr(self, name), self.turns)
+
+
+def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structure:
+    """Return the structure of cables that are repeated in turn to `num_cells` cells."""
+    cables = check_cables(cables)
+    count = len(cables) if num_cells is None else as_whole_number("num_cells", num_cells, 1)
+    check_room(_NODE_BYTES * repeated_nodes([c.num_nodes for c in cables], count), f"{count} cells")
+    different = {id(cable): cable for cable in cables}
+    rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
+    turns = [rooted[id(cable)] for cable in cables]
+    forest = Forest.repeated([parent for parent, _ in turns], count)
+    taken = {key: (c.capacitance.copy(), c.g_total.copy()) for key, c in different.items()}
+    capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
+    return Structure(
+        forest=forest,
+        soma=forest.cell_offsets[:-1] + np.resize([cable.soma for cable in cables], count),
+        cables=tuple(cables),
+        turns=count,
+        area=[cable.area for cable in cables],
+        capacitance=capacitance,
+        g_axial=[g for _, g in turns],
+        g_total=g_total,
+        in_soma=[cable.in_soma for cable in cables],
+    )
+
+
+def of_arrays(
+    parent: ArrayLike,
+    cell_offsets: ArrayLike,
+    area: ArrayLike,
+    g_axial: ArrayLike,
+    capacitance: ArrayLike,
+    soma: ArrayLike | None,
+) -> Structure:
+    """Return the structure of plain arrays; see `Network.from_arrays`."""
+    given = Forest(np.asarray(parent), np.asarray(cell_offsets))
+    n, starts = given.num_nodes, given.cell_offsets
+    columns = {"area": area, "g_axial": g_axial, "capacitance": capacitance}
+    arrays = {name: _of_nodes(name, values, n) for name, values in columns.items()}
+    axial = np.where(given.parent < 0, 0.0, arrays["g_axial"])
+    roots = np.flatnonzero(given.parent < 0)
+    if soma is None:
+        somas = roots
+    else:
+        somas = as_indices("soma", np.atleast_1d(as_array("soma", soma)), n, "node")
+        cell = np.searchsorted(starts, somas, side="right") - 1
+        if not np.array_equal(cell, np.arange(given.num_cells)):
+            raise InputError(
+                f"soma has nodes of cells {cell.tolist()[:8]}; expected one node of each of "
+                f"{given.num_cells} cells, in their order"
+            )
+    child = np.flatnonzero(given.parent >= 0)
+    total = axial + np.bincount(given.parent[child], axial[child], n)
+    moved, g = given.parent.astype(np.int64), axial.copy()
+    for node in somas[given.parent[somas] >= 0].tolist():
+        rerooted(moved, g, node)
+    in_soma = np.zeros(n, bool)
+    in_soma[somas] = arrays["area"][somas] > 0
+    forest = given if np.array_equal(moved, given.parent) else Forest(moved, starts)
+    each = arrays["area"], arrays["capacitance"], g, total, in_soma
+    return Structure(forest, somas, (), 1, *([a] for a in each))
+
+
+def _of_nodes(name: str, values: ArrayLike, n: int) -> np.ndarray:
+    """(n,) float64 of numbers that are 0 or more."""
+    array = as_array(name, values)
+    if array.shape != (n,):
+        raise InputError(f"{name} has shape {array.shape}; expected ({n},), one for each node")
+    checked = as_finite(name, array)
+    if (checked < 0).any():
+        k = int(np.argmax(checked < 0))
+        raise InputError(f"{name}[{k}] is {checked[k]:g}; expected 0 or more")
+    return checked

@@ -1,0 +1,106 @@
+"""Which mechanisms NEURON knows: names, source texts, and the variables that hoc sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clhines.neuron.session import Hoc
+
+GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
+# part of every section, and read with the tree
+STRUCTURE = ("morphology", "capacitance")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A mechanism that NEURON knows.
+
+    Attributes
+    ----------
+    name : str
+    number : int
+        NEURON's type of it.
+    kind : str
+        ``density``, ``point``, ``artificial`` or ``ion``.
+    text : str
+        As NMODL; empty where NEURON has none.
+    file : str
+    ranges : dict of str -> int
+        RANGE variables without the suffix, and how many numbers each has.
+    states : tuple of str
+    globals_ : dict of str -> int
+        GLOBAL variables, likewise.
+    """
+
+    name: str
+    number: int
+    kind: str
+    text: str
+    file: str
+    ranges: dict[str, int]
+    states: tuple[str, ...]
+    globals_: dict[str, int]
+
+
+class Catalogue:
+    """All mechanisms that NEURON knows, read when asked for.
+
+    Parameters
+    ----------
+    h : Hoc
+    """
+
+    def __init__(self, h: Hoc) -> None:
+        self._h, self._found = h, dict[str, Entry]()
+        self._numbers: dict[str, tuple[int, int]] = {}
+        self._types = [h.MechanismType(0), h.MechanismType(1)]
+        name = h.ref("")
+        for points, types in enumerate(self._types):
+            for k in range(int(types.count())):
+                types.select(k)
+                types.selected(name)
+                self._numbers[name[0]] = (points, k)
+
+    def names(self, points: bool) -> list[str]:
+        """Names of point processes and artificial cells, or of what is in membranes."""
+        return [n for n, (p, _) in self._numbers.items() if p == int(points)]
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self._found:
+            self._found[name] = self._read(name)
+        return self._found[name]
+
+    def _read(self, name: str) -> Entry:
+        points, k = self._numbers[name]
+        types = self._types[points]
+        types.select(k)
+        if types.is_ion():
+            kind = "ion"
+        elif points:
+            kind = "artificial" if types.is_artificial(k) else "point"
+        else:
+            kind = "density"
+        suffix = "" if points else f"_{name}"
+        ranges = {
+            n: size
+            for what in (PARAMETER, ASSIGNED, STATE)
+            for n, size in self._variables(name, what, suffix).items()
+        }
+        return Entry(
+            name,
+            int(types.internal_type()),
+            kind,
+            types.code() or "",
+            types.file() or "",
+            ranges,
+            tuple(self._variables(name, STATE, suffix)),
+            self._variables(name, GLOBAL, f"_{name}") if kind != "ion" else {},
+        )
+
+    def _variables(self, name: str, what: int, suffix: str) -> dict[str, int]:
+        h, found, variable = self._h, dict[str, int](), self._h.ref("")
+        known = h.MechanismStandard(name, what)
+        for k in range(int(known.count())):
+            size = int(known.name(variable, k))
+            found[variable[0].removesuffix(suffix)] = size
+        return found

@@ -1,0 +1,120 @@
+"""From NEURON's source texts to mechanisms, and the list of what cannot be simulated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clhines.errors import InputError
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.mechanisms.nmodl.tree import NmodlError
+from clhines.neuron.catalogue import Entry
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Something of a model that cannot be simulated.
+
+    Attributes
+    ----------
+    mechanism : str
+        Empty where it is none.
+    construct : str
+    file : str
+    line : int
+        0 where there is none.
+    way_out : str
+        Empty where none is known.
+    """
+
+    mechanism: str
+    construct: str
+    file: str = ""
+    line: int = 0
+    way_out: str = ""
+
+    def __str__(self) -> str:
+        where = f" ({self.file}:{self.line})" if self.line else f" ({self.file})" * bool(self.file)
+        start = f"{self.mechanism}: " if self.mechanism else ""
+        return f"{start}{self.construct}{where}" + (f"; {self.way_out}" if self.way_out else "")
+
+
+class RejectedError(InputError):
+    """A model that cannot be simulated.
+
+    Attributes
+    ----------
+    rejected : list of Rejected
+    """
+
+    def __init__(self, rejected: Sequence[Rejected]) -> None:
+        lines = "\n".join(f"  {r}" for r in rejected)
+        super().__init__(f"the model has {len(rejected)} things that are not simulated:\n{lines}")
+        self.rejected = list(rejected)
+
+
+def without_random(text: str) -> str:
+    """Return the text of NetStim as it is where no instance has noise: it draws no numbers."""
+    text = re.sub(r"^([ \t]*)RANDOM\s+ranvar\b", r"\1", text, flags=re.M)
+    text = re.sub(r"^([ \t]*)random_setseq\(\s*ranvar\s*,[^)\n]*\)", r"\1", text, flags=re.M)
+    return re.sub(r"\brandom_negexp\(\s*ranvar\s*\)", "0", text)
+
+
+def converted(
+    entry: Entry, pointers: Sequence[str] = (), use_tables: bool = True, noise: bool = True
+) -> Mechanism | list[Rejected]:
+    """Return a mechanism, or what of it cannot be simulated.
+
+    Parameters
+    ----------
+    entry : Entry
+    pointers : sequence of str
+        RANGE variables that `ParallelContext.target_var` sets.
+    use_tables : bool
+        NEURON's ``usetable`` of the mechanism.
+    noise : bool
+        False of a NetStim without noise.
+    """
+    text = entry.text if noise else without_random(entry.text)
+    for name in pointers:
+        text = pointing(text, name)
+    try:
+        return Mechanism.from_nmodl(text, path=entry.file, use_tables=use_tables)
+    except NmodlError as error:
+        return [
+            Rejected(entry.name, r.construct, r.file, r.line, r.way_out) for r in error.rejections
+        ]
+    except InputError as error:
+        return [Rejected(entry.name, str(error), entry.file)]
+
+
+def pointing(text: str, name: str) -> str:
+    """Return an NMODL text in which a RANGE variable is a POINTER; its lines keep their numbers."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    lines, block, found = text.split("\n"), "", False
+    for k, line in enumerate(lines):
+        opened = re.match(r"\s*([A-Z_]+)\b[^}]*\{", line.split(":", 1)[0])
+        block = opened.group(1) if opened else block
+        code = line.split(":", 1)[0]
+        inside, block = block, "" if "}" in code else block
+        if not word.search(code):
+            continue
+        if inside == "NEURON" and re.search(r"\b(RANGE|GLOBAL|POINTER)\b", code):
+            names = re.sub(rf"(,\s*)?\b{re.escape(name)}\b(\s*,)?", _comma, code)
+            names = re.sub(r"\b(RANGE|GLOBAL|POINTER)\s*(?=\}|$|[A-Z])", "", names.rstrip())
+            lines[k], found = f"{names.removesuffix('}')} POINTER {name}", True
+            lines[k] += " }" if code.rstrip().endswith("}") else ""
+        elif inside == "PARAMETER":
+            value = r"\s*(=\s*[-+.\deE]+)?\s*(\([^)]*\))?\s*(<[^>]*>)?"
+            lines[k] = re.sub(word.pattern + value, "", code)
+    if not found:
+        raise InputError(f"{name} is in no RANGE of the text")
+    joined = "\n".join(lines)
+    if not re.search(rf"ASSIGNED\s*\{{[^}}]*\b{re.escape(name)}\b", joined):
+        joined += f"\nASSIGNED {{ {name} }}\n"
+    return joined
+
+
+def _comma(match: re.Match[str]) -> str:
+    return ", " if match.group(1) and match.group(2) else ""

@@ -1,0 +1,226 @@
+"""What users call: `run`, `from_neuron`, `check`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from clhines.checks import as_whole_number
+from clhines.errors import InputError
+from clhines.network.additions import Sources
+from clhines.network.groups import Group
+from clhines.neuron.convert import Rejected
+from clhines.neuron.importer import Imported, network_of
+from clhines.neuron.model import Model, read_model
+from clhines.neuron.records import Records, clock
+from clhines.neuron.session import Hoc, interpreter
+from clhines.neuron.states import put_values, take_values
+from clhines.neuron.writeback import put_events
+from clhines.simulate.simulation import Simulation
+
+
+def check(vectors: dict[Hoc, Hoc] | None = None) -> list[Rejected]:
+    """Return what of the model in NEURON's memory cannot be simulated.
+
+    Parameters
+    ----------
+    vectors : dict of VecStim -> Vector, optional
+        Times of VecStim whose Vector cannot be found.
+
+    Returns
+    -------
+    list of Rejected
+        Empty where all can; each prints as a line.
+    """
+    model = read_model(interpreter(), vectors or {})
+    if model.rejected:
+        return model.rejected
+    try:
+        network_of(model)
+    except InputError as error:
+        return list(getattr(error, "rejected", [Rejected("", str(error))]))
+    return []
+
+
+@dataclass(frozen=True, eq=False)
+class At:
+    """Where things of NEURON's memory are in a network: ``at(segment)``, ``at(point_process)``.
+
+    Attributes
+    ----------
+    imported : Imported
+    """
+
+    imported: Imported
+
+    def __call__(
+        self, thing: Hoc, copy: int = 0
+    ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
+        """Return where a thing is.
+
+        Parameters
+        ----------
+        thing : Segment, Section, point process, artificial cell or NetCon
+        copy : int
+            Of the model.
+
+        Returns
+        -------
+        int
+            Node of a segment.
+        (nseg,) int64
+            Nodes of a section.
+        (Group, int)
+            A point process or artificial cell.
+        (Sources or Group, int, int)
+            Source of a NetCon, and the number of the connection; the source is -1 where it has
+            none.
+        """
+        model, tree = self.imported.model, self.imported.model.tree
+        if hasattr(thing, "sec"):
+            return tree.at(thing) + copy * tree.num_nodes
+        if hasattr(thing, "parentseg"):
+            if thing not in tree.first:
+                raise InputError(f"{thing} is no section of the model")
+            return tree.nodes(thing) + copy * tree.num_nodes
+        if hasattr(thing, "wcnt"):
+            return self._netcon(thing, copy)
+        address = model.memory.object_of(thing)
+        for name, group in self.imported.groups.items():
+            if str(thing).startswith(f"{name}["):
+                for k, other in enumerate(model.every[name].things):
+                    if model.memory.object_of(other) == address:
+                        return group, k + copy * (len(group) // self.imported.copies)
+        raise InputError(f"{thing} is nothing of the model; expected a segment or point process")
+
+    def _netcon(self, thing: Hoc, copy: int) -> tuple[Sources | Group, int, int]:
+        model = self.imported.model
+        address = model.memory.inside(thing)
+        for k, netcon in enumerate(model.wires.netcons):
+            if model.memory.inside(netcon) == address and model.wires.origin[k] >= 0:
+                source, number = self.imported.sources[model.wires.origin[k]]
+                connection = int(np.flatnonzero(self.imported.connections == k)[copy])
+                number += copy * (len(source) // self.imported.copies)
+                return source, number, connection
+        raise InputError(f"{thing} has no source or no target here")
+
+    def groups(self) -> dict[str, Group]:
+        """Return the groups of the network by the name of their mechanism."""
+        return dict(self.imported.groups)
+
+
+def from_neuron(
+    dtype: DTypeLike = "float64",
+    device: object = None,
+    engine: str = "auto",
+    vectors: dict[Hoc, Hoc] | None = None,
+    copies: int = 1,
+    **options: object,
+) -> tuple[Simulation, At]:
+    """Make a simulation of the model in NEURON's memory, which starts from its present state.
+
+    Parameters
+    ----------
+    dtype, device, engine
+        See `Simulation`.
+    vectors : dict of VecStim -> Vector, optional
+        Times of VecStim whose Vector cannot be found.
+    copies : int
+        Copies of the model that do not interact, one after another: ``at(segment, copy)``.
+    **options
+        Of `Simulation`.
+
+    Returns
+    -------
+    sim : Simulation
+    at : At
+        Where things are: ``at(segment)``, ``at(point_process)``, ``at(netcon)``.
+
+    Raises
+    ------
+    RejectedError
+        An `InputError` that lists everything that cannot be simulated.
+    """
+    copies = as_whole_number("copies", copies, 1)
+    model = read_model(interpreter(), vectors or {})
+    return _simulation(model, dtype, device, engine, copies, **options)
+
+
+def _simulation(
+    model: Model,
+    dtype: DTypeLike,
+    device: object,
+    engine: str,
+    copies: int = 1,
+    **options: object,
+) -> tuple[Simulation, At]:
+    imported, h = network_of(model, copies), model.h
+    given = {"secondorder": int(h.secondorder) > 0, **options}
+    sim = Simulation(
+        imported.network,
+        float(h.dt),
+        dtype,
+        device,
+        engine=engine,
+        v_init=float(h.v_init) if hasattr(h, "v_init") else -65.0,
+        **given,  # type: ignore[arg-type]
+    )
+    take_values(sim, imported)
+    return sim, At(imported)
+
+
+def run(
+    tstop: float,
+    device: object = None,
+    dtype: DTypeLike = "float64",
+    progress: bool = False,
+    engine: str = "auto",
+    vectors: dict[Hoc, Hoc] | None = None,
+) -> None:
+    """Advance the model in NEURON's memory, in place of ``h.continuerun(tstop)``.
+
+    It goes on from NEURON's present state, after ``h.finitialize()``. Vectors that record are
+    filled as by NEURON, and voltages, states, concentrations, weights, events on their way and
+    ``h.t`` are written back, so that NEURON can go on.
+
+    Parameters
+    ----------
+    tstop : float, ms
+    device, dtype, path
+        See `Simulation`.
+    progress : bool
+        Show a bar.
+    vectors : dict of VecStim -> Vector, optional
+        Times of VecStim whose Vector cannot be found.
+
+    Raises
+    ------
+    RejectedError
+        An `InputError` that lists everything that cannot be simulated; NEURON's memory is as it
+        was.
+    """
+    h = interpreter()
+    steps = num_steps(h, tstop)
+    if not steps:
+        return
+    sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine)
+    records, begin = Records(sim, at.imported), float(h.t)
+    first = 1 if sim.step == 0 else 0
+    result = sim.run(steps * sim.model.dt, progress)
+    h.t = float(clock(begin, sim.model.dt, steps)[-1])
+    records.fill(result, begin, first)
+    records.fill_spikes(result)
+    put_values(sim, at.imported)
+    put_events(sim, at.imported)
+
+
+def num_steps(h: Hoc, tstop: float) -> int:
+    """Return how many steps ``h.continuerun(tstop)`` takes."""
+    if not math.isfinite(tstop):
+        raise InputError(f"tstop is {tstop}; expected a time in ms")
+    steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
+    together = int(getattr(h, "nstep_steprun", 1) or 1)
+    return -(-steps // together) * together

@@ -1,0 +1,286 @@
+"""From a model as read from NEURON's memory to a `Network`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.mechanisms.equations import Quantity
+from clhines.network.additions import Sources
+from clhines.network.groups import Group
+from clhines.network.network import Network
+from clhines.neuron.contents import Instances
+from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.model import Model
+from clhines.neuron.raw import ref
+from clhines.neuron.session import Hoc
+
+
+@dataclass(eq=False)
+class Imported:
+    """A model of NEURON's memory as a network.
+
+    Attributes
+    ----------
+    model : Model
+    network : Network
+    groups : dict of str -> Group
+    sources : list of (Sources or Group, int)
+        Of each origin of the model's wires.
+    connections : (m,) int64
+        Of each connection of the network, in order, the NetCon k, or -1 - k where it is an event of
+        NetCon k that is on its way.
+    copies : int
+        Copies of the whole model, one after another.
+    """
+
+    model: Model
+    network: Network
+    groups: dict[str, Group]
+    sources: list[tuple[Sources | Group, int]]
+    connections: np.ndarray
+    copies: int = 1
+
+
+def network_of(model: Model, copies: int = 1) -> Imported:
+    """Make the network of a model, or of several copies of it that do not interact.
+
+    Raises
+    ------
+    RejectedError
+        Something is not simulated.
+    """
+    if model.rejected:
+        raise RejectedError(model.rejected)
+    tree = model.tree
+    starts = tree.num_nodes * np.arange(copies)[:, None]
+    parent = np.where(tree.parent < 0, -1, tree.parent + starts).ravel()
+    cells = np.append((tree.cell_offsets[:-1] + starts).ravel(), tree.num_nodes * copies)
+    columns = (np.tile(a, copies) for a in (tree.area, tree.g_axial, tree.capacitance))
+    network = Network.from_arrays(parent, cells, *columns)
+    network.celsius = float(model.h.celsius)
+    network.trains([[]])  # an extended network, whatever is in it
+    groups = {}
+    for name, instances in model.every.items():
+        groups[name] = _group(model, network, name, instances, copies)
+    _add_ions(model, network, copies)
+    _point(model, network, groups, copies)
+    _play(model, network, groups, copies)
+    sources = _sources(model, network, groups, copies)
+    connections = _connect(model, network, groups, sources, copies)
+    return Imported(model, network, groups, sources, connections, copies)
+
+
+def shifted(numbers: Sequence[int] | np.ndarray, count: int, copies: int) -> np.ndarray:
+    """Return numbers in each copy of something of which a copy has `count`."""
+    return (np.asarray(numbers, np.int64) + count * np.arange(copies)[:, None]).ravel()
+
+
+def split_name(quantity: Quantity) -> tuple[str, int | None]:
+    """Return a variable's name for hoc, and the place in it of an array's element."""
+    name = quantity.public or quantity.name
+    if not name.endswith("]"):
+        return name, None
+    base, place = name[:-1].split("[")
+    return base, int(place)
+
+
+def _group(model: Model, network: Network, name: str, instances: Instances, copies: int) -> Group:
+    mechanism = model.mechanisms[name]
+    nodes = np.array(instances.nodes, np.int64)
+    given: dict[str, float | np.ndarray] = {}
+    for quantity in mechanism.program.parameters:
+        value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
+        if value is not None:
+            given[quantity.name] = value if np.ndim(value) == 0 else np.tile(value, copies)
+    if mechanism.kind == "artificial":
+        return network.add_artificial(mechanism, len(nodes) * copies, **given)
+    nodes = shifted(nodes, model.tree.num_nodes, copies)
+    if mechanism.kind == "density":
+        return network.insert(mechanism, nodes, **given)
+    return network.add(mechanism, nodes, **given)
+
+
+def _parameter(
+    model: Model,
+    instances: Instances,
+    quantity: Quantity,
+    built_in: Sequence[str],
+    nodes: np.ndarray,
+) -> float | np.ndarray | None:
+    """Value of a parameter in NEURON's memory; None where it is the network's, or hidden."""
+    base, place = split_name(quantity)
+    entry = instances.entry
+    if quantity.name in built_in:
+        return _single(model.tree.diam[nodes]) if base == "diam" else None
+    if base in entry.ranges:
+        return _single(instances.values(base, place))
+    if base in entry.globals_:
+        value = getattr(model.h, f"{base}_{entry.name}")
+        return float(value if place is None else value[place])
+    return None
+
+
+def _single(values: np.ndarray) -> float | np.ndarray:
+    return float(values[0]) if len(values) and (values == values[0]).all() else values
+
+
+def _add_ions(model: Model, network: Network, copies: int) -> None:
+    for ion in model.contents.ions.values():
+        values = {
+            key: ion.instances.values(name)
+            for key, name in (("e", f"e{ion.name}"), ("ci", f"{ion.name}i"), ("co", f"{ion.name}o"))
+        }
+        network.ion(
+            ion.name,
+            shifted(ion.instances.nodes, model.tree.num_nodes, copies),
+            ion.valence,
+            style=np.tile(ion.style, copies),
+            **{key: np.tile(array, copies) for key, array in values.items()},
+        )
+
+
+def _point(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
+    """Set all POINTERs: by the transfer of ParallelContext, and by setpointer."""
+    set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
+    for gap in model.gaps:
+        set_by_gap.setdefault((gap.owner, gap.name), {})[gap.instance] = gap.node
+    rejected = []
+    for name, group in groups.items():
+        for pointer in group.mechanism.program.pointers:
+            known = set_by_gap.get((name, pointer), {})
+            nodes = []
+            for k, thing in enumerate(model.every[name].things):
+                node = known[k] if k in known else _pointed(model, thing, pointer)
+                if node < 0:
+                    what = "nothing, or something else than a voltage"
+                    rejected.append(Rejected(name, f"POINTER {pointer} points to {what}"))
+                    break
+                nodes.append(node)
+            else:
+                network.point(group, pointer, shifted(nodes, model.tree.num_nodes, copies))
+    if rejected:
+        raise RejectedError(rejected)
+
+
+def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
+    try:
+        return model.places.node(model.memory.place(ref(thing, pointer)))
+    except (AttributeError, RuntimeError, TypeError):
+        return -1
+
+
+def _play(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
+    rejected = []
+    for player in model.plays.players:
+        variable = player.variable
+        group = groups.get(variable.owner)
+        quantities = group.mechanism.program.parameters if group is not None else ()
+        wanted = variable.name, variable.place
+        names = [q.name for q in quantities if split_name(q) == wanted]
+        if group is None or not names or variable.number < 0:
+            what = f"Vector.play into {variable.name}, which is no parameter of a mechanism"
+            rejected.append(Rejected(variable.owner, what))
+            continue
+        for number in shifted([variable.number], len(group) // copies, copies).tolist():
+            network.play(group, number, names[0], player.t, player.y, player.continuous)
+    if rejected:
+        raise RejectedError(rejected)
+
+
+def _sources(
+    model: Model, network: Network, groups: dict[str, Group], copies: int
+) -> list[tuple[Sources | Group, int]]:
+    """Make the sources of events, one for each origin."""
+    origins, trains = model.wires.origins, model.trains
+    at = [k for k, o in enumerate(origins) if o.sender is None]
+    detectors = network.detector(
+        shifted([origins[k].node for k in at], model.tree.num_nodes, copies),
+        np.tile(np.array([origins[k].threshold for k in at], np.float64), copies),
+    )
+    stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
+    made = network.trains([trains.times[s] for s in stims] * copies)
+    found: list[tuple[Sources | Group, int]] = []
+    places = {k: place for place, k in enumerate(at)}
+    numbers = {sender: place for place, sender in enumerate(stims)}
+    for k, origin in enumerate(origins):
+        if origin.sender is None:
+            found.append((detectors, places[k]))
+        elif origin.sender in numbers:
+            found.append((made, numbers[origin.sender]))
+        else:
+            name, instance = origin.sender
+            found.append((groups[name], instance))
+    return found
+
+
+def _connect(
+    model: Model,
+    network: Network,
+    groups: dict[str, Group],
+    sources: list[tuple[Sources | Group, int]],
+    copies: int,
+) -> np.ndarray:
+    """Make all connections, and those of events that are on their way."""
+    wires, made = model.wires, list[int]()
+    batches: dict[tuple[int, str], list[int]] = {}
+    for k, (name, _) in enumerate(wires.target):
+        origin = wires.origin[k]
+        if origin >= 0 and name in groups:
+            batches.setdefault((id(sources[origin][0]), name), []).append(k)
+    for (_, name), chosen in batches.items():
+        origins = [wires.origin[k] for k in chosen]
+        source = sources[origins[0]][0]
+        _check_events(groups[name])
+        network.connect(
+            source,
+            groups[name],
+            index=shifted(
+                [wires.target[k][1] for k in chosen], len(groups[name]) // copies, copies
+            ),
+            weight=np.tile(_rows(model, chosen), (copies, 1)),
+            delay=np.tile([wires.delay[k] for k in chosen], copies),
+            source_index=shifted([sources[o][1] for o in origins], len(source) // copies, copies),
+        )
+        made += chosen * copies
+    return np.array(made + _connect_pending(model, network, groups, copies), np.int64)
+
+
+def _connect_pending(
+    model: Model, network: Network, groups: dict[str, Group], copies: int
+) -> list[int]:
+    """Let each event on its way come from a source of its own."""
+    wires, made = model.wires, list[int]()
+    for name, group in groups.items():
+        chosen = [(k, t) for k, t in model.pending.netcons if wires.target[k][0] == name]
+        if not chosen:
+            continue
+        if any(
+            a.role == "weight" and a.direction != "in" for a in group.mechanism.calls("receive")
+        ):
+            construct = "an event on its way whose NetCon has weights that events change"
+            raise RejectedError(
+                [Rejected(name, construct, "", 0, "start from h.finitialize()")]
+            )  # fmt: skip
+        network.connect(
+            network.trains([[t] for _, t in chosen] * copies),
+            group,
+            index=shifted([wires.target[k][1] for k, _ in chosen], len(group) // copies, copies),
+            weight=np.tile(_rows(model, [k for k, _ in chosen]), (copies, 1)),
+            delay=0.0,
+        )
+        made += [-1 - k for k, _ in chosen] * copies
+    return made
+
+
+def _rows(model: Model, chosen: Sequence[int]) -> np.ndarray:
+    weights = [model.wires.weights[k] for k in chosen]
+    width = max(len(row) for row in weights)
+    return np.array([row + [0.0] * (width - len(row)) for row in weights]).reshape(len(weights), -1)
+
+
+def _check_events(group: Group) -> None:
+    if group.mechanism.program.net is None:
+        raise RejectedError([Rejected(group.mechanism.name, "a NetCon to what takes no events")])

@@ -1,0 +1,381 @@
+"""What NEURON's interpreter does not tell, read from its memory.
+
+NEURON exports the lists of what records and plays vectors and of the sources of events, and the
+queue of events, but no function for Python reads them. They are read here with `ctypes`. Where
+fields are in an object is found by making one whose contents are known, never assumed: where that
+fails, `Memory` is not available, and users are asked instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from typing import Any
+
+from clhines.neuron.raw import (
+    WORD,
+    Place,
+    Played,
+    Queued,
+    Readable,
+    Source,
+    halves,
+    is_address,
+    only,
+    ref,
+    vector_at,
+    words_at,
+)
+from clhines.neuron.session import Hoc, library_path
+
+_NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
+_MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
+
+
+class Memory:
+    """Reads NEURON's lists.
+
+    Parameters
+    ----------
+    h : Hoc
+
+    Raises
+    ------
+    OSError
+        The library, or something in it, is not found or not as expected.
+    """
+
+    CLASSES = (
+        "YvecRecord",
+        "TvecRecord",
+        "VecRecordDiscrete",
+        "VecRecordDt",
+        "VecPlayStep",
+        "VecPlayContinuous",
+    )
+
+    EVENTS = ("NetCon", "SelfEvent", "PreSyn", "PlayRecordEvent", "NetParEvent")
+
+    def __init__(self, h: Hoc) -> None:
+        path = library_path()
+        if path is None:
+            raise OSError("no library")
+        self._h, self._library = h, ctypes.CDLL(path)
+        self._lists: dict[str, Any] = {}
+        for name, symbol in (
+            ("play", "_Z22net_cvode_instance_prlv"),
+            ("sources", "_Z22net_cvode_instance_pslv"),
+        ):
+            self._lists[name] = self._symbol(symbol)
+            self._lists[name].restype = ctypes.c_void_p
+        self._classes = {
+            self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.CLASSES
+        }
+        self._events = {self._address(f"_ZTV{len(name)}{name}") + 16: name for name in self.EVENTS}
+        self._reference = 0
+        self._kept: list[ctypes.Array[ctypes.c_uint64]] = []
+        self._source_fields: dict[str, int] = {}
+        self._calibrate()
+        self._calibrate_sources()
+
+    def _symbol(self, name: str) -> Any:
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise OSError(str(error)) from None
+
+    def _address(self, name: str) -> int:
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
+        except ValueError as error:
+            raise OSError(str(error)) from None
+
+    # -- objects -------------------------------------------------------------------------------
+
+    @staticmethod
+    def object_of(thing: Hoc) -> int:
+        """Address of a hoc object: what Python's wrapper refers to."""
+        return words_at(id(thing), 3)[2]
+
+    def inside(self, thing: Hoc) -> int:
+        """Address of the C++ object behind a hoc object."""
+        return words_at(self.object_of(thing), 2)[1]
+
+    def place(self, reference: Hoc) -> Place:
+        """Where a variable is; `reference` as ``segment._ref_v``."""
+        return self._place(words_at(id(reference), self._reference + 4)[self._reference :])
+
+    @staticmethod
+    def _place(words: list[int]) -> Place:
+        row, _, column, index = words[:4]
+        return Place(column, row, index >> 32, index & 0xFFFFFFFF)
+
+    def value(self, place: Place) -> float:
+        """Present value of a variable."""
+        at = place.column
+        if place.row:
+            entry = self.row(place) * place.size + place.place
+            at = WORD.from_address(place.column).value + 8 * entry
+        return float(ctypes.c_double.from_address(at).value)
+
+    @staticmethod
+    def row(place: Place) -> int:
+        """Row of a variable in its column."""
+        return WORD.from_address(place.row).value
+
+    def columns(self, reference: Hoc) -> dict[str, int]:
+        """Columns of all variables of a mechanism by name, of those that hoc does not see, too.
+
+        Parameters
+        ----------
+        reference : Hoc
+            To a variable of it, as ``segment.hh._ref_m``. Columns are side by side: the reference
+            is pointed to one after the other, and NEURON names it.
+        """
+        at = WORD.from_address(id(reference) + 8 * (self._reference + 2))
+        first, found = at.value, dict[str, int]()
+        owner = _NAMED.match(repr(reference))
+        if owner is None:
+            return {}
+        readable = Readable()
+        try:
+            for step in (8, -8):
+                at.value = first
+                while WORD.from_address(at.value).value in readable:
+                    named = _NAMED.match(repr(reference))
+                    if named is None or named[1] != owner[1]:
+                        break
+                    found[named[2]] = at.value
+                    at.value += step
+        finally:
+            at.value = first
+        return found
+
+    def set_value(self, place: Place, value: float) -> None:
+        """Set a variable that has a row."""
+        entry = self.row(place) * place.size + place.place
+        at = WORD.from_address(place.column).value + 8 * entry
+        ctypes.c_double.from_address(at).value = value
+
+    @staticmethod
+    def point_of(address: int) -> int:
+        """Address of the point process behind a hoc object at an address."""
+        return words_at(address, 2)[1]
+
+    def pointers_of(self, thing: Hoc) -> list[int]:
+        """Return what a point process may hold pointers to: words behind its POINTERs."""
+        point = words_at(self.inside(thing), 4)
+        found = []
+        for prop in point:
+            for word in words_at(prop, 12) if is_address(prop) else ():
+                found += words_at(word, 24) if is_address(word) else []
+        return found
+
+    def weight_address(self, netcon: Hoc) -> int:
+        """Address of the first weight of a NetCon."""
+        return self.place(ref(netcon, "weight", 2)).column
+
+    @property
+    def time_address(self) -> int:
+        """Address of NEURON's t."""
+        return self.place(ref(self._h, "t")).column
+
+    def _calibrate(self) -> None:
+        """Find where a wrapped reference and a recorder keep the place of a variable."""
+        h = self._h
+        section = next(iter(h.allsec()), None)
+        if section is None:
+            raise OSError("no section")
+        reference, vector = ref(section(0.5), "v"), h.Vector()
+        before = self._entries()
+        vector.record(reference)
+        new = [p for p in self._entries() if p not in before]
+        try:
+            if len(new) != 1:
+                raise OSError("a recorder is not in NEURON's list")
+            recorder, wrapper = words_at(new[0], 9), words_at(id(reference), 12)
+            if self._classes.get(recorder[0]) != "YvecRecord":
+                raise OSError("a recorder is of an unknown class")
+            found = [k for k in range(2, 9) if wrapper[k : k + 4] == recorder[1:5]]
+            if len(found) != 1 or recorder[8] != self.inside(vector):
+                raise OSError("a recorder is not as expected")
+            self._reference = found[0]
+        finally:
+            vector.play_remove()
+
+    # -- vectors that record and play ------------------------------------------------------------
+
+    def _entries(self) -> list[int]:
+        return vector_at(self._lists["play"]())
+
+    def played(self) -> list[Played]:
+        """Return what records and plays."""
+        found = []
+        for address in self._entries():
+            words = words_at(address, 14)
+            what = self._classes.get(words[0], "unknown")
+            found.append(Played(what, self._place(words[1:5]), tuple(words[8:])))
+        return found
+
+    # -- sources of events -----------------------------------------------------------------------
+
+    def sources(self) -> list[Source]:
+        """Return NEURON's sources of events (PreSyn)."""
+        list_ = self._lists["sources"]()
+        return [self._source(a) for a in vector_at(list_)] if list_ else []
+
+    def _source(self, address: int) -> Source:
+        f = self._source_fields
+        words = words_at(address)
+        place = self._place(words[f["place"] : f["place"] + 4])
+        known = place if place.column else None
+        signed = [i - (1 << 32) if i >> 31 else i for i in halves(words[f["rank"] :])]
+        at = f["odd"]
+        return Source(
+            address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
+            signed[at], signed[at + 2],
+        )  # fmt: skip
+
+    def threshold(self, address: int) -> float:
+        """Threshold of a source, mV."""
+        at = self._source_fields["threshold"]
+        return float(ctypes.c_double.from_address(address + 8 * at).value)
+
+    def source_of(self, netcon: Hoc) -> int:
+        """Address of the source of a NetCon; 0 where it has none."""
+        return words_at(self.inside(netcon), 8)[self._source_fields["of_netcon"]]
+
+    def _calibrate_sources(self) -> None:
+        """Find where a source keeps its variable, its threshold and its vectors."""
+        h = self._h
+        reference, netcon, own = self._new_source()
+        times, numbers = h.Vector(), h.Vector()
+        netcon.record(times, numbers, _MARK)
+        netcon.threshold = _THRESHOLD
+        try:
+            of_netcon = words_at(self.inside(netcon), 8).index(own)
+            words = words_at(own)
+            place = words_at(id(reference), self._reference + 4)[self._reference :]
+            pair = [self.inside(times), self.inside(numbers)]
+            level = struct.unpack("<Q", struct.pack("<d", _THRESHOLD))[0]
+            rank = words.index(pair[0]) + 2
+            self._source_fields = {
+                "of_netcon": of_netcon,
+                "place": only([k for k in range(1, 30) if words[k : k + 4] == place]),
+                "threshold": words.index(level),
+                "times": only([k for k in range(1, 30) if words[k : k + 2] == pair]),
+                "rank": rank,
+                "odd": halves(words[rank:]).index(_MARK),
+            }
+        except ValueError:
+            raise OSError("a source is not as expected") from None
+        finally:
+            netcon.record()
+
+    def _new_source(self) -> tuple[Hoc, Hoc, int]:
+        """Make a NetCon with a source that was none before: a voltage, the NetCon, the source."""
+        for section in self._h.allsec():
+            for x in (1.0, 0.0, 0.5):
+                before = {*vector_at(self._lists["sources"]() or 0)}
+                reference = ref(section(x), "v")
+                netcon = self._h.NetCon(reference, None, sec=section)
+                new = [a for a in vector_at(self._lists["sources"]()) if a not in before]
+                if len(new) == 1:
+                    return reference, netcon, new[0]
+        raise OSError("each voltage is a source")
+
+    # -- events on their way -----------------------------------------------------------------------
+
+    def _queue(self) -> int:
+        queue = self._symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
+        queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        return queue(WORD.in_dll(self._library, "nrn_threads").value) or 0
+
+    def events(self) -> list[Queued]:
+        """Return the events on their way, by time."""
+        each = self._symbol("_ZN6TQueue15forall_callbackEPFvPK6TQItemiE")
+        found: list[Queued] = []
+
+        def take(item: int, _: int) -> None:
+            data, _ = words_at(item, 2)
+            time = ctypes.c_double.from_address(item + 8).value
+            words = words_at(data, 5)
+            what = self._events.get(words[0], "other")
+            flag = ctypes.c_double.from_address(data + 8).value
+            found.append(Queued(what, time, data, item, flag, *words[2:5]))
+
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
+        each.argtypes, each.restype = [ctypes.c_void_p, kind], None
+        at = self._queue()
+        if at:
+            each(at, kind(take))
+        return sorted(found, key=lambda event: event.time)
+
+    def remove_event(self, item: int) -> None:
+        """Take an event out of the queue; `item` as in `Queued`."""
+        remove = self._symbol("_ZN6TQueue6removeEP6TQItem")
+        remove.argtypes, remove.restype = [ctypes.c_void_p, ctypes.c_void_p], None
+        remove(self._queue(), item)
+
+    def move_event(self, item: int, time: float) -> None:
+        """Let an event in the queue come at another time."""
+        move = self._symbol("_ZN6TQueue4moveEP6TQItemd")
+        move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double]
+        move.restype = None
+        move(self._queue(), item, time)
+
+    def send_self(
+        self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
+    ) -> None:
+        """Put a self event into the queue.
+
+        Parameters
+        ----------
+        point : int
+            Address of the point process.
+        time : float, ms
+        flag : float
+        weight : int
+            Address of the weights that it comes with.
+        movable : int
+            Where the instance keeps its event for net_move; 0 where it is not known.
+        """
+        name = "_Z12nrn_net_sendPN6neuron9container19generic_data_handleEPdP13Point_processdd"
+        send = self._symbol(name)
+        pointers = [ctypes.c_void_p] * 3
+        send.argtypes, send.restype = [*pointers, ctypes.c_double, ctypes.c_double], None
+        if not movable:
+            room = (ctypes.c_uint64 * 8)()
+            self._kept.append(room)
+            movable = ctypes.addressof(room)
+        send(movable, weight, point, time, flag)
+
+    def set_above(self, source: int, above: bool) -> None:
+        """Tell a source whether its voltage is above the threshold."""
+        at = source + 8 * (self._source_fields["threshold"] - 4)  # before the vector of NetCons
+        ctypes.c_bool.from_address(at).value = above
+
+    # -- gap junctions ---------------------------------------------------------------------------
+
+    @property
+    def transfers(self) -> bool:
+        """Whether voltages are transferred in every step, as `ParallelContext` was told."""
+        return bool(WORD.in_dll(self._library, "nrnthread_v_transfer_").value)
+
+    def transfer(self) -> None:
+        """Transfer voltages as in a step."""
+        gather = WORD.in_dll(self._library, "nrnmpi_v_transfer_").value
+        if gather:
+            ctypes.CFUNCTYPE(None)(gather)()
+        scatter = WORD.in_dll(self._library, "nrnthread_v_transfer_").value
+        threads = WORD.in_dll(self._library, "nrn_threads").value
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(scatter)(threads)
+
+    # -- order of mechanisms -----------------------------------------------------------------------
+
+    def order(self) -> list[int]:
+        """Types of mechanisms in the order in which NEURON calls them."""
+        count = ctypes.c_int.in_dll(self._library, "n_memb_func").value
+        at = WORD.in_dll(self._library, "memb_order_").value
+        return list((ctypes.c_short * count).from_address(at))

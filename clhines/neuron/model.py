@@ -1,0 +1,127 @@
+"""A model as read from NEURON's memory, with the list of what of it cannot be simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from clhines.errors import InputError
+from clhines.mechanisms.mechanism import Mechanism
+from clhines.neuron.catalogue import Catalogue
+from clhines.neuron.contents import Contents, Instances, read_contents
+from clhines.neuron.convert import Rejected, converted
+from clhines.neuron.gaps import Gap, read_gaps
+from clhines.neuron.memory import Memory
+from clhines.neuron.places import Places
+from clhines.neuron.played import PlayReader
+from clhines.neuron.queue import Pending, read_pending
+from clhines.neuron.session import Hoc
+from clhines.neuron.trains import Trains, read_trains
+from clhines.neuron.tree import Tree, read_tree
+from clhines.neuron.wiring import WireReader, Wires
+
+
+@dataclass(eq=False)
+class Model:
+    """What was read from NEURON's memory.
+
+    Attributes
+    ----------
+    h : Hoc
+    memory : Memory
+    tree : Tree
+    contents : Contents
+    wires : Wires
+    pending : Pending
+    plays : PlayReader
+    gaps : list of Gap
+    trains : Trains
+    mechanisms : dict of str -> Mechanism
+    rejected : list of Rejected
+    """
+
+    h: Hoc
+    memory: Memory
+    tree: Tree
+    contents: Contents
+    places: Places
+    wires: Wires
+    pending: Pending
+    plays: PlayReader
+    gaps: list[Gap]
+    trains: Trains
+    mechanisms: dict[str, Mechanism] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+
+    @property
+    def every(self) -> dict[str, Instances]:
+        """All mechanisms with instances that are simulated, in NEURON's order."""
+        found = {**self.contents.density, **self.contents.points}
+        order = {number: k for k, number in enumerate(self.memory.order())}
+        names = sorted(found, key=lambda n: order.get(found[n].entry.number, len(order)))
+        return {name: found[name] for name in names if name not in self.trains.names}
+
+
+def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
+    """Read everything, and list what is rejected.
+
+    Parameters
+    ----------
+    h : Hoc
+    vectors : dict of Hoc -> Hoc
+        Of each VecStim its Vector, where it cannot be found.
+    """
+    tree = read_tree(h)
+    contents = read_contents(h, tree, Catalogue(h))
+    try:
+        memory = Memory(h)
+    except OSError as error:
+        raise InputError(
+            f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
+        ) from None
+    places = Places(memory, tree, contents)
+    reader = WireReader(h, memory, places, contents)
+    wires = reader.read()
+    pending = read_pending(memory, wires, reader.senders)
+    plays = PlayReader(h, memory, places)
+    gaps = read_gaps(h, memory, tree, contents)
+    trains = read_trains(h, memory, contents, pending, vectors)
+    model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains)
+    model.rejected += [*_settings(h), *_structure(contents)]
+    for part in (reader, pending, plays, trains):
+        model.rejected += part.rejected
+    _convert(model)
+    return model
+
+
+def _settings(h: Hoc) -> list[Rejected]:
+    found = []
+    if h.cvode_active():
+        found.append(Rejected("", "CVode: variable time steps", "", 0, "h.cvode_active(0)"))
+    if int(h.secondorder) not in (0, 1, 2):
+        found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
+    for name in ("LinearMechanism",):
+        if len(list(h.List(name))):
+            found.append(Rejected(name, name))
+    return found
+
+
+def _structure(contents: Contents) -> list[Rejected]:
+    found = [
+        Rejected(name, f"{name}, a mechanism without NMODL, in section {section}")
+        for name, section in contents.structural.items()
+    ]
+    return found
+
+
+def _convert(model: Model) -> None:
+    """Convert all mechanisms."""
+    for name, instances in model.every.items():
+        pointers = sorted({g.name for g in model.gaps if g.owner == name})
+        globals_ = instances.entry.globals_
+        use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
+        noise = name != "NetStim" or bool(instances.values("noise").any())
+        found = converted(instances.entry, pointers, use_tables, noise)
+        if isinstance(found, Mechanism):
+            model.mechanisms[name] = found
+        else:
+            model.rejected += found

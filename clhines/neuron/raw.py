@@ -1,0 +1,161 @@
+"""Words of memory, and what `memory` reads from them."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clhines.neuron.session import Hoc
+
+WORD = ctypes.c_uint64
+SEARCHED = 40  # words of an object that are searched
+
+
+def ref(thing: object, name: str, size: int = 1) -> Hoc:
+    """Return NEURON's reference to a variable; of an array, to its first element."""
+    found = getattr(thing, f"_ref_{name}")
+    return found[0] if size > 1 else found
+
+
+class Place(NamedTuple):
+    """A variable in NEURON's memory: a column, where its number of the row is, place in arrays."""
+
+    column: int
+    row: int
+    place: int
+    size: int = 1
+
+
+@dataclass(frozen=True)
+class Played:
+    """One entry of NEURON's list of what records or plays.
+
+    Attributes
+    ----------
+    what : str
+        Name of NEURON's class, as ``YvecRecord``.
+    place : Place
+    words : tuple of int
+        What follows in the object: vectors, times, ...
+    """
+
+    what: str
+    place: Place
+    words: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of events (PreSyn).
+
+    Attributes
+    ----------
+    address : int
+    place : Place or None
+        Its variable; None of an object that sends events.
+    sender : int
+        Address of that hoc object.
+    times, numbers : int
+        Addresses of the vectors that record, 0 for none.
+    record_as : int
+        What is appended to `numbers`.
+    gid : int
+        -1 for none.
+    """
+
+    address: int
+    place: Place | None
+    sender: int
+    times: int
+    numbers: int
+    record_as: int
+    gid: int
+
+
+@dataclass(frozen=True)
+class Queued:
+    """An event on its way.
+
+    Attributes
+    ----------
+    what : str
+        ``NetCon``, ``SelfEvent``, ``PreSyn``, ``PlayRecordEvent``, ``NetParEvent`` or ``other``.
+    time : float, ms
+    address, item : int
+        Of the event, for a NetCon that of the NetCon, and of its entry in the queue.
+    flag : float
+        Of a self event.
+    target, weight : int
+        Of a self event: address of the point process, and of its first weight or 0.
+    movable : int
+        Of a self event: where its instance keeps it for net_move.
+    """
+
+    what: str
+    time: float
+    address: int
+    item: int
+    flag: float
+    target: int
+    weight: int
+    movable: int
+
+    @property
+    def has_statement(self) -> bool:
+        """Whether an event of another kind runs hoc or Python code."""
+        return self.what == "other" and bool(words_at(self.address, 2)[1])
+
+
+def words_at(address: int, count: int = SEARCHED) -> list[int]:
+    """Return the words at an address."""
+    return [WORD.from_address(address + 8 * k).value for k in range(count)]
+
+
+def only(found: list[int]) -> int:
+    """Return the one element of a list; ValueError where there are others."""
+    if len(found) != 1:
+        raise ValueError
+    return found[0]
+
+
+def halves(words: list[int]) -> list[int]:
+    """Return the 32-bit halves of words."""
+    return [word >> shift & 0xFFFFFFFF for word in words for shift in (0, 32)]
+
+
+def vector_at(address: int) -> list[int]:
+    """Return the words of a std::vector."""
+    if not address:
+        return []
+    begin, end = words_at(address, 2)
+    count = (end - begin) // 8
+    return words_at(begin, count) if count else []
+
+
+class Readable:
+    """Addresses that can be read, as Linux tells them; none elsewhere."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        try:
+            with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+                for line in maps:
+                    where, rights = line.split(maxsplit=2)[:2]
+                    if rights.startswith("rw"):
+                        begin, end = (int(part, 16) for part in where.split("-"))
+                        self._ranges.append((begin, end))
+        except OSError:
+            pass
+
+    def __contains__(self, word: object) -> bool:
+        return (
+            isinstance(word, int)
+            and word % 8 == 0
+            and any(begin <= word < end - 4096 for begin, end in self._ranges)
+        )
+
+
+def is_address(word: int) -> bool:
+    """Return whether a word may be an address."""
+    return word % 8 == 0 and 1 << 16 < word < 1 << 47

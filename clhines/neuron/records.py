@@ -1,0 +1,166 @@
+"""NEURON's recording vectors, filled from a run of a `Simulation`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.played import Recorder
+from clhines.neuron.session import Hoc
+from clhines.simulate.result import Result
+from clhines.simulate.simulation import Simulation
+
+SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a voltage crosses a threshold
+
+
+def clock(t: float, dt: float, steps: int) -> np.ndarray:
+    """Return NEURON's times, (steps + 1,) float64, ms; each step adds two halves."""
+    halves = np.full(2 * steps + 1, 0.5 * dt)
+    halves[0] = t
+    return np.cumsum(halves)[::2]
+
+
+class Records:
+    """Lets a simulation record what NEURON's vectors record, and fills them.
+
+    Parameters
+    ----------
+    sim : Simulation
+    imported : Imported
+
+    Raises
+    ------
+    RejectedError
+        A vector records what a simulation does not have.
+    """
+
+    def __init__(self, sim: Simulation, imported: Imported) -> None:
+        self._sim, self._imported = sim, imported
+        self._recorders = imported.model.plays.recorders
+        wanted: dict[tuple[str, str], list[int]] = {}
+        self._at: list[tuple[tuple[str, str], int] | float] = []
+        for recorder in self._recorders:
+            key = self._key(recorder)
+            if isinstance(key, float):
+                self._at.append(key)
+                continue
+            assert recorder.variable is not None
+            numbers = wanted.setdefault(key, [])
+            self._at.append((key, len(numbers)))
+            numbers.append(recorder.variable.number)
+        self._records = {key: self._record(key, np.array(n)) for key, n in wanted.items()}
+
+    def _key(self, recorder: Recorder) -> tuple[str, str] | float:
+        """Return owner and name of what is recorded, or the value that it keeps."""
+        variable = recorder.variable
+        if variable is None:
+            return 0.0  # the time
+        imported = self._imported
+        ions = {ion.name for ion in imported.model.contents.ions.values()}
+        if not variable.owner or variable.owner in ions:
+            return variable.owner, variable.name
+        if variable.owner not in imported.groups or variable.number < 0:
+            what = f"Vector.record of {variable.name}, which is not simulated"
+            raise RejectedError([Rejected(variable.owner, what)])
+        program = imported.groups[variable.owner].mechanism.program
+        played = {(p.variable.owner, p.variable.name) for p in imported.model.plays.players}
+        known = (*program.states, *program.outputs)
+        if (variable.owner, variable.name) in played:
+            known = (*known, *program.parameters)
+        for quantity in known:
+            if split_name(quantity) == (variable.name, variable.place):
+                return variable.owner, quantity.name
+        every = imported.model.every[variable.owner]
+        value = getattr(every.things[variable.number], variable.name)
+        return float(value if variable.place is None else value[variable.place])
+
+    def _record(self, key: tuple[str, str], numbers: np.ndarray) -> int:
+        owner, name = key
+        if owner in self._imported.groups:
+            return self._sim.record(name, self._imported.groups[owner], numbers)
+        instances = [i.instances for i in self._imported.model.contents.ions.values()
+                     if i.name == owner]  # fmt: skip
+        nodes = np.array(instances[0].nodes)[numbers] if instances else numbers
+        return self._sim.record(name, nodes)
+
+    def fill(self, result: Result, begin: float, first: int) -> None:
+        """Append a run to all vectors.
+
+        Parameters
+        ----------
+        result : Result
+        begin : float, ms
+            NEURON's time at its begin.
+        first : int
+            Rows of the result before its first step: 1 where it began at t = 0.
+        """
+        steps = len(result.t) - first
+        t = clock(begin, self._sim.model.dt, steps)
+        for recorder, at in zip(self._recorders, self._at, strict=True):
+            if isinstance(at, float):
+                values = t[1:] if recorder.variable is None else np.full(steps, at)
+            else:
+                record, column = self._records[at[0]], at[1]
+                values = result[record][first:, column].astype(np.float64)
+            self._append(recorder, values, t)
+
+    def _append(self, recorder: Recorder, values: np.ndarray, t: np.ndarray) -> None:
+        h, vector = self._imported.model.h, recorder.vector
+        if recorder.event:
+            due = self._due(recorder, t)
+            rows = np.searchsorted(t + 0.5 * self._sim.model.dt, due)
+            if recorder.variable is None:
+                values = due
+            else:
+                values = np.concatenate([[recorder.now], values])[rows]
+        if len(values):
+            vector.append(h.Vector(values))
+
+    def _due(self, recorder: Recorder, t: np.ndarray) -> np.ndarray:
+        """(k,) float64, ms: times up to the last at which a recorder records, and set its event."""
+        memory = self._imported.model.memory
+        events = [e for e in memory.events() if e.address == recorder.event]
+        if not events:
+            return np.zeros(0)
+        event, last = events[0], t[-1]
+        if recorder.times is not None:
+            rest = recorder.times[len(recorder.vector) :]
+            due = rest[rest <= last]
+            after = rest[len(due) : len(due) + 1]
+        else:
+            count = max(int((last - event.time) / recorder.interval) + 2, 1)
+            every = np.full(count + 1, recorder.interval)
+            every[0] = event.time
+            every = np.cumsum(every)
+            due = every[every <= last]
+            after = every[len(due) : len(due) + 1]
+        if not len(after):
+            memory.remove_event(event.item)
+        elif len(due):
+            memory.move_event(event.item, float(after[0]))
+        return due
+
+    def fill_spikes(self, result: Result) -> None:
+        """Append the events of a run to the vectors that record sources."""
+        imported = self._imported
+        h, network = imported.model.h, imported.network
+        numbers = [int(network.source_numbers(s, [k])[0]) for s, k in imported.sources]
+        every: dict[int, list[tuple[float, int]]] = {}
+        vectors: dict[int, tuple[Hoc, Hoc | None]] = {}
+        memory = imported.model.memory
+        for number, origin in zip(numbers, imported.model.wires.origins, strict=True):
+            if origin.times is None:
+                continue
+            late = SPIKE_LATE if origin.sender is None else 0.0
+            own = result.spike_time[result.spike_cell == number] + late
+            key = memory.inside(origin.times)
+            vectors[key] = origin.times, origin.numbers
+            every.setdefault(key, []).extend((t, origin.record_as) for t in own.tolist())
+        for key, found in every.items():
+            found.sort(key=lambda pair: pair[0])
+            times, identifiers = vectors[key]
+            if found:
+                times.append(h.Vector([t for t, _ in found]))
+            if found and identifiers is not None:
+                identifiers.append(h.Vector([k for _, k in found]))

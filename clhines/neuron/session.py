@@ -1,0 +1,57 @@
+"""NEURON itself: imported when first needed, and what its version and its memory must be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clhines.errors import InputError
+
+if TYPE_CHECKING:  # types without stubs: to mypy they are Any
+    from neuron.hoc import HocObject as Hoc
+    from neuron.nrn import Section, Segment
+else:
+    Hoc = Section = Segment = object
+
+OLDEST = (9, 0)
+
+
+def interpreter() -> Hoc:
+    """Return NEURON's interpreter, `neuron.h`.
+
+    Raises
+    ------
+    InputError
+        NEURON is not installed, or too old.
+    """
+    try:
+        import neuron
+    except ImportError as error:
+        raise InputError(
+            f"NEURON cannot be imported ({error}); expected: pip install 'clhines[neuron]'"
+        ) from None
+    found = tuple(int(part) for part in neuron.__version__.split(".")[:2] if part.isdigit())
+    if found < OLDEST:
+        raise InputError(
+            f"NEURON is {neuron.__version__}; expected {OLDEST[0]}.{OLDEST[1]} or newer"
+        )
+    return neuron.h
+
+
+def library_path() -> str | None:
+    """Return the path of NEURON's shared library, where this process has loaded one."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            paths = {line.split(maxsplit=5)[5].strip() for line in maps if "libnrniv." in line}
+    except OSError:
+        paths = set[str]()
+    if paths:
+        return min(paths)
+    import os
+
+    import neuron
+
+    folder = os.path.join(os.path.dirname(neuron.__file__), ".data", "lib")
+    for name in ("libnrniv.so", "libnrniv.dylib"):
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.join(folder, name)
+    return None

@@ -1,0 +1,199 @@
+"""Values of a model: from NEURON's memory into a `Simulation`, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from clhines.errors import InputError
+from clhines.network.extended import Extended
+from clhines.network.groups import Group
+from clhines.neuron.contents import Instances
+from clhines.neuron.hidden import Hidden
+from clhines.neuron.importer import Imported, shifted, split_name
+from clhines.neuron.session import Hoc
+from clhines.simulate.simulation import Simulation
+
+Arrays = dict[str, np.ndarray]
+
+
+def extended_of(sim: Simulation) -> Extended:
+    """Return what is extended in the network of a simulation."""
+    extended = sim.model.extended
+    assert extended is not None
+    return extended
+
+
+def step_of(h: Hoc, dt: float) -> int:
+    """Step at whose begin NEURON's time is.
+
+    Raises
+    ------
+    InputError
+        It is at none, as dt was another before.
+    """
+    step = round(h.t / dt)
+    if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, step * 1e-3):
+        raise InputError(
+            f"h.t is {h.t:g} ms, no whole number of steps of h.dt = {dt:g} ms; expected "
+            "h.finitialize() after a change of h.dt"
+        )
+    return step
+
+
+def _variables(
+    sim: Simulation, imported: Imported, name: str, group: Group
+) -> Iterator[tuple[str, str, int | None, np.ndarray, Instances | Hidden]]:
+    """Array's name, hoc's name, place, instances and owner of the states of a mechanism."""
+    k, place = sim.model.instances[group.number]
+    instances = imported.model.every[name]
+    hidden: Hidden | None = None
+    for quantity in group.mechanism.program.states:
+        base, element = split_name(quantity)
+        if base in instances.entry.ranges:
+            yield f"state{k}_{quantity.name}", base, element, place, instances
+        elif element is None:
+            hidden = hidden or Hidden(imported.model.memory, instances)
+            if base in hidden.columns:
+                yield f"state{k}_{quantity.name}", base, element, place, hidden
+
+
+def take_values(sim: Simulation, imported: Imported) -> None:
+    """Let a simulation start from NEURON's present values."""
+    model, arrays = imported.model, sim.arrays()
+    copies = imported.copies
+    arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
+    for name, group in imported.groups.items():
+        instances = model.every[name]
+        for key, base, element, place, owner in _variables(sim, imported, name, group):
+            if key in arrays:
+                arrays[key][place] = np.tile(owner.values(base, element), copies)
+        _take_streams(sim, arrays, group, instances, copies)
+    for ion in model.contents.ions.values():
+        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+            key = f"ion_{variable}"
+            if key in arrays:
+                nodes = shifted(ion.instances.nodes, model.tree.num_nodes, copies)
+                arrays[key][nodes] = np.tile(ion.instances.values(variable), copies)
+    extended = extended_of(sim)
+    arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
+    arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
+    _take_self_events(sim, imported, arrays)
+    sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
+
+
+def voltages(imported: Imported) -> np.ndarray:
+    """(n,) float64, mV: NEURON's."""
+    tree = imported.model.tree
+    v = np.zeros(tree.num_nodes)
+    for section in tree.sections:
+        v[tree.nodes(section)] = [segment.v for segment in section]
+        for x in (0.0, 1.0):
+            v[tree.node(section, x)] = section(x).v
+    return v
+
+
+def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
+    """(w,) float64: weights of all connections, as NEURON has them now."""
+    netcons, wires = extended_of(sim).netcons, imported.model.wires
+    values = netcons.weight.copy()
+    for c, number in enumerate(imported.connections.tolist()):
+        begin, end = netcons.first_weight[c : c + 2].tolist()
+        known = wires.weights[number if number >= 0 else -1 - number]
+        count = min(end - begin, len(known))
+        values[begin : begin + count] = known[:count]
+    return values
+
+
+def _take_streams(
+    sim: Simulation, arrays: Arrays, group: Group, instances: Instances, copies: int
+) -> None:
+    """Take how many numbers each RANDOM variable has given."""
+    k, place = sim.model.instances[group.number]
+    for name in group.mechanism.program.random:
+        key = f"drawn{k}_{name}"
+        if key in arrays:
+            drawn = [getattr(thing, name).get_seq() for thing in instances.things]
+            arrays[key][place] = np.tile(drawn, copies)
+
+
+def _take_self_events(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+    """Put NEURON's self events into the queues of instances."""
+    for key in arrays:
+        if key.startswith("queue") and key.endswith("_size"):
+            arrays[key][:] = 0
+            arrays[key.replace("_size", "_last")][:] = -1
+    of_netcon: dict[int, list[int]] = {}
+    for c, number in enumerate(imported.connections.tolist()):
+        of_netcon.setdefault(number, []).append(c)  # one a copy
+    for event in imported.model.pending.selves:
+        name, instance = event.target
+        if name not in imported.groups:
+            continue
+        k, place = sim.model.instances[imported.groups[name].number]
+        numbers = of_netcon.get(event.netcon, [-1] * imported.copies)
+        count = len(place) // imported.copies
+        for at, connection in zip(place[instance::count].tolist(), numbers, strict=True):
+            _queue_event(arrays, (name, k), at, (event.time, event.flag), connection)
+            arrays[f"queue{k}_sent"][arrays[f"queue{k}_size"][at] - 1, at] = imported.model.h.t
+
+
+def _queue_event(
+    arrays: Arrays, kind: tuple[str, int], at: int, event: tuple[float, float], connection: int
+) -> None:
+    """Put one self event into the queue of an instance."""
+    name, k = kind
+    size = arrays[f"queue{k}_size"]
+    slot = int(size[at])
+    if slot >= len(arrays[f"queue{k}_time"]):
+        raise InputError(f"an instance of {name} has more than {slot} self events on their way")
+    arrays[f"queue{k}_time"][slot, at], arrays[f"queue{k}_flag"][slot, at] = event
+    arrays[f"queue{k}_connection"][slot, at] = connection
+    size[at] = slot + 1
+    if event[1] == 1.0:  # NEURON's net_move moves these alone
+        arrays[f"queue{k}_last"][at] = slot
+
+
+def put_values(sim: Simulation, imported: Imported) -> None:
+    """Write a simulation's values into NEURON's memory; events and records are written apart."""
+    model, arrays = imported.model, sim.arrays()
+    _put_voltages(imported, arrays["v"].astype(np.float64))
+    for name, group in imported.groups.items():
+        instances = model.every[name]
+        for key, base, element, place, owner in _variables(sim, imported, name, group):
+            if key in arrays:
+                owner.put(base, arrays[key][place].astype(np.float64), element)
+        _put_streams(sim, arrays, group, instances)
+    for ion in model.contents.ions.values():
+        for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
+            if f"ion_{variable}" in arrays:
+                values = arrays[f"ion_{variable}"][ion.instances.nodes]
+                ion.instances.put(variable, values.astype(np.float64))
+    if model.memory.transfers:  # as at the end of NEURON's step
+        model.memory.transfer()
+    netcons = extended_of(sim).netcons
+    for c, number in enumerate(imported.connections.tolist()):
+        if number < 0:
+            continue
+        begin, known = int(netcons.first_weight[c]), model.wires.weights[number]
+        for k in range(min(len(known), int(netcons.first_weight[c + 1]) - begin)):
+            model.wires.netcons[number].weight[k] = float(arrays["weight"][begin + k])
+
+
+def _put_voltages(imported: Imported, v: np.ndarray) -> None:
+    tree = imported.model.tree
+    for section in tree.sections:
+        for segment, value in zip(section, v[tree.nodes(section)].tolist(), strict=True):
+            segment.v = value
+        for x in (0.0, 1.0):
+            section(x).v = float(v[tree.node(section, x)])
+
+
+def _put_streams(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
+    k, place = sim.model.instances[group.number]
+    for name in group.mechanism.program.random:
+        key = f"drawn{k}_{name}"
+        if key in arrays:
+            for thing, count in zip(instances.things, arrays[key][place].tolist(), strict=True):
+                getattr(thing, name).set_seq(count)

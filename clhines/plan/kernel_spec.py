@@ -1,0 +1,291 @@
+"""The contract of a kernel: parameters and bit fields, which Python and OpenCL both read here.
+
+A spec declares the parameters of its kernels as short texts. `signature` prints them into the
+template, and launchers bind arguments by the same names. A `Word` declares how several numbers
+share 32 bits: Python packs them, and the template prints how they are read.
+
+>>> lane = Word(length=5, parent=10)
+>>> lane.pack(length=3, parent=7)
+array(227, dtype=int32)
+>>> lane.read("parent", "me")
+'me >> 5 & 0x3ff'
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+_BITS = 31  # of a word that is not negative
+_WIDTH = 100  # columns of generated source
+_INDENT = " " * 4
+
+
+class Word:
+    """Numbers that share the 32 bits of an int; the first one has the lowest bits.
+
+    Parameters
+    ----------
+    **widths : int
+        Bits of each number. The last one may be negative where all widths together are 31.
+    """
+
+    def __init__(self, **widths: int) -> None:
+        self._widths = widths
+        if sum(widths.values()) > _BITS:
+            raise ValueError(f"{widths}: {sum(widths.values())} bits; expected at most {_BITS}")
+
+    def most(self, name: str) -> int:
+        """Largest value of a number."""
+        return (1 << self._widths[name]) - 1
+
+    @property
+    def shifts(self) -> dict[str, int]:
+        """Bits below each number."""
+        ends = np.cumsum(list(self._widths.values())).tolist()
+        return dict(zip(self._widths, [0, *ends[:-1]], strict=True))
+
+    def pack(self, **values: ArrayLike) -> np.ndarray:
+        """Return int32 words of the numbers, all of which are given.
+
+        Raises
+        ------
+        OverflowError
+            A value needs more bits than it has.
+        """
+        if set(values) != set(self._widths):
+            raise TypeError(f"got {sorted(values)}; expected {sorted(self._widths)}")
+        word = np.zeros((), np.int64)
+        for name, given in values.items():
+            value = np.asarray(given, np.int64)
+            least = -self.most(name) - 1 if self._is_last(name) else 0
+            if value.size and not least <= value.min() <= value.max() <= self.most(name):
+                raise OverflowError(
+                    f"{name} is {value.min()} to {value.max()}; expected {least} to "
+                    f"{self.most(name)}, which {self._widths[name]} bits hold"
+                )
+            word = word | value << self.shifts[name]
+        return word.astype(np.int32)
+
+    def unpack(self, name: str, word: np.ndarray) -> np.ndarray:
+        """Return one number of each word."""
+        value = word >> self.shifts[name]
+        return value if self._is_last(name) else value & self.most(name)
+
+    def read(self, name: str, word: str, mask: str = "") -> str:
+        """Return an OpenCL expression for one number; of a single bit, whether it is set.
+
+        Parameters
+        ----------
+        name : str
+        word : str
+            OpenCL expression of type int.
+        mask : str
+            Macro whose value is the largest one.
+        """
+        shift, most = self.shifts[name], self.most(name)
+        if most == 1:
+            return f"{word} & {1 << shift}"
+        text = f"{word} >> {shift}" if shift else word
+        if self._is_last(name):
+            return text
+        return f"{text} & {mask or (hex(most) if most > 99 else most)}"
+
+    def write(self, **values: str) -> str:
+        """Return an OpenCL expression for a word with some numbers; the others are 0."""
+        shifts = self.shifts
+        return " | ".join(f"{v} << {shifts[k]}" if shifts[k] else v for k, v in values.items())
+
+    def __str__(self) -> str:
+        return self.write(**{name: name.replace("_", " ") for name in self._widths})
+
+    def _is_last(self, name: str) -> bool:
+        """Whether no bit but the sign is above the number, so that a shift alone reads it."""
+        return self.shifts[name] + self._widths[name] == _BITS
+
+
+# Status of a cell: 0, or 1 + a number of its first bad pivot; `clean` where that pivot was not made
+# bad by another one.
+STATUS = Word(key=30, clean=1)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+        As in OpenCL C, without the address space: ``int``, ``const real *restrict``.
+    role : str
+        Of a table, as in `KernelSpec`; or empty.
+    """
+
+    name: str
+    type: str
+    role: str = ""
+
+    def __str__(self) -> str:
+        """Return its declaration in OpenCL C: a const number, or a pointer to global memory."""
+        kind, qualifier = self.type, ""
+        if "*" not in kind:
+            return f"const {kind} {self.name}"
+        if kind.startswith("volatile "):
+            qualifier, kind = "volatile ", kind.removeprefix("volatile ")
+        return f"{qualifier}__global {kind}{'' if kind.endswith('*') else ' '}{self.name}"
+
+
+def parameter(text: str, usual: str = "") -> Parameter:
+    """Return the parameter that ``TYPE NAME`` or ``TYPE NAME:ROLE`` declares.
+
+    Parameters
+    ----------
+    text : str
+    usual : str
+        The type where none is named.
+    """
+    declared, _, role = text.strip().partition(":")
+    found = re.fullmatch(r"(.*?)(\w+)", declared)
+    if not found or not (found[1] or usual):
+        raise ValueError(f"parameter {text!r}; expected a type and a name")
+    return Parameter(found[2], found[1].strip() or usual, role)
+
+
+class TemplateSpec:
+    """Base class of the specs of all templates.
+
+    Attributes
+    ----------
+    template : str
+        Name of the template, without its ending.
+    kernels : dict of name -> tuple of str
+        Parameters of each kernel of the template, in order: ``TYPE NAME``, or ``TYPE NAME if
+        CONDITION and ...`` with attributes of the spec; or several of these with commas between.
+        Type as in `Parameter`.
+    """
+
+    template: ClassVar[str] = ""
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def parameters(self, kernel: str) -> list[Parameter]:
+        """Parameters of a kernel in the order of its arguments."""
+        return self._given(self.kernels[kernel])
+
+    def _given(self, texts: tuple[str, ...], usual: str = "") -> list[Parameter]:
+        """Return the parameters whose conditions hold; `usual` is the type where none is named."""
+        found = []
+        for text in (one.strip() for several in texts for one in several.split(",")):
+            declared, _, conditions = text.partition(" if ")
+            if all(getattr(self, c) for c in conditions.split(" and ") if c):
+                found.append(parameter(declared, usual))
+        return found
+
+
+@dataclass(frozen=True)
+class KernelSpec(TemplateSpec):
+    """The contract of a kernel ``solve``, which planner, template and launcher share.
+
+    A spec is a frozen dataclass of the numbers and switches that reach its template; it is the key
+    of what is built.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``: type of the values.
+    symmetric : bool
+        ``l`` equals ``u`` and is not passed.
+    rhs : int
+        Right-hand sides solved together.
+    work_group : int
+        Work-items of a work-group.
+    first_argument : str
+        Name of the kernel's first parameter, an int: the first argument of each launch. The
+        next ones are ``num_values``, the length of an array, and ``first_row``, the first
+        right-hand side.
+    tables : tuple of str
+        Index tables that the kernel takes after these, in order: ``NAME``, ``TYPE NAME`` where the
+        type is not ``const int *restrict``, ``NAME:ROLE``, each of them also with ``if CONDITION
+        and ...``, attributes of the spec. The role says how `Part.moved` shifts the table when
+        plans are combined: ``place``: places of the device order; ``place/8``: each eighth entry
+        is one; ``in_order``: an entry for each place; ``cell``: numbers of cells. Tables without a
+        role stay as they are.
+    takes : tuple of str
+        Arrays that the kernel takes after its tables, ``TYPE NAME``, like `tables` without roles.
+    needs_factor : bool
+        The launcher gives it a scratch array in device order for the factors.
+    factor_may_be_d : bool
+        The factors may overwrite `d`: pivots are not read again.
+    keeps_factors : bool
+        It can work out the inverse pivots once and solve with them.
+    takes_natural : bool
+        It can read and write natural order.
+    phase : str
+        See `Part.phase`; a field of specs with several phases.
+    """
+
+    first_argument: ClassVar[str] = "num_blocks"
+    tables: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[tuple[str, ...]] = (
+        "const real *d",
+        "const real *restrict u",
+        "const real *restrict l if unsymmetric",
+        "const real *b",
+        "real *factor",
+        "real *x",
+        "int *status",
+    )
+    needs_factor: ClassVar[bool] = True
+    factor_may_be_d: ClassVar[bool] = True
+    keeps_factors: ClassVar[bool] = False
+    takes_natural: ClassVar[bool] = False
+    phase = "solve"
+    real: str
+    symmetric: bool
+    rhs: int
+    work_group: int
+
+    @property
+    def unsymmetric(self) -> bool:
+        """Whether ``l`` is passed."""
+        return not self.symmetric
+
+    def parameters(self, kernel: str = "solve") -> list[Parameter]:
+        """Parameters of the kernel in the order of its arguments."""
+        numbers = [Parameter(n, "int") for n in (self.first_argument, "num_values", "first_row")]
+        return [*numbers, *self._tables(), *self._given(self.takes)]
+
+    def roles(self) -> dict[str, str]:
+        """Role of each table that this kernel takes, in the order of its arguments; or ''."""
+        return {table.name: table.role for table in self._tables()}
+
+    def arrays(self) -> list[str]:
+        """Names of the arrays that this kernel takes after its tables."""
+        return [array.name for array in self._given(self.takes)]
+
+    def _tables(self) -> list[Parameter]:
+        return self._given(self.tables, "const int *restrict")
+
+
+def signature(spec: TemplateSpec, kernel: str = "solve") -> str:
+    """Return the parameter list of a kernel in OpenCL C, without parentheses, on lines of its own.
+
+    Parameters
+    ----------
+    spec : TemplateSpec
+    kernel : str
+        One of `TemplateSpec.kernels`.
+    """
+    lines = [""]
+    parameters = [str(p) for p in spec.parameters(kernel)]
+    for k, text in enumerate(parameters):
+        text += "," if k + 1 < len(parameters) else ""
+        if k and len(f"{lines[-1]} {text}") <= _WIDTH - 1:  # 1: room for the closing parenthesis
+            lines[-1] += f" {text}"
+        else:
+            lines.append(_INDENT + text)
+    return "\n".join(lines)

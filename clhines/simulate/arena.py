@@ -1,0 +1,57 @@
+"""Arenas: named regions of one array on a device, so that a kernel takes few arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.errors import DeviceMemoryError
+
+
+class Arena:
+    """Arrays one after another in one array on a device.
+
+    Parameters
+    ----------
+    dtype : dtype
+    """
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype = np.dtype(dtype)
+        self.offset: dict[str, int] = {}
+        self._size, self._parts = 0, list[np.ndarray]()
+        self._shape: dict[str, tuple[int, ...]] = {}
+
+    def add(self, name: str, values: np.ndarray) -> None:
+        """Add a region."""
+        array = np.ascontiguousarray(values, self.dtype)
+        self.offset[name], self._shape[name] = self._size, array.shape
+        self._parts.append(array.reshape(-1))
+        self._size += array.size
+
+    def put(self, queue: cl.CommandQueue) -> cla.Array:
+        """Put all regions on the device; nothing is added any more."""
+        if self._size >= 2**31:
+            raise DeviceMemoryError(
+                f"an extended network takes {self._size} numbers; expected less than 2**31"
+            )
+        whole = np.concatenate([*self._parts, np.zeros(1, self.dtype)])
+        self._parts = []
+        self._queue, self.array = queue, cla.to_device(queue, whole)
+        return self.array
+
+    def get(self, name: str) -> np.ndarray:
+        """Return the values of a region as they are now."""
+        shape, begin = self._shape[name], self.offset[name]
+        size = int(np.prod(shape))
+        if not size:
+            return np.zeros(shape, self.dtype)
+        return self.array[begin : begin + size].get(self._queue).reshape(shape)
+
+    def set(self, name: str, values: np.ndarray) -> None:
+        """Replace the values of a region."""
+        array = np.ascontiguousarray(values, self.dtype).reshape(-1)
+        if len(array):
+            begin = self.offset[name]
+            self.array[begin : begin + len(array)].set(array, self._queue)

@@ -1,0 +1,343 @@
+"""An extended network on a device: a few kernels a step, around the solve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.arrays import offsets
+from clhines.device import devices, program
+from clhines.errors import DeviceMemoryError, InputError, SpikeOverflowError
+from clhines.forest import Forest
+from clhines.network.model import Model
+from clhines.plan.plan import real_name
+from clhines.simulate.arena import Arena
+from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
+from clhines.simulate.extended_tables import (
+    active_nodes,
+    check_room_for_events,
+    filled_arenas,
+    location,
+    read_back,
+    spec_of,
+)
+from clhines.simulate.recorder import Recorder
+from clhines.simulate.state import Chunk, Record, TimedChunk
+from clhines.simulate.steps import of_whole
+from clhines.simulate.variables import Variables
+from clhines.simulate.wires import wires_of
+from clhines.solve.solver import Solver
+
+MOST_STEPS = 1024  # enqueued between two looks at the host's clock
+MAX_SPIKES = 1 << 22
+
+
+class ExtendedSteps:
+    """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
+
+    Parameters
+    ----------
+    model : Model
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    max_spikes : int, optional
+        Spikes that one chunk may have.
+    method : str
+        Of the solver.
+    whole : Forest, optional
+        Of the whole network, where `model` is a rank's share of it.
+    **options
+        Of the solver.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        queue: cl.CommandQueue,
+        dtype: np.dtype,
+        max_spikes: int | None = None,
+        method: str = "auto",
+        whole: Forest | None = None,
+        **options: Any,
+    ) -> None:
+        if "cl_khr_fp64" not in queue.device.extensions:
+            raise InputError(
+                f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
+                "the times of events; expected another device"
+            )
+        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
+        assert model.extended is not None
+        self.extended, self.max_steps = model.extended, MOST_STEPS
+        self._seen = 0
+        self.max_spikes = max_spikes or MAX_SPIKES
+        if whole is not None:
+            limits = devices.limits(devices.whole_device(queue.device))
+            method, options = of_whole(whole, method, self.dtype, limits, options)
+        self.solver = Solver(model.forest, method, dtype, None, queue, **options)
+        if not self.solver.takes_device_order:
+            raise DeviceMemoryError(
+                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+                f"solver would need {self.solver.num_slices} slices"
+            )
+        self.wires = wires_of(model, self.extended)
+        self._clock, self._taken, self._rows = Clock(model.dt), False, 0
+        self._host = ExtendedReference(model)
+        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self._put_matrix()
+        self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
+                       cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
+        self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
+        self._records: list[Record] = []
+        self._recorder = Recorder(queue, self.dtype)
+        self._early: Chunk | None = self._host.end()
+        self._build(self._host.variables)
+
+    def _put_matrix(self) -> None:
+        """Put what does not change, by place, on the device."""
+        model, solver = self.model, self.solver
+        self._base_d = model.capacitance_over_dt + model.constant_d
+        self._over_dt = solver.pack(model.capacitance_over_dt)
+        self._constant_b = solver.pack(model.constant_b)
+        self._d, self._u = solver.pack(self._base_d), solver.pack(model.u)
+        self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
+        remote = len(self.extended.remote_v)
+        packed = solver.pack(model.v_init).get(self.queue)
+        self._v = [self._put(np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)]
+        gather = solver.plan.gather
+        self._places = len(gather)
+        self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
+        self.place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+        self.place[model.forest.num_nodes :] = self._places + np.arange(remote)
+        nodes = active_nodes(model)
+        number = np.full(model.forest.num_nodes, -1, np.int32)
+        number[nodes] = np.arange(len(nodes))
+        self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
+
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self.queue, a)
+
+    def _build(self, variables: Variables) -> None:
+        """Build the kernels, and put all variables on the device."""
+        self._variables = variables
+        tables = filled_arenas(variables, self.dtype, self.place, self._base_d)
+        self.arenas: dict[str, Arena] = tables
+        self._mem, self._clocks, self._ints = (
+            tables[name].put(self.queue) for name in ("mem", "clock", "ints")
+        )
+        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted)
+        self._at = self._put(at)
+        packed = self.solver.pack(variables.v).get(self.queue)
+        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
+        built = program.build(self.queue.context, spec)
+        self._emitters = sum(len(s) for s in self.extended.emitted.values())
+        self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
+        num, t = np.int32, np.float64(0)
+        given = {
+            "num_places": num(self._places), "num_emitters": num(self._emitters),
+            "num_played": num(len(self.extended.played)), "capacity": num(self.max_spikes),
+            "first_item": num(0), "num_items": num(0), "done": num(0), "step": np.uint64(0),
+            "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
+            "t": t, "t_begin": t, "t_mid": t, "t_end": t, "active": self._active,
+            "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
+            "x": self._x, "v": self._v[0], "v_old": self._v[0], "v_new": self._v[1],
+            "failed": self._failed, "spike_count": self._found[0],
+            "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
+            "clock": self._clocks, "ints": self._ints, "at": self._at,
+        }  # fmt: skip
+        given |= {"num_taken": num(0), "source": self._at, "time": self._clocks}
+        names = ["begin_step", "finish_step", "take_events"]
+        names += ["events"] * bool(self.wires.layers) + ["play"] * bool(self.extended.played)
+        self._kernels, self._index = {}, {}
+        for name in names:
+            known = [p.name for p in spec.parameters(name)]
+            self._kernels[name] = program.BoundKernel(built, name, [given[n] for n in known])
+            self._index[name] = {n: at for at, n in enumerate(known)}
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _launch(self, name: str, items: int, **given: object) -> None:
+        """Enqueue a kernel with some of its arguments changed."""
+        kernel, index = self._kernels[name], self._index[name]
+        for argument, value in given.items():
+            kernel[index[argument]] = value
+        (total,), (group,) = devices.small_groups(self.queue.device, items)
+        kernel.launch(self.queue, total, group)
+
+    def _step(self, step: int) -> None:
+        half, num = 0.5 * self.model.dt, np.int32
+        begin = self._clock.at(step)
+        middle = begin + half
+        t_begin, t_mid, t_end = (np.float64(t) for t in (begin, middle, middle + half))
+        times, v = {"t_begin": t_begin, "t_mid": t_mid}, self._v
+        for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
+            items = {"first_item": num(first), "num_items": num(end - first)}
+            self._launch("events", end - first, **items, **times, v=v[0])
+        self._play_at(t_mid)
+        times["t_end"] = t_end
+        self._launch("begin_step", self._places, step=np.uint64(step), v=v[0], **times)
+        self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+        self._play_at(t_end)
+        items = {"done": num(step), "v_old": v[0], "v_new": v[1]}
+        self._launch("finish_step", self._places + self._emitters, **items, **times)
+        self._v.reverse()
+
+    def _play_at(self, t: np.float64) -> None:
+        if self.extended.played:
+            self._launch("play", len(self.extended.played), t=t)
+
+    def advance(self, first: int, count: int, row: int) -> None:
+        """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
+        self._taken = True
+        for k in range(count):
+            self._step(first + k)
+            self._recorder.enqueue(row + k, self._v[0], self._mem)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _want(self, records: Sequence[Record]) -> None:
+        """Have the outputs that are recorded worked out, which takes other kernels."""
+        wanted = wanted_outputs(self.model, records)
+        if wanted == self._wanted:
+            return
+        saved = self.save() if self._taken else None
+        self._wanted = wanted
+        self._host.want(records)
+        if saved is not None:
+            known = {**self._host.variables.save(), **saved}
+            self._host.variables.load(known)
+        self._build(self._host.variables)
+
+    def begin(self, rows: int, records: Sequence[Record]) -> None:
+        """Make room for rows of records."""
+        self._found[0].fill(0)
+        self._seen = 0
+        same = rows == self._rows and len(records) == len(self._records)
+        if same and all(a is b for a, b in zip(records, self._records, strict=True)):
+            return
+        self._want(records)
+        self._rows, self._records = rows, list(records)
+        self._recorder.begin(rows, [self._location(record) for record in records])
+
+    def _location(self, record: Record) -> tuple[str, np.ndarray]:
+        return location(record, self._variables, self.arenas["mem"], self.place)
+
+    def end(self) -> Chunk:
+        """Wait, and return what was found since `begin`."""
+        check_room_for_events(self.model, int(self.arenas["ints"].get("error")[0]))
+        count = int(self._found[0].get(self.queue)[0])
+        if count > self.max_spikes:
+            raise SpikeOverflowError(
+                f"{count} spikes in a chunk, room for {self.max_spikes}; expected a larger "
+                "max_spikes", 0,
+            )  # fmt: skip
+        source = self._found[1][:count].get(self.queue) if count else np.zeros(0, np.int32)
+        t = self._found[2][:count].get(self.queue) if count else np.zeros(0)
+        early, self._early = self._early, None
+        if early is not None and isinstance(early, TimedChunk):
+            source = np.concatenate([early.spike_cell, source])
+            t = np.concatenate([early.spike_time, t])
+        values = self._recorder.values()
+        return TimedChunk.of(t, source, self.model.dt, self._failed.get(self.queue), values)
+
+    # -- other ranks ---------------------------------------------------------------------------
+
+    def new_events(self) -> tuple[np.ndarray, np.ndarray]:
+        """Wait, and return sources and times of the events found since the last call."""
+        begin, end = self._seen, min(int(self._found[0].get(self.queue)[0]), self.max_spikes)
+        self._seen = end
+        early, self._early = self._early, None
+        if isinstance(early, TimedChunk):
+            return early.spike_cell, early.spike_time
+        if begin == end:
+            return np.zeros(0, np.int64), np.zeros(0)
+        source, t = (array[begin:end].get(self.queue) for array in self._found[1:])
+        return source.astype(np.int64), t
+
+    def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
+        """Append events of other ranks, by source and time, to the rings of their sources."""
+        if len(source):
+            given = {"source": self._put(source.astype(np.int32)), "time": self._put(time)}
+            self._launch("take_events", 1, num_taken=np.int32(len(source)), **given)
+
+    def voltages_at(self, node: np.ndarray) -> np.ndarray:
+        """Wait, and return the voltages of nodes."""
+        return self._v[0].get(self.queue)[self.place[node]]
+
+    def take_voltages(self, v: np.ndarray) -> None:
+        """Set the voltages of nodes of other ranks."""
+        if len(v):
+            self._v[0][self._places :].set(v.astype(self.dtype), self.queue)
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def deliver(self, first: int, count: int) -> None:
+        """Do nothing: targets look for their events themselves."""
+
+    def mark(self) -> float:
+        """Wait, and return the moment."""
+        return self._host.mark()
+
+    def seconds(self, marks: Sequence[float]) -> list[float]:
+        """Wait, and return the moments, s."""
+        self.queue.finish()
+        return [*marks[:-1], self._host.mark()]
+
+    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+        """Values of records as they are, (1, r) each."""
+        self._want(records)
+        arrays = {"v": self._v[0].get(self.queue), "mem": self._mem.get(self.queue)}
+        return [arrays[source][at][None] for source, at in map(self._location, records)]
+
+    def voltages(self) -> np.ndarray:
+        """(n,) of the dtype, mV: in natural order."""
+        return self._v[0].get(self.queue)[self.place[: self.model.forest.num_nodes]]
+
+    def weights(self) -> np.ndarray:
+        """(w,) float64: of all connections, those of one after another, as they are now."""
+        return self.arenas["mem"].get("weight").astype(np.float64)
+
+    def save(self) -> dict[str, np.ndarray]:
+        """Return arrays that `load` takes; those of `ExtendedReference` have the same names."""
+        found = read_back(self._variables, self.arenas)
+        if len(self.extended.remote_v):
+            found["remote_v"] = self._v[0][self._places :].get(self.queue)
+        return {**found, "v": self.voltages(), "failed": self._failed.get(self.queue)}
+
+    def load(self, saved: dict[str, np.ndarray]) -> None:
+        """Go on from what `save` gave."""
+        self._taken, self._early = True, None
+        self._failed.set(saved["failed"].astype(np.int32), self.queue)
+        self._host.load(saved)
+        self._build(self._host.variables)
+
+
+def extended_run(
+    model: Model,
+    queue: cl.CommandQueue | None,
+    dtype: np.dtype,
+    engine: str,
+    max_spikes: int | None,
+    method: str,
+    options: dict[str, Any],
+    whole: Forest | None = None,
+) -> ExtendedReference | ExtendedSteps:
+    """Return what advances an extended network.
+
+    Raises
+    ------
+    InputError
+        The engine is for networks that are not extended.
+    """
+    if engine == "epochs":
+        raise InputError(
+            "engine='epochs' is for networks without ions, pointers, detectors and artificial "
+            "cells; expected 'steps'"
+        )
+    if engine == "reference":
+        return ExtendedReference(model)
+    assert queue is not None
+    return ExtendedSteps(model, queue, dtype, max_spikes, method, whole, **options)

@@ -1,0 +1,224 @@
+"""``extended.mako``: everything that it needs to know, and the text of calls of blocks.
+
+All numbers of a network are in three arenas: ``mem`` of reals, ``clock`` of doubles and ``ints``.
+Where the regions begin is in ``at``, by the numbers of `ExtendedSpec.regions`; the template names
+them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from clhines.mechanisms.program import Argument
+from clhines.plan.kernel_spec import TemplateSpec
+
+Values = dict[str, str]  # role, or role and name -> expression
+
+
+@dataclass(frozen=True)
+class KindBlocks:
+    """Everything a template needs to know about one kind.
+
+    Attributes
+    ----------
+    number : int
+    name, functions : str
+    kind : str
+        ``density``, ``point`` or ``artificial``.
+    blocks : tuple of (block, function, arguments)
+    parameters : tuple of (str, bool)
+        Names, and whether a parameter is one number for all instances.
+    states, outputs, weights : tuple of str
+    sends : tuple of str
+        Kind of each place that sends.
+    watch_flags : tuple of float
+    for_netcons, queue : int
+    has_net, emits : bool
+    ions : tuple of str
+        Of the network.
+    """
+
+    number: int
+    name: str
+    functions: str
+    kind: str
+    blocks: tuple[tuple[str, str, tuple[Argument, ...]], ...]
+    parameters: tuple[tuple[str, bool], ...]
+    states: tuple[str, ...]
+    outputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    sends: tuple[str, ...]
+    watch_flags: tuple[float, ...]
+    for_netcons: int
+    queue: int
+    has_net: bool
+    emits: bool
+    ions: tuple[str, ...]
+
+    @property
+    def watches(self) -> int:
+        """Number of WATCH conditions."""
+        return len(self.watch_flags)
+
+    def has(self, block: str) -> bool:
+        """Whether there is a block that sets anything."""
+        found = [arguments for name, _, arguments in self.blocks if name == block]
+        return any(a.direction != "in" for arguments in found for a in arguments)
+
+    def arguments(self, block: str) -> tuple[Argument, ...]:
+        """Return the arguments of a block."""
+        return next(arguments for name, _, arguments in self.blocks if name == block)
+
+    def asks(self, block: str, role: str) -> list[str]:
+        """Names of the arguments of a role."""
+        return [a.name for a in self.arguments(block) if a.role == role]
+
+    def parameter(self, name: str) -> str:
+        """Return the expression of a parameter of instance j."""
+        singles = [n for n, single in self.parameters if single]
+        given = [n for n, single in self.parameters if not single]
+        k = self.number
+        if name in singles:
+            return f"mem[parameters_{k} + {singles.index(name)}]"
+        begin = f"parameters_{k} + {len(singles)}"
+        return f"mem[{begin} + {given.index(name)} * count_{k} + j]"
+
+    def kept(self, role: str, name: str) -> str:
+        """Return the expression of a state or an output of instance j."""
+        k, names = self.number, self.states if role == "state" else self.outputs
+        return f"mem[{role}s_{k} + {names.index(name)} * count_{k} + j]"
+
+    def call(self, block: str, values: Values, indent: int) -> str:
+        """Return statements that call a block of instance j at active node a.
+
+        Parameters
+        ----------
+        block : str
+        values : dict
+            Expressions of ``v``, ``t begin``, ``t now``, ``t end``, ``pointer``, ``flag``,
+            ``noise``. A result that is no variable is left in a local variable, ``ROLE_NAME``.
+        indent : int
+        """
+        space = " " * indent
+        before, given, after = [], [], []
+        for a in self.arguments(block):
+            if a.direction == "in":
+                given.append(self._value(a, values))
+                continue
+            new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
+            new = "new_" if a.role.endswith("weight") else new
+            local = f"{new}{a.role}_{a.name.replace('.', '_')}"
+            start = f" = {self._value(a, values)}" if a.direction == "inout" else ""
+            before.append(f"{space}real {local}{start};\n")
+            given.append(f"&{local}")
+            after += [f"{space}{line}\n" for line in self._stores(a, block, local)]
+        function = next(f for name, f, _ in self.blocks if name == block)
+        text = f"{space}{function}(\n{space}    "
+        line = text.splitlines()[-1]
+        for number, value in enumerate(given):
+            end = ");" if number == len(given) - 1 else ", "
+            if len(line) + len(value) > 96:
+                text, line = text.rstrip() + f"\n{space}    ", f"{space}    "
+            text, line = text + value + end, line + value + end
+        return "".join(before) + (text if given else text + ");") + "\n" + "".join(after)
+
+    def _value(self, a: Argument, values: Values) -> str:
+        if a.role == "parameter":
+            return self.parameter(a.name)
+        if a.role == "state":
+            return self.kept("state", a.name)
+        if a.role == "ion":
+            return f"mem[ion_{a.name} + a]"
+        if a.role == "t":
+            return f"(real)({values['t ' + a.name]})"
+        if a.role == "pointer":
+            return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
+        if a.role == "table":
+            return f"mem + table_{self.number}_{a.name}"
+        if a.role == "weight":
+            return f"weight_at < 0 ? 0 : mem[weight_at + {self.weights.index(a.name)}]"
+        if a.role == "other_weight":
+            return f"mem[other_at + {self.weights.index(a.name)}]"
+        return values[a.role]
+
+    def _stores(self, a: Argument, block: str, local: str) -> list[str]:
+        """Return statements that put a result where it belongs."""
+        if a.role in ("state", "output"):
+            return [f"{self.kept(a.role, a.name)} = {local};"]
+        current = a.name in [f"i{ion}" for ion in self.ions]
+        if a.role == "ion_current" or (a.role == "ion" and block == "current" and current):
+            name = f"d{a.name}" if a.role == "ion_current" else a.name
+            share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            return [f"mem[ion_{name} + a] += {local}{share};"]
+        if a.role == "ion":
+            return [f"mem[ion_{a.name} + a] = {local};"]
+        if a.role == "weight":
+            place = f"mem[weight_at + {self.weights.index(a.name)}]"
+            return [f"if (weight_at >= 0) {place} = {local};"]
+        if a.role == "other_weight":
+            return [f"mem[other_at + {self.weights.index(a.name)}] = {local};"]
+        return []
+
+
+@dataclass(frozen=True)
+class ExtendedSpec(TemplateSpec):
+    """``extended.mako``.
+
+    Attributes
+    ----------
+    real : str
+        ``double`` or ``float``.
+    kinds : tuple of KindBlocks
+    ions : tuple of str
+    regions : tuple of str
+        Names of what `at` holds: begins of regions, and counts.
+    secondorder, second_order_currents : bool
+    noise : str
+        OpenCL source of `mechanisms.normal`, where a kind uses it.
+    played : bool
+        Whether parameters take values in time.
+    """
+
+    template: ClassVar[str] = "simulate/extended"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "begin_step": (
+            "int num_places, ulong step, ulong seed, real dt, double t_begin, double t_mid",
+            "double t_end, const int *restrict active, const real *restrict over_dt",
+            "const real *restrict constant_b, const real *restrict v, real *restrict d",
+            "real *restrict b, real *mem, int *ints, const int *at",
+        ),
+        "finish_step": (
+            "int num_places, int num_emitters, int done, int capacity, real dt, double t_begin",
+            "double t_mid, double t_end, const int *restrict active, const real *restrict x",
+            "const real *restrict v_old, real *restrict v_new, int *restrict failed",
+            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "real *mem, double *clock, int *ints, const int *at",
+        ),
+        "events": (
+            "int first_item, int num_items, int capacity, real dt, double t_begin, double t_mid",
+            "const real *restrict v, int *restrict spike_count, int *restrict spike_source",
+            "double *restrict spike_time, real *mem, double *clock, int *ints, const int *at",
+        ),
+        "take_events": (
+            "int num_taken, const int *source, const double *time, double *clock, int *ints",
+            "const int *at",
+        ),
+        "play": (
+            "int num_played, double t, real *mem, const double *clock",
+            "const int *ints, const int *at",
+        ),
+    }
+    real: str
+    kinds: tuple[KindBlocks, ...]
+    ions: tuple[str, ...]
+    regions: tuple[str, ...]
+    secondorder: bool
+    second_order_currents: bool
+    noise: str
+    played: bool
+
+    @property
+    def net_kinds(self) -> tuple[KindBlocks, ...]:
+        """Kinds that take or send events."""
+        return tuple(kind for kind in self.kinds if kind.has_net)

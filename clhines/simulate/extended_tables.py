@@ -1,0 +1,303 @@
+"""The arenas of an extended network: what is in which region, and the spec that names them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clhines.arrays import offsets
+from clhines.errors import InputError
+from clhines.mechanisms.noise import normal_source
+from clhines.network.extended import ADVANCE_REVERSAL
+from clhines.network.model import Kind, Model
+from clhines.simulate.arena import Arena
+from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
+from clhines.simulate.state import Record
+from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
+
+
+def active_nodes(model: Model) -> np.ndarray:
+    """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
+    extended = model.extended
+    assert extended is not None
+    nodes = [model.soma, extended.detector_node]
+    nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
+    found = np.unique(np.concatenate(nodes))
+    return found[found >= 0]
+
+
+def is_artificial(kind: Kind) -> bool:
+    """Whether the instances of a kind are at no node."""
+    return kind.mechanism.kind == "artificial"
+
+
+def filled_arenas(
+    variables: Variables, dtype: np.dtype, place: np.ndarray, base_d: np.ndarray
+) -> dict[str, Arena]:
+    """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
+
+    Parameters
+    ----------
+    variables : Variables
+    dtype : float64 or float32
+        Of ``mem``.
+    place : (n,) int64
+        Of each node in the solver's order.
+    base_d : (n,) float64, µS
+    """
+    mem, clock, ints = Arena(dtype), Arena(np.dtype(np.float64)), Arena(np.dtype(np.int32))
+    model, extended = variables.model, variables.extended
+    nodes = active_nodes(model)
+    mem.add("area", model.area[nodes])
+    mem.add("base_d", base_d[nodes])
+    ints.add("place_of", place[nodes])
+    cell = np.full(model.forest.num_nodes, -1)
+    cell[model.soma] = np.arange(model.forest.num_cells)
+    ints.add("cell", cell[nodes])
+    ints.add("error", np.zeros(1))
+    for ion in extended.ions:
+        for name in (*ion.variables, f"d{ion.variables[3]}"):
+            mem.add(f"ion_{name}", variables.ions[name][nodes])
+        kelvin = extended.celsius + ABSOLUTE_ZERO
+        scale = 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
+        mem.add(f"nernst_{ion.name}", np.array([scale]))
+        advances = np.zeros(model.forest.num_nodes, bool)
+        advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
+        ints.add(f"advances_{ion.name}", advances[nodes])
+    for k, kind in enumerate(model.kinds):
+        _add_kind(variables, k, kind, nodes, place, (mem, ints))
+    _add_detectors(variables, nodes, (mem, ints))
+    _add_wires(variables, (mem, clock, ints))
+    _add_played(variables, mem, clock, ints)
+    return {"mem": mem, "clock": clock, "ints": ints}
+
+
+def _add_kind(
+    variables: Variables,
+    k: int,
+    kind: Kind,
+    nodes: np.ndarray,
+    place: np.ndarray,
+    arenas: tuple[Arena, Arena],
+) -> None:
+    mem, ints = arenas
+    given = [variables.parameters[k][n] for n, single in variables.singles(k) if not single]
+    single = [variables.parameters[k][n][:1] for n, single in variables.singles(k) if single]
+    mem.add(f"parameters_{k}", np.concatenate([np.zeros(0), *single, *given]))
+    for what, kept in (("states", variables.states[k]), ("outputs", variables.outputs[k])):
+        names = variables.wanted[k] if what == "outputs" else [*kept]
+        mem.add(f"{what}_{k}", np.concatenate([np.zeros(0), *(kept[n] for n in names)]))
+    for name, rows in variables.tables[k].items():
+        mem.add(f"table_{k}_{name}", rows)
+    if is_artificial(kind):
+        return
+    first = np.searchsorted(kind.node, np.append(nodes, np.iinfo(np.int64).max))
+    ints.add(f"first_{k}", first)
+    ints.add(f"active_{k}", np.searchsorted(nodes, kind.node))
+    for (of, name), node in variables.extended.pointers.items():
+        if of == k:
+            ints.add(f"pointer_{k}_{name}", place[node])
+
+
+def _add_detectors(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Arena]) -> None:
+    mem, ints = arenas
+    extended = variables.extended
+    order = detector_order(variables)
+    node = extended.detector_node[order]
+    ints.add("first_detector", np.searchsorted(node, np.append(nodes, np.iinfo(np.int64).max)))
+    ints.add("detector_source", extended.detector_source[order])
+    ints.add("detector_above", variables.above[order])
+    mem.add("detector_threshold", extended.detector_threshold[order])
+
+
+def detector_order(variables: Variables) -> np.ndarray:
+    """(d,) int64: detectors by node."""
+    return np.argsort(variables.extended.detector_node, kind="stable")
+
+
+def _add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
+    mem, clock, ints = arenas
+    wires, extended = variables.wires, variables.extended
+    order, netcons = wires.order, extended.netcons
+    clock.add("ring", variables.ring)
+    clock.add("delay", netcons.delay[order])
+    mem.add("weight", variables.weight)
+    ints.add("ring_first", wires.ring_first)
+    ints.add("ring_size", wires.ring_size)
+    ints.add("event_count", variables.count)
+    ints.add("event_live", variables.count)
+    ints.add("first_connection", wires.first)
+    ints.add("connection_source", netcons.source[order])
+    emitting = np.zeros(extended.num_sources, bool)
+    for sources in extended.emitted.values():
+        emitting[sources[sources >= 0]] = True
+    short = emitting[netcons.source] & (netcons.delay < variables.model.dt)
+    ints.add("connection_short", short[order])
+    ints.add("cursor", variables.cursor[order])
+    ints.add("first_weight", netcons.first_weight[:-1][order])
+    ints.add("targets", np.concatenate([np.zeros(0, int), *wires.layers]))
+    emitters = [np.zeros(0, np.int64), *extended.emitted.values()]
+    ints.add("emitter_source", np.concatenate(emitters))
+    for k, sources in extended.emitted.items():
+        ints.add(f"emitted_{k}", sources)
+    number = np.append(np.argsort(order), -1)  # connections as kernels number them
+    for k, queue in variables.queues.items():
+        clock.add(f"queue_time_{k}", queue.time)
+        clock.add(f"queue_sent_{k}", queue.sent)
+        mem.add(f"queue_flag_{k}", queue.flag)
+        ints.add(f"queue_connection_{k}", number[queue.connection])
+        ints.add(f"queue_size_{k}", queue.size)
+        ints.add(f"queue_last_{k}", queue.last)
+        bits = 1 << np.arange(len(queue.armed))[:, None]
+        ints.add(f"armed_{k}", (queue.armed * bits).sum(axis=0))
+        ints.add(f"above_flags_{k}", (queue.above * bits).sum(axis=0))
+
+
+def _add_played(variables: Variables, mem: Arena, clock: Arena, ints: Arena) -> None:
+    played = variables.extended.played
+    clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
+    clock.add("played_value", np.concatenate([np.zeros(0), *(p.y for p in played)]))
+    ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
+    ints.add("played_continuous", np.array([p.continuous for p in played], int))
+    places = [
+        mem.offset[f"parameters_{p.kind}"]
+        + variables.place_of_parameter(p.kind, p.parameter)
+        + p.instance
+        for p in played
+    ]
+    ints.add("played_place", np.array(places, int))
+
+
+def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.ndarray]:
+    """Return all that changes, by the names of `Variables.named`, as it is on the device.
+
+    What is kept of no node of a device's arena (ions where there is nothing active) stays as it is.
+    """
+    mem, clock, ints = (arenas[name] for name in ("mem", "clock", "ints"))
+    model, extended, wires = variables.model, variables.extended, variables.wires
+    found = variables.save()
+    nodes = active_nodes(model)
+    for k, kind in enumerate(model.kinds):
+        for what, names in (("state", [*variables.states[k]]), ("output", variables.wanted[k])):
+            rows = mem.get(f"{what}s_{k}").reshape(len(names), kind.count)
+            found |= {f"{what}{k}_{n}": row for n, row in zip(names, rows, strict=True)}
+        for name in {p.parameter for p in extended.played if p.kind == k}:
+            at = variables.place_of_parameter(k, name)
+            found[f"played{k}_{name}"] = mem.get(f"parameters_{k}")[at : at + kind.count]
+    for name in variables.ions:
+        found[f"ion_{name}"][nodes] = mem.get(f"ion_{name}")
+    order = wires.order
+    found["weight"], found["ring"] = mem.get("weight"), clock.get("ring")
+    found["cursor"][order] = ints.get("cursor")
+    found["count"] = ints.get("event_count").astype(np.int64)
+    found["above"][detector_order(variables)] = ints.get("detector_above") != 0
+    for k, queue in variables.queues.items():
+        found |= {f"queue{k}_{n}": clock.get(f"queue_{n}_{k}") for n in ("time", "sent")}
+        found[f"queue{k}_flag"] = mem.get(f"queue_flag_{k}")
+        found |= {f"queue{k}_{n}": ints.get(f"queue_{n}_{k}") for n in ("size", "last")}
+        found[f"queue{k}_connection"] = np.append(order, -1)[ints.get(f"queue_connection_{k}")]
+        bits = 1 << np.arange(len(queue.armed))[:, None]
+        found[f"queue{k}_armed"] = (ints.get(f"armed_{k}") & bits) != 0
+        found[f"queue{k}_above"] = (ints.get(f"above_flags_{k}") & bits) != 0
+    named = variables.named()
+    for name, values in found.items():  # in the types of the host, reals in those of the device
+        known = named[name].dtype
+        keeps = known == np.float64 and values.dtype == mem.dtype
+        found[name] = values if keeps else values.astype(known)
+    reals = [n for n, a in named.items() if a.dtype == np.float64 and not is_time(n)]
+    return found | {n: found[n].astype(mem.dtype) for n in reals}
+
+
+def spec_of(
+    variables: Variables, arenas: dict[str, Arena], real: str, wanted: object
+) -> tuple[ExtendedSpec, np.ndarray]:
+    """Return the spec of the kernels, and what ``at`` holds."""
+    model, extended = variables.model, variables.extended
+    regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
+    for k, kind in enumerate(model.kinds):
+        regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
+        if k in variables.wires.first_target:
+            regions[f"target_{k}"] = variables.wires.first_target[k]
+    ions = tuple(ion.name for ion in extended.ions)
+    kinds = tuple(_blocks_of(variables, k, kind, real, ions) for k, kind in enumerate(model.kinds))
+    noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
+    spec = ExtendedSpec(
+        real=real,
+        kinds=kinds,
+        ions=ions,
+        regions=tuple(regions),
+        secondorder=model.secondorder,
+        second_order_currents=extended.second_order_currents,
+        noise=normal_source(real) if noisy else "",
+        played=bool(extended.played),
+    )
+    return spec, np.array([*regions.values()], np.int32)
+
+
+_ON_DEVICE = (
+    "current", "advance", "receive", "watch", "before_breakpoint", "after_solve", "before_step",
+)  # fmt: skip
+
+
+def _blocks_of(
+    variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...]
+) -> KindBlocks:
+    mechanism, wanted = kind.mechanism, variables.wanted[k]
+    more = (wanted,) if wanted else ()
+    program = mechanism.program
+    net = program.net
+    names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
+    return KindBlocks(
+        number=k,
+        name=mechanism.name,
+        functions=mechanism.functions(real, *more),
+        kind=mechanism.kind,
+        blocks=tuple(
+            (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names
+        ),
+        parameters=tuple(variables.singles(k)),
+        states=tuple(q.name for q in program.states),
+        outputs=tuple(wanted),
+        weights=net.weights if net is not None else (),
+        sends=tuple(s.kind for s in net.sends) if net is not None else (),
+        watch_flags=net.watch_flags if net is not None else (),
+        for_netcons=net.for_netcons if net is not None else 0,
+        queue=len(variables.queues[k].time) if k in variables.queues else 0,
+        has_net=net is not None and "receive" in program.blocks,
+        emits=k in extended_emitters(variables),
+        ions=ions,
+    )
+
+
+def extended_emitters(variables: Variables) -> set[int]:
+    """Kinds whose instances are sources."""
+    return {*variables.extended.emitted}
+
+
+def location(
+    record: Record, variables: Variables, mem: Arena, place: np.ndarray
+) -> tuple[str, np.ndarray]:
+    """Return the array that a record is in, ``v`` or ``mem``, and where in it its values are."""
+    if record.kind == -1:
+        return "v", place[record.index]
+    if record.kind < 0:
+        number = np.searchsorted(active_nodes(variables.model), record.index)
+        return "mem", mem.offset[f"ion_{record.name}"] + number
+    k, kind = record.kind, variables.model.kinds[record.kind]
+    kept = {"states": [*variables.states[k]], "outputs": [*variables.wanted[k]]}
+    for what, names in kept.items():
+        if record.name in names:
+            begin = mem.offset[f"{what}_{k}"] + names.index(record.name) * kind.count
+            return "mem", begin + record.index
+    begin = mem.offset[f"parameters_{k}"] + variables.place_of_parameter(k, record.name)
+    return "mem", begin + record.index
+
+
+def check_room_for_events(model: Model, code: int) -> None:
+    """Raise InputError for the code by which kernels say that a queue or a ring had no room."""
+    if not code:
+        return
+    if code == 1:
+        raise InputError("a source had more events than its ring has room for")
+    kind, what = divmod(code - 2, 2)
+    told = "net_move without a self event under way" if what else "too many self events under way"
+    raise InputError(f"{model.kinds[kind].mechanism.name}: {told}")

@@ -1,0 +1,140 @@
+"""Wires: the tables by which events come from sources to instances in an extended network.
+
+Each source has a ring of the times of its events and a count of all that there were. Each
+connection has a cursor into the ring of its source: how many of them its target has taken. Nothing
+is sent: a target looks into the rings of its connections, and takes what is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from clhines.arrays import offsets, starts
+from clhines.errors import InputError
+from clhines.network.extended import Extended
+from clhines.network.model import Model
+
+SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a threshold is crossed
+EMITTED_PER_STEP = 4  # events of one instance that the rings have room for, each step of a delay
+
+
+@dataclass(frozen=True, eq=False)
+class Wires:
+    """Tables of an extended network; targets are all instances of kinds that take events.
+
+    Attributes
+    ----------
+    kinds : tuple of int
+        Those that take or send events.
+    first_target : dict of kind -> int
+    num_targets : int
+    order : (m,) int64
+        Connections by target; those of one in the order given.
+    first : (num_targets + 1,) int64
+        Where those of each target begin in `order`.
+    ring_first, ring_size : (num_sources,) int64
+    ring : (entries,) float64
+        Times at the start: those of trains.
+    count : (num_sources,) int64
+        At the start.
+    layers : list of (k,) int64
+        Targets; those of a layer depend within a step on those of earlier layers alone.
+    """
+
+    kinds: tuple[int, ...]
+    first_target: dict[int, int]
+    num_targets: int
+    order: np.ndarray
+    first: np.ndarray
+    ring_first: np.ndarray
+    ring_size: np.ndarray
+    ring: np.ndarray
+    count: np.ndarray
+    layers: list[np.ndarray]
+
+
+def wires_of(model: Model, extended: Extended) -> Wires:
+    """Return the tables of a model.
+
+    Raises
+    ------
+    InputError
+        Instances that send events to each other in a circle without delay.
+    """
+    kinds = tuple(k for k, kind in enumerate(model.kinds) if kind.mechanism.program.net is not None)
+    counts = np.array([model.kinds[k].count for k in kinds], np.int64)
+    first_target = dict(zip(kinds, starts(counts).tolist(), strict=True))
+    total, netcons = int(counts.sum()), extended.netcons
+    begin = np.array([first_target.get(k, -1) for k in range(len(model.kinds))], np.int64)
+    target = begin[netcons.kind] + netcons.instance if netcons.count else np.zeros(0, np.int64)
+    order = np.argsort(target, kind="stable")
+    first = offsets(np.bincount(target, minlength=total)).astype(np.int64)
+    size, ring, count = _rings(extended, model.dt)
+    return Wires(
+        kinds=kinds,
+        first_target=first_target,
+        num_targets=total,
+        order=order,
+        first=first,
+        ring_first=starts(size),
+        ring_size=size,
+        ring=ring,
+        count=count,
+        layers=_layers(model, extended, first_target, target, total),
+    )
+
+
+def _rings(extended: Extended, dt: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sizes of rings, their entries and counts at the start."""
+    longest = np.zeros(extended.num_sources)
+    np.maximum.at(longest, extended.netcons.source, extended.netcons.delay)
+    steps = np.ceil(longest / dt).astype(np.int64) + 2
+    size = np.ones(extended.num_sources, np.int64)
+    size[extended.detector_source] = steps[extended.detector_source] // 2 + 2
+    for sources in extended.emitted.values():
+        known = sources[sources >= 0]
+        size[known] = EMITTED_PER_STEP * steps[known]
+    size[extended.train_source] = [max(len(t), 1) for t in extended.train_time]
+    if extended.ring_size is not None:
+        size = extended.ring_size
+    ring, count = np.zeros(int(size.sum())), np.zeros(extended.num_sources, np.int64)
+    begin = starts(size)
+    for source, times in zip(extended.train_source.tolist(), extended.train_time, strict=True):
+        ring[begin[source] : begin[source] + len(times)] = times
+        count[source] = len(times)
+    return size, ring, count
+
+
+def _layers(
+    model: Model,
+    extended: Extended,
+    first_target: dict[int, int],
+    target: np.ndarray,
+    total: int,
+) -> list[np.ndarray]:
+    """Targets by the longest path of connections shorter than a step that leads to each."""
+    sender = np.full(extended.num_sources, -1)
+    for k, sources in extended.emitted.items():
+        known = sources >= 0
+        sender[sources[known]] = first_target[k] + np.flatnonzero(known)
+    short = (extended.netcons.delay < model.dt) & (sender[extended.netcons.source] >= 0)
+    a, b = sender[extended.netcons.source[short]], target[short]
+    layer = np.zeros(total, np.int64)
+    for _ in range(total + 1):
+        deeper = np.zeros(total, np.int64)
+        np.maximum.at(deeper, b, layer[a] + 1)
+        grown = np.maximum(layer, deeper)
+        if np.array_equal(grown, layer):
+            break
+        layer = grown
+    else:
+        k = int(np.argmax(layer))
+        kind = max(n for n, begin in first_target.items() if begin <= k)
+        raise InputError(
+            f"{model.kinds[kind].mechanism.name}: instances send events to each other in a circle "
+            f"with delays shorter than a step of {model.dt:g} ms; expected longer delays"
+        )
+    last = int(layer.max(initial=0))
+    return [np.flatnonzero(layer == k) for k in range(last + 1)] if total else []

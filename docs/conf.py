@@ -1,0 +1,122 @@
+"""The site: `sphinx-build -W -b html docs build/site`."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from sphinx.application import Sphinx
+
+import clhines
+from clhines.plan import examples
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+TEXT_OF = re.compile(r"<!-- text of (\S+) -->\n")
+PAGES = {  # file of the repository -> the page that has its text
+    match[1]: page.relative_to(HERE)
+    for page in HERE.rglob("*.md")
+    if (match := TEXT_OF.match(page.read_text("utf-8")))
+}
+
+project = "clhines"
+author = "The clhines developers"
+version = release = clhines.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+default_role = "code"
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+suppress_warnings = ["misc.highlighting_failure"]
+html_theme = "furo"
+html_title = f"clhines {release}"
+html_show_sourcelink = False
+
+
+class CommandHelp(Directive):
+    """The `--help` of a command: ``clhines-help:: solve``."""
+
+    optional_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        """Run the command line in a process of its own."""
+        words = ["clhines", *self.arguments, "--help"]
+        done = subprocess.run(
+            [sys.executable, "-m", "clhines.cli", *words[1:]],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=HERE,
+            env={**os.environ, "COLUMNS": "88"},
+        )
+        text = done.stdout
+        return [nodes.literal_block(text, text, language="text")]
+
+
+class Layouts(Directive):
+    """The worked examples of layouts, as `clhines plan --layouts` prints them."""
+
+    def run(self) -> list[nodes.Node]:
+        """Compute the page."""
+        text = examples.page()
+        return [nodes.literal_block(text, text, language="text")]
+
+
+class Results(Directive):
+    """Every table of `bench/results`, with its picture."""
+
+    def run(self) -> list[nodes.Node]:
+        """Make a section for each table."""
+        found: list[nodes.Node] = []
+        folder = HERE.parent / "bench/results"
+        for path in sorted(folder.rglob("*.txt")):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            section = nodes.section(ids=[nodes.make_id(name)], names=[name])
+            section += nodes.title(text=name)
+            picture = path.with_suffix(".svg")
+            if picture.is_file():
+                uri = f"../bench/results/{name}.svg"
+                section += nodes.image(uri=uri, alt=f"picture of the table {name}")
+            text = path.read_text("utf-8")
+            section += nodes.literal_block(text, text, language="text")
+            found.append(section)
+        return found
+
+
+def with_text_of(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put the text of a file outside `docs` where a page names it, and lead links to pages."""
+    found = TEXT_OF.match(source[0])
+    base = HERE / Path(docname).parent
+    here = base
+    if found:
+        file = ROOT / found[1]
+        app.env.note_dependency(str(file))
+        source[0] = file.read_text("utf-8") + source[0][found.end() :]
+        here = file.parent
+
+    def link(match: re.Match[str]) -> str:
+        text, target, anchor = match.groups()
+        path = Path(os.path.normpath(here / target))
+        if "://" in target or not target or ROOT not in path.parents:
+            return match[0]
+        if path.is_dir():
+            return text.strip("[]")
+        path = HERE / PAGES.get(path.relative_to(ROOT).as_posix(), path)
+        return f"{text}({os.path.relpath(path, base)}{anchor or ''})"
+
+    source[0] = re.sub(r"(\[[^\]]*\])\(([^)\s#]*)(#[^)\s]*)?\)", link, source[0])
+
+
+def setup(app: Sphinx) -> None:
+    """Add the directives, and pages whose text is elsewhere in the repository."""
+    app.connect("source-read", with_text_of)
+    app.add_directive("clhines-help", CommandHelp)
+    app.add_directive("program-output-layouts", Layouts)
+    app.add_directive("all-results", Results)

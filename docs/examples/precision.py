@@ -1,0 +1,20 @@
+"""float32, mixed and float64 on a batch of long chains: error and memory of each."""
+
+import numpy as np
+
+import clhines
+
+forest = clhines.Forest.repeated([np.arange(-1, 999)], 64)
+rng = np.random.default_rng(4)
+n = forest.num_nodes
+u = -rng.uniform(0.5, 1.0, n)
+d = 2.0 + rng.uniform(0.001, 0.01, n)  # barely dominant
+x = rng.uniform(-1.0, 1.0, n)
+b = clhines.reference.multiply(forest, d, u, x)
+
+print(f"{'dtype':<9} {'largest error':>14} {'memory':>28}")
+for dtype in ("float32", "mixed", "float64"):
+    solver = clhines.Solver(forest, "fine", dtype)
+    error = np.abs(solver.solve(d, u, b) - x).max()
+    print(f"{dtype:<9} {error:>14.1e} {solver.memory[0]!s:>28}")
+print("mixed eliminates in float32 and refines until the residual is that of float64")

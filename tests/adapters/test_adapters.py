@@ -1,0 +1,129 @@
+"""Adapters against the packages that they are for; each test runs where its package is."""
+
+import numpy as np
+import pytest
+
+import clhines
+from clhines import InputError
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """A ring of five cells that fires, with voltages and a state recorded; run by the reference."""
+    cables = clhines.ring.ring_cables(2)
+    net = clhines.ring.ring_network(cables, 5)
+    sim = clhines.Simulation(net, dt=0.025, engine="reference")
+    v = sim.record("v", net.soma)
+    result = sim.run(20.0)
+    assert len(result.spike_time) > 2
+    return net, v, result, sim
+
+
+def test_pandas(simulated):
+    pandas = pytest.importorskip("pandas")
+    import clhines.adapters.pandas as adapter
+
+    net, v, result, _ = simulated
+    table = adapter.spikes(result)
+    assert isinstance(table, pandas.DataFrame)
+    assert table.dtypes.astype(str).to_dict() == {"time": "float64", "cell": "int64"}
+    np.testing.assert_array_equal(table["time"], result.spike_time)
+    np.testing.assert_array_equal(table["cell"], result.spike_cell)
+    first = table.groupby("cell")["time"].min()
+    for cell in first.index:
+        assert first[cell] == result.spike_time[result.spike_cell == cell][0]
+    names = [f"soma {c}" for c in range(net.num_cells)]
+    record = adapter.record(result, v, names)
+    assert record.index.name == "time" and list(record.columns) == names
+    np.testing.assert_array_equal(record.to_numpy(), result[v])
+    np.testing.assert_array_equal(record.index, result.t)
+    with pytest.raises(InputError, match="columns has 1 names; expected 5"):
+        adapter.record(result, v, ["one"])
+    with pytest.raises(InputError, match="record is 3; expected a whole number, at most 0"):
+        adapter.record(result, 3)
+
+
+def test_neo(simulated):
+    neo = pytest.importorskip("neo")
+    import clhines.adapters.neo as adapter
+
+    net, v, result, sim = simulated
+    segment = adapter.segment(result, net.num_cells, units={v: "mV"})
+    assert isinstance(segment, neo.Segment)
+    assert [train.annotations["cell"] for train in segment.spiketrains] == [0, 1, 2, 3, 4]
+    for cell, train in enumerate(segment.spiketrains):
+        mine = result.spike_time[result.spike_cell == cell]
+        np.testing.assert_array_equal(train.rescale("ms").magnitude, mine)
+        assert float(train.t_stop.rescale("ms")) == result.t[-1]
+    (signal,) = segment.analogsignals
+    np.testing.assert_array_equal(signal.rescale("mV").magnitude, result[v])
+    np.testing.assert_allclose(signal.times.rescale("ms").magnitude, result.t, rtol=0, atol=1e-11)
+    assert len(adapter.segment(result, net.num_cells).analogsignals) == 0
+    later = sim.run(5.0)  # its times begin where the first run ended
+    again = adapter.segment(later, net.num_cells, units={v: "mV"})
+    times = again.analogsignals[0].times.rescale("ms").magnitude
+    np.testing.assert_allclose(times, later.t, rtol=0, atol=1e-11)
+    with pytest.raises(InputError, match="num_cells is 1; expected more than"):
+        adapter.segment(result, 1)
+    with pytest.raises(InputError, match="record is 7"):
+        adapter.segment(result, 5, units={7: "mV"})
+
+
+def test_sonata(simulated, tmp_path):
+    pytest.importorskip("h5py")
+    libsonata = pytest.importorskip("libsonata")
+    import clhines.adapters.sonata as adapter
+
+    *_, result, _ = simulated
+    path = tmp_path / "spikes.h5"
+    adapter.write_spikes(result, path, "ring")
+    reader = libsonata.SpikeReader(str(path))
+    assert reader.get_population_names() == ["ring"]
+    population = reader["ring"]
+    assert population.sorting == "by_time"
+    assert population.time_units == "ms"
+    expected = list(zip(result.spike_cell.tolist(), result.spike_time.tolist(), strict=True))
+    assert [(int(cell), time) for cell, time in population.get()] == expected
+    some = population.get(node_ids=[1], tstart=0.0, tstop=20.0)
+    assert [time for _, time in some] == [time for cell, time in expected if cell == 1]
+    with pytest.raises(InputError, match="population is 'a/b'; expected a name without"):
+        adapter.write_spikes(result, path, "a/b")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_sonata_without_spikes(simulated, tmp_path):
+    pytest.importorskip("h5py")
+    libsonata = pytest.importorskip("libsonata")
+    from types import SimpleNamespace
+
+    import clhines.adapters.sonata as adapter
+
+    none = SimpleNamespace(spike_time=np.zeros(0), spike_cell=np.zeros(0, np.int64))
+    adapter.write_spikes(none, tmp_path / "none.h5")
+    assert libsonata.SpikeReader(str(tmp_path / "none.h5"))["cells"].get() == []
+    late = SimpleNamespace(spike_time=np.array([2.0, 1.0]), spike_cell=np.zeros(2, np.int64))
+    with pytest.raises(InputError, match="spike_time descends"):
+        adapter.write_spikes(late, tmp_path / "late.h5")
+
+
+@pytest.mark.filterwarnings("ignore")  # eFEL's own, of features that a trace does not have
+def test_efel(simulated):
+    """What eFEL says of simulated voltages is what `clhines.features` says."""
+    efel = pytest.importorskip("efel")
+    import clhines.adapters.efel as adapter
+
+    _, v, result, _ = simulated
+    efel.reset()
+    efel.set_setting("interp_step", 0.025)
+    names = ["spike_count", "peak_voltage", "minimum_voltage", "AP_amplitude"]
+    given = {"stim_start": 1.0, "stim_end": 20.0}
+    found = adapter.features(result[v].T, result.t, names, **given)
+    ours = clhines.features.extract(result[v].T, result.t, names[:3], **given)
+    assert [int(one["spike_count"][0]) for one in found] == ours["spike_count"].tolist()
+    for k, one in enumerate(found):
+        if one["spike_count"][0]:
+            np.testing.assert_allclose(ours["peak_voltage"][k], one["peak_voltage"], rtol=1e-9)
+            assert 20 < one["AP_amplitude"][0] < 150  # mV; one that only eFEL has
+        lowest = one["minimum_voltage"][0]
+        np.testing.assert_allclose(ours["minimum_voltage"][k], lowest, rtol=1e-9)
+    efel.reset()

@@ -1,0 +1,105 @@
+"""The command line for people: help on one screen, hints, the log, and progress."""
+
+import sys
+import time
+
+import pytest
+
+import clhines
+from clhines.cli import progress
+
+
+def test_help_fits_a_screen(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = cli("--help")
+    lines = result.out.splitlines()
+    assert result.code == 0 and len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert "clhines doctor" in result.out and "examples:" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["slove"], "solve"),
+        (["solve", "--cellls", "3"], "--cells"),
+        (["solve", "--method", "contractoin"], "contraction"),
+        (["solve", "--dtype", "flaot64"], "float64"),
+        (["simulate", "rnig"], "ring"),
+    ],
+)
+def test_did_you_mean(cli, arguments, hint):
+    result = cli(*arguments)
+    result.assert_refused(f"; did you mean '{hint}'? (see clhines")
+    assert "COMMAND ..." not in result.err
+
+
+def test_no_hint_where_nothing_is_near(cli):
+    result = cli("solve", "--method", "zzzz")
+    result.assert_refused("invalid choice")
+    assert "did you mean" not in result.err
+
+
+def network():
+    cables = [clhines.discretise(cell) for cell in clhines.sample_cells()]
+    return clhines.Network(cables)
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: clhines.make_plan(clhines.Forest([-1, 0]), "Contraktion"), "contraction"),
+        (lambda: clhines.make_plan(clhines.Forest([-1, 0]), "fine", spilt="mean"), "split"),
+        (lambda: network().insert("hhh"), "hh"),
+        (lambda: network().insert("pas", gg=1e-4), "g"),
+        (lambda: clhines.Simulation(network(), dt=0.025, engine="epoch"), "epochs"),
+    ],
+)
+def test_did_you_mean_in_python(call, hint):
+    with pytest.raises(clhines.InputError, match=f"did you mean '{hint}'"):
+        call()
+
+
+@pytest.mark.parametrize("arguments", [["-v", "plan", "--device"], ["plan", "-v", "--device"]])
+def test_verbose_says_what_was_chosen_on_stderr(cli, fast_queue, arguments):
+    from clhines.device import devices
+
+    index = next(i for i, d in devices.all_devices() if d == fast_queue.device)
+    result = cli(*arguments, index)
+    assert result.code == 0
+    assert result.err.splitlines() == [
+        f"clhines: device {devices.label(fast_queue.device)} (device={index})"
+    ]
+    assert cli("plan", "--device", index).err == ""  # and silent again
+
+
+class Terminal:
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.3])
+def test_long_work_is_announced_on_a_terminal(monkeypatch, seconds):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "DELAY", 0.1)
+    with progress.doing("planning"):
+        time.sleep(seconds)
+    time.sleep(0.15)
+    assert terminal.text == ("clhines: planning ...\n" if seconds else "")
+
+
+def test_nothing_is_announced_in_scripts(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "DELAY", 0.01)
+    with progress.doing("planning"):
+        time.sleep(0.05)
+    assert list(progress.bar(range(3), "reading")) == [0, 1, 2]
+    assert capsys.readouterr().err == ""

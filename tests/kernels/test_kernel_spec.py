@@ -1,0 +1,168 @@
+"""The contract of a kernel: what its spec says of tables and arrays is what its template takes."""
+
+import importlib
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+import snapshots
+
+from clhines import METHODS, Forest, make_plan
+from clhines.cells.shapes import chain, random_binary_tree
+from clhines.device.templates import render
+from clhines.plan.by_cell.schedule import STEP
+from clhines.plan.by_segment.schedule import LINK
+from clhines.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, parameter
+
+PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
+BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")
+OWN_BITS = {  # reading a float as an int, a bit a step, the halves of a power of two
+    "by_segment/contraction": {">> 32"},
+    "common/rates": {"& 0x7fffffff", "<< 20", "<< 23"},
+    "simulate/delivery": {"& 1"},
+}
+OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
+    "by_branch/fine_vector": {128},  # alignment of local memory
+}
+MODULES = {
+    "simulate/epoch": "simulate.epoch_spec",
+    "simulate/delivery": "simulate.delivery_spec",
+    "simulate/events": "simulate.state",
+    "simulate/record": "simulate.state",
+    "around/permute": "solve.loaded",
+    "around/residual": "solve.mixed",
+    "around/floor": "device.timing",
+    "around/passive": "simulate.passive",
+}
+
+
+def templates():
+    """Name -> text without comments, of every template."""
+    folder = Path(str(files("clhines.kernels")))
+    return {
+        p.relative_to(folder).with_suffix("").as_posix(): re.sub(
+            r"//[^\n]*", "", p.read_text("utf-8")
+        )
+        for p in sorted(folder.rglob("*.mako"))
+    }
+
+
+TEMPLATES = templates()
+
+
+def parameters(source):
+    """Names of the parameters of the kernel `solve`."""
+    text = re.sub(r"//[^\n]*", "", PARAMETERS.search(source)[1])
+    return [re.search(r"(\w+)\s*$", p)[1] for p in text.split(",")]
+
+
+@pytest.mark.parametrize("device", snapshots.DEVICES)
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_template_takes_what_its_spec_says(method, device):
+    specs = list(snapshots.method_specs(method, "float64", snapshots.DEVICES[device]))
+    assert specs
+    for spec in specs:
+        assert isinstance(spec, KernelSpec)
+        _, values, row, *found = parameters(render(spec))
+        assert (values, row) == ("num_values", "first_row")
+        assert found == [*spec.roles(), *spec.arrays()], spec
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_parameter_lists_are_printed_from_specs(name):
+    """No kernel has a list of its own."""
+    kernels = re.split(r"__kernel\b(?!\s*%)", TEMPLATES[name])[1:]
+    assert bool(kernels) != name.startswith("common/")
+    for text in kernels:
+        found = re.search(r"\bvoid\s+\w+\(\s*(.{16})", text, re.DOTALL)
+        assert found
+        assert found[1] == "${signature(spec", found[0]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_bit_fields_are_stated_once(name):
+    """Shifts and masks of packed numbers are printed by `Word.read`."""
+    assert set(BITS.findall(TEMPLATES[name])) <= OWN_BITS.get(name, set())
+
+
+@pytest.mark.parametrize("name", [t for t in TEMPLATES if not t.startswith("common/")])
+def test_no_constant_stands_in_python_and_in_the_template(name):
+    family, _, own = name.partition("/")
+    place = f"plan.{family}.{own}" if family.startswith("by_") else f"{family}.{own}"
+    module = importlib.import_module(f"clhines.{MODULES.get(name, place)}")
+    constants = {v for k, v in vars(module).items() if k.isupper() and type(v) is int and v > 4}
+    text = re.sub(r"cl_khr_\w+|-cl-\S+|\bl?o?n?g?u?int\d+", "", TEMPLATES[name])
+    numbers = {int(n, 0) for n in re.findall(r"(?<![\w.])(?:0x[0-9a-f]+|[1-9]\d*)(?![\w.])", text)}
+    assert numbers & constants <= OWN_NUMBERS.get(name, set())
+
+
+def test_words_are_read_as_they_are_packed():
+    """By Python and, as OpenCL C binds shifts and masks as Python does, by the printed text."""
+    rng = np.random.default_rng(3)
+    for word in (LINK, STATUS, STEP, Word(a=1, b=7, c=23)):
+        names = list(word.shifts)
+        values = {n: rng.integers(0, word.most(n) + 1, 50) for n in names}
+        packed = word.pack(**values)
+        for n in names:
+            np.testing.assert_array_equal(word.unpack(n, packed), values[n])
+            read = [eval(word.read(n, str(int(w)))) for w in packed]  # text of this test alone
+            scale = 1 << word.shifts[n] if word.most(n) == 1 else 1
+            np.testing.assert_array_equal(read, values[n] * scale)
+    root = STEP.pack(first=[1, 0], waiting=[0, 1], parent=[-1, 5])  # the last one may be negative
+    np.testing.assert_array_equal(STEP.unpack("parent", root), [-1, 5])
+
+
+def test_a_number_without_room_in_its_bits_is_refused():
+    for given in ({"a": 8, "b": 0}, {"a": 0, "b": 16}, {"a": -1, "b": 0}):
+        with pytest.raises(OverflowError, match="expected 0 to"):
+            Word(a=3, b=4).pack(**given)
+    with pytest.raises(ValueError, match="32 bits; expected at most 31"):
+        Word(a=16, b=16)
+
+
+def test_declarations():
+    assert str(parameter("int n")) == "const int n"
+    assert str(parameter("real *x")) == "__global real *x"
+    assert str(parameter("volatile int *restrict k")) == "volatile __global int *restrict k"
+    assert parameter("rows:place", "const int *").role == "place"
+    with pytest.raises(ValueError, match="expected a type and a name"):
+        parameter("x")
+
+
+def test_every_spec_declares_its_kernels():
+    for _, _, every in snapshots.specs():
+        for spec in every:
+            assert isinstance(spec, TemplateSpec)
+
+
+@pytest.mark.parametrize("device", snapshots.DEVICES)
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_plans_hold_the_tables_that_their_specs_name(method, device):
+    forest = snapshots.forest(METHODS[method].chains_only)
+    plan = make_plan(forest, method, "float64", snapshots.DEVICES[device])
+    for part in plan.parts:
+        assert set(part.tables) == set(part.spec.roles())
+
+
+def test_tables_are_shifted_by_their_roles():
+    """Two kinds of cells, planned together, lie where each lies by itself, one after another."""
+    trees = [random_binary_tree(3000, 10, 1), chain(4), chain(4)]
+    forest = Forest.from_cells(trees)
+    limits = snapshots.SMALL
+    whole = make_plan(forest, "contraction", "float32", limits)
+    assert len(whole.parts) > 1
+    cells = np.concatenate([p.tables["cell_number"] for p in whole.parts if not p.source])
+    assert set(cells[cells >= 0].tolist()) == {0, 1, 2}
+    for part in whole.parts:
+        if part.source:
+            continue
+        blocks = part.tables["blocks"].reshape(-1, 8)
+        for start, size, first, end in blocks[:, [0, 1, 6, 7]].tolist():
+            nodes = whole.gather[start : start + size]
+            nodes = nodes[nodes >= 0]
+            own = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
+            assert len(nodes) and set(own.tolist()) == set(
+                part.tables["cell_number"][first:end].tolist()
+            )

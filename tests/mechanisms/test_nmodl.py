@@ -1,0 +1,223 @@
+"""NMODL: single compartments against NEURON, and what is refused."""
+
+import importlib.util
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nmodl_cases import CASES
+from nmodl_compare import OWN, mechanism, simulated, wheel
+
+from clhines.errors import InputError
+from clhines.mechanisms import Mechanism
+from clhines.mechanisms.nmodl import NmodlError, rejections
+
+ORACLE = Path(__file__).parents[1] / "support" / "nmodl_oracle.py"
+STEPS = {0.025: 600, 0.1: 150}  # 15 ms
+# Both sides do the same operations in another order: some 100 a step, each off by 1e-16 of what it
+# works out, over 600 steps, where a state forgets within tens of ms: below 1e-11. The slope of a
+# current is NEURON's quotient of a difference of 0.001 mV, which loses 5 digits of the slope, not
+# of the current: another 1e-16/1e-3*60 mV a step.
+TOLERANCE = 1e-9
+
+needs_neuron = pytest.mark.skipif(
+    importlib.util.find_spec("neuron") is None or shutil.which("c++") is None,
+    reason="needs NEURON and a C++ compiler",
+)
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory):
+    """What NEURON gives for every case at each dt; its .mod files are compiled once."""
+    folder = tmp_path_factory.mktemp("nmodl")
+    beside = Path(sys.executable).with_name("nrnivmodl")
+    command = str(beside) if beside.is_file() else "nrnivmodl"
+    environment = {**os.environ, "PATH": f"{beside.parent}{os.pathsep}{os.environ['PATH']}"}
+    for step in ([command, str(OWN)], [sys.executable, str(ORACLE), "specs.json", "out.npz"]):
+        specs = [
+            {**case, "name": f"{case['name']}@{dt}", "dt": dt, "steps": steps}
+            for dt, steps in STEPS.items()
+            for case in CASES
+        ]
+        (folder / "specs.json").write_text(json.dumps(specs))
+        done = subprocess.run(step, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(folder / "out.npz") as found:
+        return dict(found)
+
+
+@needs_neuron
+@pytest.mark.parametrize("dt", STEPS)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_as_neuron(reference, case, dt):
+    name = f"{case['name']}@{dt}"
+    expected = reference[name]
+    extra = {k.split("/")[1]: x for k, x in reference.items() if k.startswith(name + "/")}
+    found = simulated({**case, "dt": dt, "steps": STEPS[dt]}, extra)
+    size = np.abs(expected).max(axis=0)
+    assert size[0] > 20 and np.ptp(expected[:, 0]) > 1  # the voltage moves
+    error = np.abs(found - expected).max(axis=0)
+    names = ["v", *(r[1] for r in case["records"])]
+    assert dict(zip(names, error <= TOLERANCE * size, strict=True)) == dict.fromkeys(names, True)
+
+
+def _with(body, neuron="RANGE x", more=""):
+    return (
+        f"NEURON {{ SUFFIX one\n {neuron} }}\nASSIGNED {{ v x }}\nSTATE {{ m }}\n"
+        f"BREAKPOINT {{ SOLVE s METHOD cnexp\n x = m }}\nDERIVATIVE s {{ m' = -m }}\n{more}\n"
+        f"INITIAL {{\n{body}\n}}\n"
+    )
+
+
+REFUSED = {  # text, what is refused, and what stands in its line
+    "VERBATIM": (_with("VERBATIM\n x = 3;\nENDVERBATIM"), "VERBATIM", "VERBATIM"),
+    "POINTER written": (_with("p = 3", "POINTER p", "ASSIGNED { p }"), "POINTER p is", "p = 3"),
+    "BBCOREPOINTER": (
+        _with("x = p", "BBCOREPOINTER p", "ASSIGNED { p }"),
+        "BBCOREPOINTER p",
+        "x = p",
+    ),
+    "FUNCTION_TABLE": (_with("x = f(3)", more="FUNCTION_TABLE f(a)"), "FUNCTION_TABLE f", "f(3)"),
+    "recursion": (
+        _with("x = f(v)", more="FUNCTION f(a) { f = g(a) }\nFUNCTION g(a) { g = f(a) }"),
+        "f calls itself",
+        "g = f(a)",
+    ),
+    "undeclared": (_with("x = nothing"), "'nothing' is not declared", "nothing"),
+    "unknown function": (_with("x = gauss(v)"), "the function gauss", "gauss"),
+    "method": (_with("").replace("cnexp", "adams"), "METHOD adams", "SOLVE"),
+    "not closed": ("NEURON { SUFFIX one\nRANGE x", "unexpected end", "RANGE"),
+    "INCLUDE": (_with('x = 3\n}\nINCLUDE "no.inc"\nINITIAL {'), "no.inc", "INCLUDE"),
+    "FROM": (_with("FROM k=0 TO v { x = k }"), "FROM with bounds", "FROM k"),
+    "array": (_with("y[3] = 1", "RANGE y", "ASSIGNED { y[3] }"), "y[3] of 3", "y[3] = 1"),
+    "SOLVE in IF": (
+        _with("").replace("SOLVE s METHOD cnexp", "IF (v > 0) { SOLVE s METHOD cnexp }"),
+        "SOLVE s in an IF",
+        "SOLVE",
+    ),
+    "changing table": (
+        _with(
+            "f(v)",
+            "RANGE x, y",
+            "ASSIGNED { y }\nPROCEDURE f(a) { TABLE x FROM 0 TO 1 WITH 9\n x = a*y }\n"
+            "BEFORE STEP { y = v }",
+        ),
+        "TABLE of f depends on 'y'",
+        "PROCEDURE f",
+    ),
+    "shared": (
+        _with("q = v", "RANGE x\n GLOBAL q", "ASSIGNED { q }\nAFTER SOLVE { x = q }"),
+        "'q' is one for all instances",
+        "ASSIGNED { q }",
+    ),
+    "diffusion": (
+        _with("")
+        .replace("{ m' = -m }", "{\nLONGITUDINAL_DIFFUSION 1 {m}\n~ m << (1)\n}")
+        .replace("DERIVATIVE", "KINETIC")
+        .replace("cnexp", "sparse"),
+        "LONGITUDINAL_DIFFUSION",
+        "LONGITUDINAL_DIFFUSION",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_refused_by_name_and_line(which):
+    text, construct, beside = REFUSED[which]
+    line = 1 + next(k for k, part in enumerate(text.split("\n")) if beside in part)
+    with pytest.raises(NmodlError) as caught:
+        Mechanism.from_nmodl(text, path="some.mod")
+    assert isinstance(caught.value, InputError)
+    [one] = caught.value.rejections
+    assert construct in one.construct
+    assert (one.file, one.line) == ("some.mod", line)
+    assert str(one).startswith(f"some.mod:{line}: ")
+    assert pickle.loads(pickle.dumps(caught.value)).rejections == [one]
+
+
+def test_all_refusals_at_once():
+    text = _with("VERBATIM\n x = 3;\nENDVERBATIM").replace("x = m }", "x = gauss(m) }")
+    found = rejections(text + "BEFORE STEP { x = nothing }\n")
+    assert [r.construct.split()[0] for r in found] == ["VERBATIM", "the", "'nothing'"]
+    assert [r.line for r in found] == [10, 6, 14]
+    assert rejections(_with("x = 1")) == []
+
+
+def test_mechanism_of_nmodl_is_a_value():
+    one = mechanism("nmexpr")
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one and again.program.states == one.program.states  # its INCLUDE is kept
+    assert again.functions("double") == one.functions("double")
+    plain = mechanism("nmtable", use_tables=False)
+    assert plain != mechanism("nmtable") and not plain.program.tables
+    with pytest.raises(InputError, match="NMODL"):
+        one.grouped("double", 4, ())
+
+
+def test_what_it_is():
+    m = mechanism("nmsyn")
+    assert (m.name, m.kind, m.takes_events) == ("nmsyn", "point", True)
+    assert m.parameters == ("tau", "e", "late", "U", "trec")
+    assert m.defaults["trec"] == 20 and m.units["tau"] == ""
+    assert set(m.states) == {"g", "s", "onset", "n", "total", "moved"}
+    net = m.program.net
+    assert net.weights == ("w", "R", "last", "k") and not net.summed
+    assert [s.kind for s in net.sends] == ["self", "move", "self"]
+    text = m.describe()
+    assert "advance:" in text and "send 1.time = " in text
+    assert mechanism("ExpSyn").program.net.summed
+    table = mechanism("nmtable").program.tables[0]
+    assert table.columns == ("minf", "mtau") and table.n == 77
+    assert table.depends == ("slope", "celsius")
+
+
+def test_tables_between_their_ends():
+    """A table on the host is the procedure at its places, linear between, constant outside."""
+    with_table, without = mechanism("nmtable"), mechanism("nmtable", use_tables=False)
+    low, high = with_table.twin("grid_curve")()
+    x = low + np.arange(51) * ((high - low) / 50)
+    [column] = with_table.twin("table_curve")(x)
+    assert np.allclose(column, np.sin(x) + x * x / 9, rtol=1e-14, atol=1e-15)
+    calls = [a.name for a in with_table.calls("advance", ["f"]) if a.direction != "out"]
+    given = dict.fromkeys(calls, 0.0) | {"dt": 0.1, "m": 0.3, "curve": column[:, None]}
+    given["rates"] = np.ones((78, 2))
+    where = np.array([-900.0, -65.0, -64.05, -3.0, 900.0])
+    out = [a.name for a in with_table.calls("advance", ["f"]) if a.direction != "in"]
+    assert "f" not in out  # set in BREAKPOINT, not in advance
+    call = with_table.calls("current", ["f"])
+    names = [a.name for a in call if a.direction != "out"]
+    values = {"gbar": 1.0, "m": 0.3, "curve": column[:, None], "v": where}
+    results = with_table.twin("current", ["f"])(*(values[n] for n in names))
+    at = [a.name for a in call if a.direction != "in"].index("f")
+    assert np.allclose(results[at], np.interp(where / 10, x, column), rtol=1e-13)
+    assert "table" not in {a.role for a in without.calls("current")}
+
+
+@pytest.mark.parametrize("path", sorted(OWN.glob("*.mod")), ids=lambda p: p.stem)
+def test_opencl_as_numpy(path, fast_queue):
+    """Each function compiles, and gives what its NumPy twin gives."""
+    from nmodl_device import on_device
+
+    m = mechanism(path.stem)
+    for block in m.program.blocks:
+        outputs = tuple(q.name for q in m.program.outputs)
+        expected, found, size = on_device(fast_queue, m, block, outputs)
+        assert np.array_equal(np.isnan(expected), np.isnan(found))
+        # 300 operations, of exponentials within 3 units, on numbers as large as `size`
+        assert np.nanmax(np.abs(expected - found) / size, initial=0) < 1e-11, block
+
+
+@needs_neuron
+def test_neurons_own_files():
+    """What comes with NEURON is read, or refused by name."""
+    folders = [wheel(), wheel().parent / "nrn" / "demo" / "release"]
+    found = {p.name: rejections(p.read_text(), p.name) for f in folders for p in f.glob("*.mod")}
+    assert len(found) >= 18
+    refused = {name: {r.construct.split()[0] for r in rs} for name, rs in found.items() if rs}
+    assert refused == {"pattern.mod": {"VERBATIM"}, "netstim.mod": {"RANDOM"}}

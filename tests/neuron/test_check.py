@@ -1,0 +1,135 @@
+"""What is rejected is listed before anything runs; where things are, `at` tells."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+
+REJECTED = """
+soma = h.Section(name="soma")
+soma.insert("hh")
+soma.insert("extracellular")
+clamp = h.VClamp(soma(0.5))
+count = h.APCount(soma(0.5))
+h.finitialize(-65)
+before = soma(0.5).v, h.t
+lines = [str(r) for r in clhines.neuron.check()]
+try:
+    clhines.neuron.run(5, engine="reference")
+    message = ""
+except clhines.InputError as error:
+    message = str(error)
+found = {"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t)}
+"""
+AT = """
+soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
+soma.insert("hh")
+dendrite.nseg = 3
+dendrite.connect(soma(0.5))
+synapse, other = h.ExpSyn(dendrite(0.9)), h.ExpSyn(dendrite(0.1))
+netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
+netcon.weight[0] = 0.01
+h.finitialize(-61)
+sim, at = clhines.from_neuron(engine="reference")
+v = sim.record("v", [at(soma(0.5)), at(dendrite(0.9))])
+group, index = at(other)
+source, number, connection = at(netcon)
+found = {
+    "v": sim.run(1)[v][0].tolist(),
+    "node": int(group.nodes[index]) == at(dendrite(0.1)),
+    "nodes": at(dendrite).tolist() == [at(s) for s in dendrite],
+    "source": int(source.node[number]) == at(soma(0.5)),
+    "connection": connection,
+    "t": h.t,
+}
+"""
+
+
+def result_of(script):
+    start = "import json, clhines\nfrom neuron import h\nh.load_file('stdrun.hoc')\n"
+    program = f"{start}{script}\nprint(json.dumps(found))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
+    found = result_of(REJECTED)
+    assert found["same"]
+    for name in ("extracellular", "VClamp: VERBATIM", "APCount: VERBATIM"):
+        assert any(name in line for line in found["lines"]), (name, found["lines"])
+        assert name in found["message"]
+    lines = [line for line in found["lines"] if "VERBATIM" in line]
+    assert all(".mod:" in line for line in lines)  # file and line
+
+
+def test_at_finds_things_and_a_simulation_starts_from_the_present_state():
+    found = result_of(AT)
+    assert found["v"] == [-61.0, -61.0]
+    assert found["node"] and found["nodes"] and found["source"]
+    assert found["connection"] == 0
+    assert found["t"] == 0  # NEURON's own time stays
+
+
+def test_command_line_simulates_a_script(tmp_path):
+    import numpy as np
+
+    script, out = tmp_path / "model.py", tmp_path / "spikes.npz"
+    script.write_text(
+        "from neuron import h\nsoma = h.Section(name='soma')\nsoma.insert('hh')\n"
+        "clamp = h.IClamp(soma(0.5))\nclamp.delay, clamp.dur, clamp.amp = 2, 100, 5\n"
+        "netcon = h.NetCon(soma(0.5)._ref_v, None, sec=soma)\n",
+        "utf-8",
+    )
+    words = ["simulate", str(script), "--stop", "20", "--engine", "reference", "--out", str(out)]
+    done = subprocess.run(
+        [sys.executable, "-m", "clhines.cli", *words],
+        capture_output=True, text=True, timeout=120, check=False, cwd=Path.cwd(),
+    )  # fmt: skip
+    assert not done.returncode, done.stderr[-2000:]
+    truth = result_of(
+        f"exec(open({str(script)!r}).read())\ntimes = h.Vector()\nnetcon.record(times)\n"
+        "h.finitialize(-65)\nh.continuerun(20)\nfound = list(times)"
+    )
+    with np.load(out) as file:
+        assert file["spike_time"] == pytest.approx(truth, abs=1e-6)
+        assert len(truth) >= 1
+
+
+COPIES = """
+import numpy as np
+soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
+soma.insert("hh")
+dendrite.insert("pas")
+dendrite.nseg = 3
+dendrite.connect(soma(1))
+soma.L, soma.diam, dendrite.L, dendrite.diam = 20, 20, 100, 1
+synapse, stim = h.ExpSyn(dendrite(0.5)), h.NetStim()
+stim.start, stim.interval, stim.number = 1, 4, 3
+netcons = [h.NetCon(stim, synapse), h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)]
+netcons[0].weight[0], netcons[1].weight[0] = 0.05, -0.01
+h.finitialize(-65)
+one, at = clhines.from_neuron(engine="reference")
+one.record("v", [at(soma(0.5))])
+three, at = clhines.from_neuron(engine="reference", copies=3)
+three.record("v", [at(soma(0.5), copy) for copy in range(3)])
+a, b = one.run(15)[0], three.run(15)[0]
+found = {"same": bool((a == b).all()), "shape": b.shape, "top": float(b.max()),
+         "index": at(synapse, 2)[1], "connection": at(netcons[1], 1)[1]}
+"""
+
+
+def test_copies_do_what_one_does():
+    found = result_of(COPIES)
+    assert found["same"]
+    assert found["shape"] == [601, 3]
+    assert found["top"] > 0
+    assert found["index"] == 2
+    assert found["connection"] == 1

@@ -1,0 +1,45 @@
+"""`clhines.neuron.run` beside NEURON itself, which is the oracle."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("neuron", reason="NEURON is not installed")
+pytestmark = pytest.mark.neuron
+SUPPORT = Path(__file__).parents[1] / "support"
+# NEURON divides differences of currents by 0.001 mV for conductances, also of ohmic ones: 1e-13 of
+# 1 mA/cm² for 0.02 S/cm², 5e-12 relative, which a spike's upstroke (about e^5) amplifies.
+TOLERANCE = 1e-9
+
+
+def result_of(case, engine):
+    program = str(SUPPORT / "neuron_program.py")
+    start = (
+        f"import runpy, sys; sys.path.insert(0, {str(SUPPORT.parent)!r});"
+        f"sys.argv[1:] = [{case!r}, {engine!r}];"
+        f"runpy.run_path({program!r}, run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", start],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert not done.returncode, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+CASES = [(case, "reference") for case in ("joined", "recorders", "events", "played", "gaps")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "engine"), [*CASES, ("recorders", "steps"), ("events", "steps")])
+def test_vectors_are_those_of_neuron(case, engine):
+    found = result_of(case, engine)
+    for way, got in found.items():
+        assert got["t"] == 0, way
+        assert all(a == b for a, b in got["lengths"]), (way, got["lengths"])
+        assert any(a > 2 for a, _ in got["lengths"])
+        for difference, scale in zip(got["differences"], got["scales"], strict=True):
+            assert difference <= TOLERANCE * max(scale, 1e-6), (way, got)

@@ -1,0 +1,312 @@
+"""Extended networks against NEURON with its defaults: ions, events, pointers, tables, all at once.
+
+NEURON adds the same numbers in another order, so that each step differs by some units in the last
+place of its terms; the models below do not amplify that by more than the steps: 2400 steps times
+2**-52 times 100 is below the tolerance.
+"""
+
+import mod_files
+import numpy as np
+import pytest
+
+import clhines
+from clhines import InputError, Network, Simulation
+
+TOLERANCE = 1e-9  # relative to the largest value of each variable
+STOP, CELSIUS = 60.0, 17.0  # ms, °C
+IONS = ("cai", "ica", "eca")
+STATES = {  # recorded of groups
+    "ext_nmda": ("g", "open"),
+    "ext_fire": ("m", "fired"),
+    "ext_watch": ("on", "when"),
+    "ext_sum": ("g", "sum"),
+    "ext_table": ("n", "steps", "middles", "seen", "factor"),
+}
+PLAYED = np.array([0.0, 5.0, 12.0, 30.0, 31.0]), np.array([0.0, 0.0, 0.05, 0.02, -0.01])
+
+pytest.importorskip("neuron", reason="NEURON is not installed: pip install neuron")
+oracle = pytest.mark.neuron
+
+
+class InNeuron:
+    """Two cells with one of each mechanism, and everything that is recorded of them."""
+
+    def __init__(self):
+        h = self.h = mod_files.loaded("ext_")
+        h.celsius = CELSIUS
+        self.cells = [self._cell(c) for c in range(2)]
+        self.segments = [s for soma, dend in self.cells for s in (soma(0.5), *dend)]
+        (soma0, dend0), (soma1, dend1) = self.cells
+        self.points = {
+            "ext_nmda": [h.ext_nmda(dend1(0.5))],
+            "ext_watch": [h.ext_watch(soma1(0.5))],
+            "ext_sum": [h.ext_sum(dend0(0.3)), h.ext_sum(dend0(0.3))],
+            "ext_gap": [h.ext_gap(dend0(0.9)), h.ext_gap(dend1(0.9))],
+            "ext_clamp": [h.ext_clamp(soma1(0.5))],
+            "ext_fire": [h.ext_fire(), h.ext_fire()],
+        }
+        ends = dend0(0.9), dend1(0.9)
+        for gap, other in zip(self.points["ext_gap"], ends[::-1], strict=True):
+            h.setpointer(other._ref_v, "vgap", gap)
+        self.clamp = h.IClamp(soma0(0.5))
+        self.clamp.delay, self.clamp.dur, self.clamp.amp = 2.0, 40.0, 0.25
+        t, y = map(h.Vector, PLAYED)
+        self.vectors = t, y
+        y.play(self.points["ext_clamp"][0]._ref_amp, t, True)
+        self._connect(soma0, dend0)
+
+    def _cell(self, c):
+        h = self.h
+        soma, dend = h.Section(name=f"soma{c}"), h.Section(name=f"dend{c}")
+        dend.connect(soma(0.5))
+        soma.L = soma.diam = 20
+        dend.L, dend.diam, dend.nseg = 200, 2, 5
+        for section in (soma, dend):
+            section.Ra, section.cm = 120, 1.1
+            for name in ("hh", "ext_ca", "ext_cad", "ext_kca", "ext_table"):
+                section.insert(name)
+            for segment in section:
+                segment.ext_ca.gbar = 3e-4 * (1 + c)
+        return soma, dend
+
+    def _connect(self, soma, dend):
+        h, points = self.h, self.points
+        self.netcons = []
+        cell = soma(0.5)._ref_v, soma, -10.0
+        tip = dend(0.9)._ref_v, dend, -20.0
+        fire, (nmda,), (watch,) = points["ext_fire"], points["ext_nmda"], points["ext_watch"]
+        for source, target, delay, *weights in (
+            (cell, nmda, 1.0, 0.004, 1.5),
+            (tip, nmda, 0.3, 0.002, 0.7),
+            (fire[0], nmda, 0.0, 0.003, 1.0),
+            (fire[0], fire[1], 0.001, 0.6),
+            (fire[1], fire[0], 2.0, 0.55),
+            (watch, fire[1], 0.1, 1.2),
+            (cell, fire[0], 0.7, 0.4),
+            (cell, points["ext_sum"][0], 1.0125, 0.002),
+            (fire[1], points["ext_sum"][1], 0.0125, 0.001),
+            (fire[0], points["ext_sum"][1], 0.5, 0.0005),
+        ):
+            if isinstance(source, tuple):
+                netcon = h.NetCon(source[0], target, sec=source[1])
+                netcon.threshold = source[2]
+            else:
+                netcon = h.NetCon(source, target)
+            netcon.delay = delay
+            for k, weight in enumerate(weights):
+                netcon.weight[k] = weight
+            self.netcons.append(netcon)
+
+    def run(self, dt, secondorder):
+        """Values by name, and times of events of five sources."""
+        h = self.h
+        h.cvode.active(0)
+        h.dt, h.secondorder, h.usetable_hh, h.usetable_ext_table = dt, secondorder, 0, 1
+        kept = {name: [getattr(s, f"_ref_{name}") for s in self.segments] for name in ("v", *IONS)}
+        for mechanism, names in STATES.items():
+            of = self.points.get(mechanism) or [getattr(s, mechanism) for s in self.segments]
+            for name in names:
+                kept[mechanism, name] = [getattr(x, f"_ref_{name}") for x in of]
+        recorded = {}
+        for name, references in kept.items():
+            recorded[name] = [h.Vector() for _ in references]
+            for vector, reference in zip(recorded[name], references, strict=True):
+                vector.record(reference)
+        spikes = [h.Vector() for _ in range(5)]
+        for netcon, vector in zip([self.netcons[k] for k in (0, 1, 2, 4, 5)], spikes, strict=True):
+            netcon.record(vector)
+        h.finitialize(-65.0)
+        for _ in range(round(STOP / dt)):
+            h.fadvance()
+        values = {name: np.array(vectors).T for name, vectors in recorded.items()}
+        weights = [n.weight[k] for n in self.netcons for k in range(int(n.wcnt()))]
+        return values, [np.array(vector) for vector in spikes], np.array(weights)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """The model in NEURON, built once."""
+    return InNeuron()
+
+
+def in_arrays(truth):
+    """Parent, offsets, area, axial conductance and capacitance from NEURON's sections."""
+    parent, g_axial = [], []
+    for c in range(2):
+        parent += [-1, *range(6 * c, 6 * c + 5)]
+        g_axial += [0.0, *(1 / s.ri() for s in truth.segments[6 * c + 1 : 6 * c + 6])]
+    area = np.array([s.area() for s in truth.segments])
+    return parent, [0, 6, 12], area, g_axial, 1e-5 * 1.1 * area
+
+
+def our_network(truth, ours=mod_files.ours):
+    """The same network, and its groups by name."""
+    net = Network.from_arrays(*in_arrays(truth))
+    net.celsius, nodes = CELSIUS, np.arange(12)
+    groups = {"hh": net.insert("hh", nodes, celsius=CELSIUS)}
+    for name in ("ext_cad", "ext_ca", "ext_kca", "ext_table"):
+        given = {"gbar": np.repeat([3e-4, 6e-4], 6)} if name == "ext_ca" else {}
+        groups[name] = net.insert(ours(name), nodes, **given)
+    at = {"ext_nmda": 9, "ext_watch": 6, "ext_sum": [2, 2], "ext_gap": [5, 11], "ext_clamp": 6}
+    groups |= {name: net.add(ours(name), at=where) for name, where in at.items()}
+    groups["ext_fire"] = fire = net.add_artificial(ours("ext_fire"), 2)
+    net.point(groups["ext_gap"], "vgap", to=[11, 5])
+    net.add("iclamp", at=0, delay=2.0, dur=40.0, amp=0.25)
+    net.play(groups["ext_clamp"], 0, "amp", *PLAYED)
+    cell, tip = net.detector(0, -10.0), net.detector(5, -20.0)
+    nmda, watch, added = groups["ext_nmda"], groups["ext_watch"], groups["ext_sum"]
+    for source, which, target, index, delay, *weights in (
+        (cell, 0, nmda, 0, 1.0, 0.004, 1.5),
+        (tip, 0, nmda, 0, 0.3, 0.002, 0.7),
+        (fire, 0, nmda, 0, 0.0, 0.003, 1.0),
+        (fire, 0, fire, 1, 0.001, 0.6),
+        (fire, 1, fire, 0, 2.0, 0.55),
+        (watch, 0, fire, 1, 0.1, 1.2),
+        (cell, 0, fire, 0, 0.7, 0.4),
+        (cell, 0, added, 0, 1.0125, 0.002),
+        (fire, 1, added, 1, 0.0125, 0.001),
+        (fire, 0, added, 1, 0.5, 0.0005),
+    ):
+        net.connect(source, target, [index], [weights], delay, source_index=[which])
+    sources = [*net.source_numbers(cell), *net.source_numbers(tip), *net.source_numbers(fire)]
+    return net, groups, [*sources, *net.source_numbers(watch)]
+
+
+def recorded(sim, groups):
+    """Numbers of records by the names of `InNeuron.run`."""
+    nodes = np.arange(12)
+    found = {name: sim.record(name, nodes) for name in ("v", *IONS)}
+    for mechanism, names in STATES.items():
+        found |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
+    return found
+
+
+@oracle
+@pytest.mark.parametrize("engine", ["reference", "steps"])
+@pytest.mark.parametrize(("dt", "secondorder"), [(0.025, 0), (0.1, 0), (0.05, 1), (0.05, 2)])
+def test_everything_at_once(truth, fast_queue, needs, engine, dt, secondorder):
+    """Voltages, concentrations, potentials, states; spikes and events at the same times."""
+    needs(fast_queue, "float64")
+    values, spikes, weights = truth.run(dt, secondorder)
+    net, groups, sources = our_network(truth)
+    sim = Simulation(net, dt, queue=fast_queue, engine=engine, secondorder=secondorder)
+    numbers = recorded(sim, groups)
+    result = sim.run(STOP)
+    assert values["v"].max() > 0 and values["ext_watch", "on"].max() == 1
+    assert values["ext_sum", "sum"].max() > 0 and values["ext_fire", "fired"].max() > 2
+    for name, number in numbers.items():
+        scale = np.abs(values[name]).max()
+        np.testing.assert_allclose(result[number], values[name], 0, TOLERANCE * scale, err_msg=name)
+    assert weights[-1] > 0  # of the last connection to ext_sum, which FOR_NETCONS sets
+    np.testing.assert_allclose(sim.weights(), weights, TOLERANCE)
+    late = [1e-10, 1e-10, 0, 0, 0]  # which NEURON adds to times of detected spikes
+    for source, times, more in zip(sources, spikes, late, strict=True):
+        ours = result.spike_time[result.spike_cell == source]
+        np.testing.assert_allclose(ours + more, times, 0, 1e-12 * STOP)
+        assert len(times)
+
+
+def test_float32(truth, fast_queue):
+    """Single precision: the same events, voltages to what it has."""
+    net, _groups, _ = our_network(truth)
+    found = {}
+    for dtype in ("float32", "float64"):
+        sim = Simulation(net, 0.05, queue=fast_queue, dtype=dtype)
+        number = sim.record("v", np.arange(12))
+        result = sim.run(20.0)
+        found[dtype] = result[number], result.spike_cell
+    assert (found["float32"][1] == found["float64"][1]).all()
+    np.testing.assert_allclose(found["float32"][0], found["float64"][0], 0, 0.05)
+
+
+def test_saved_in_the_middle(truth, fast_queue, needs, tmp_path):
+    """The bits are those of not having stopped; a run on the host goes on from the same file."""
+    needs(fast_queue, "float64")
+    net, groups, _ = our_network(truth)
+    whole, later, host = (
+        Simulation(net, 0.1, queue=fast_queue, engine=p) for p in ("steps", "steps", "reference")
+    )
+    for sim in (whole, later, host):
+        numbers = recorded(sim, groups)
+    whole.run(21.0)
+    whole.save(tmp_path / "state.npz")
+    expected = whole.run(20.0)
+    for sim in (later, host):
+        sim.restore(tmp_path / "state.npz")
+        result = sim.run(20.0)
+        same = sim is later
+        for number in numbers.values():
+            bound = 0 if same else TOLERANCE * max(np.abs(expected[number]).max(), 1e-300)
+            np.testing.assert_allclose(result[number], expected[number], 0, bound)
+        assert (result.spike_cell == expected.spike_cell).all() and len(expected.spike_cell) > 5
+    with pytest.raises(InputError, match="another network"):
+        Simulation(net, 0.05, queue=fast_queue).restore(tmp_path / "state.npz")
+
+
+def test_repeated_runs_have_the_same_bits(truth, fast_queue):
+    """Two simulations of the same network agree in all bits."""
+    net, groups, _ = our_network(truth)
+    found = []
+    for _ in range(2):
+        sim = Simulation(net, 0.1, queue=fast_queue)
+        numbers = recorded(sim, groups)
+        result = sim.run(30.0)
+        found.append([result[k] for k in numbers.values()] + [result.spike_time])
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_kernels_on_every_device(truth, queue, needs):
+    """A few steps with events from the start, on simulators too."""
+    needs(queue, "float64")
+    net, groups, _ = our_network(truth)
+    trains = net.trains([[0.05, 0.16], [0.11]])
+    net.connect(trains, groups["ext_fire"], weight=1.3, delay=0.02)
+    found = {}
+    for path in ("reference", "steps"):
+        sim = Simulation(net, 0.1, queue=queue, engine=path)
+        number = sim.record("v", np.arange(12)), sim.record("m", groups["ext_fire"])
+        result = sim.run(0.6)
+        found[path] = [result[k] for k in number], result.spike_time
+    assert len(found["steps"][1]) > 1
+    np.testing.assert_allclose(found["steps"][1], found["reference"][1], 0, 1e-12)
+    for a, b in zip(found["steps"][0], found["reference"][0], strict=True):
+        np.testing.assert_allclose(a, b, 0, 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda n, g: n.point(g["ext_gap"], "w", 0), "ext_gap has no pointer 'w'"),
+        (lambda n, g: n.connect(g["ext_gap"], g["ext_nmda"]), "ext_gap sends no events here"),
+        (lambda n, g: n.connect(g["ext_fire"], g["ext_nmda"], weight=[[1] * 5]), "4 or less"),
+        (lambda n, g: n.connect(n.detector(0), g["ext_nmda"], delay=-1.0), "0 or more"),
+        (lambda n, g: n.trains([[-1.0]]), "has -1 ms"),
+        (lambda n, g: n.detector(12), "no node 12"),
+        (lambda n, g: n.play(g["ext_clamp"], 0, "amp", [1, 0], [0, 0]), "goes back in time"),
+        (lambda n, g: n.add_artificial("hh"), "use insert"),
+    ],
+)
+def test_wrong_networks_are_rejected(truth, change, message):
+    """In one line that names what is wrong."""
+    net, groups, _ = our_network(truth)
+    with pytest.raises(InputError, match=message):
+        change(net, groups)
+
+
+def test_a_circle_without_delay_is_rejected():
+    """Artificial cells that excite each other at once have no order within a step."""
+    net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
+    net.connect(fire, fire, index=[1, 0], weight=0.6, delay=0.0)
+    with pytest.raises(InputError, match=r"ext_fire: .* in a circle"):
+        Simulation(net, 0.025, engine="reference")
+
+
+def test_epochs_are_for_networks_that_are_not_extended(truth, fast_queue):
+    """Rejected by name; a network of plain mechanisms is not extended."""
+    net, *_ = our_network(truth)
+    with pytest.raises(InputError, match="expected 'steps'"):
+        Simulation(net, 0.1, queue=fast_queue, engine="epochs")
+    plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
+    plain.insert("hh")
+    assert plain.compile().extended is None

@@ -1,0 +1,151 @@
+"""Models built in NEURON's memory, run by NEURON and by this package; prints how far they agree.
+
+A process of its own for each case, as NEURON has one memory: ``neuron_program.py CASE ENGINE``.
+"""
+
+import json
+import sys
+
+import numpy as np
+from neuron import h
+
+h.load_file("stdrun.hoc")
+KEPT = []
+
+
+def section(name, nseg, length, diam, mechanism="hh"):
+    made = h.Section(name=name)
+    made.nseg, made.L, made.diam = nseg, length, diam
+    made.insert(mechanism)
+    KEPT.append(made)
+    return made
+
+
+def recorded(*references):
+    return [h.Vector().record(r) for r in references]
+
+
+def clamp(segment, amp=0.3):
+    found = h.IClamp(segment)
+    found.delay, found.dur, found.amp = 1, 100, amp
+    KEPT.append(found)
+    return found
+
+
+def joined():
+    """Sections joined at 0, 1 and between, one turned round, two roots."""
+    soma = section("soma", 3, 30, 20)
+    a, b = section("a", 5, 200, 2), section("b", 2, 100, 1, "pas")
+    c, d = section("c", 4, 150, 1.5, "pas"), section("d", 3, 60, 3)
+    a.connect(soma(1))
+    b.connect(a(0.3), 1)
+    c.connect(a(0))
+    section("e", 1, 40, 1, "pas").connect(soma(0))
+    section("f", 2, 40, 1, "pas").connect(b(0))
+    clamp(soma(0.5))
+    clamp(d(0.1), 0.2)
+    return recorded(*(s(x)._ref_v for s in KEPT if hasattr(s, "nseg") for x in (0, 0.3, 0.5, 1)))
+
+
+def recorders():
+    """Vectors that record in each step, at intervals and at times; currents, states, spikes."""
+    soma, dendrite = section("soma", 3, 30, 20), section("dendrite", 5, 200, 2, "pas")
+    dendrite.connect(soma(1))
+    synapse = h.ExpSyn(dendrite(0.5))
+    clamp(soma(0.5))
+    netcon = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
+    netcon.threshold, netcon.delay, netcon.weight[0] = -20, 1.3, 0.002
+    spikes, times = h.Vector(), h.Vector([1, 3.33, 12.5, 19])
+    netcon.record(spikes)
+    at = soma(0.5)
+    KEPT.extend([netcon, synapse, times])
+    found = recorded(at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina)
+    found += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
+    return [*found, spikes]
+
+
+def events():
+    """Artificial cells, a chain of spikes under way, an event from hoc, several on one gid."""
+    soma = section("soma", 1, 20, 20)
+    fire, synapse = h.IntFire1(), h.Exp2Syn(soma(0.5))
+    fire.tau, fire.refrac = 8, 1.5
+    spikes, gids = h.Vector(), h.Vector()
+    pc = h.ParallelContext()
+    pc.set_gid2node(7, 0)
+    pc.cell(7, h.NetCon(soma(0.5)._ref_v, None, sec=soma))
+    pc.set_gid2node(9, 0)
+    pc.cell(9, h.NetCon(fire, None))
+    pc.spike_record(-1, spikes, gids)
+    wires = [(7, fire, 0.7, 1.01), (7, fire, 0.6, 3.2), (9, synapse, 0.03, 0.7), (9, fire, -0.2, 2)]
+    for source, target, weight, delay in wires:
+        netcon = pc.gid_connect(source, target)
+        netcon.weight[0], netcon.delay = weight, delay
+        KEPT.append(netcon)
+    clamp(soma(0.5), 0.4)
+    first = KEPT[-2]
+    KEPT.extend([fire, synapse, pc, h.FInitializeHandler(lambda: KEPT[1].event(4.3))])
+    assert first.wcnt() == 1
+    return [*recorded(soma(0.5)._ref_v, synapse._ref_g, synapse._ref_B), spikes, gids]
+
+
+def played():
+    """Vector.play into a clamp, interpolated and in steps."""
+    soma = section("soma", 1, 20, 20)
+    clamps = [clamp(soma(0.5), 0), clamp(soma(0.5), 0)]
+    t, y = h.Vector([0, 3, 7, 12]), h.Vector([0, 0.2, 0.05, 0.3])
+    y.play(clamps[0]._ref_amp, t, 1)
+    steps = h.Vector([0.0, 0.1, 0.0, 0.05])
+    steps.play(clamps[1]._ref_amp, t)
+    KEPT.extend([t, y, steps])
+    return recorded(soma(0.5)._ref_v, soma(0.5).hh._ref_h)
+
+
+def gaps():
+    """Voltages that ParallelContext transfers."""
+    from support.mod_files import loaded
+
+    loaded("imp_")
+    a, b = section("a", 3, 40, 10), section("b", 1, 20, 8)
+    pc = h.ParallelContext()
+    for number, (own, other) in enumerate(((a(0.2), b(0.5)), (b(0.5), a(0.2)))):
+        junction = h.imp_gap(own)
+        pc.source_var(other._ref_v, number, sec=other.sec)
+        pc.target_var(junction, junction._ref_vother, number)
+        KEPT.append(junction)
+    pc.setup_transfer()
+    KEPT.append(pc)
+    clamp(a(0.9))
+    return recorded(a(0.2)._ref_v, b(0.5)._ref_v, KEPT[2]._ref_i)
+
+
+def compared(case, engine):
+    """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
+    import clhines
+
+    vectors = globals()[case]()
+    stop, found = 20.0, {}
+    h.finitialize(-65)
+    h.continuerun(stop)
+    truth, end = [np.array(v) for v in vectors], h.t
+    for name, parts in (("whole", [(1, 20)]), ("turns", [(0, 4.5), (1, 11.025), (0, 13), (1, 20)])):
+        h.finitialize(-65)
+        for ours, until in parts:
+            if ours:
+                clhines.neuron.run(until, engine=engine)
+            else:
+                h.continuerun(until)
+        got = [np.array(v) for v in vectors]
+        found[name] = {
+            "lengths": [[len(a), len(b)] for a, b in zip(truth, got, strict=True)],
+            "differences": [
+                float(np.abs(a - b).max(initial=0)) if len(a) == len(b) else None
+                for a, b in zip(truth, got, strict=True)
+            ],
+            "scales": [float(np.abs(a).max(initial=0)) for a in truth],
+            "t": h.t - end,
+        }
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(compared(*sys.argv[1:])))

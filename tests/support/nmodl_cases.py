@@ -1,0 +1,121 @@
+"""Single compartments for the oracle of NMODL: each a dictionary that JSON can hold.
+
+``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's point or None, target's
+point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``set``: of
+the segment; ``records``: (mechanism, point's number, "weight" or "", name); ``ions``: names.
+"""
+
+CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
+BACK = ["IClamp", {"delay": 8, "dur": 3, "amp": -0.05}]
+PAS = ["pas", {"e": -65, "g": 1e-4}]
+
+
+def _driven(name, records, params=None, **more):
+    """A mechanism beside a leak, with two clamps that move v from -90 to 0 mV or so."""
+    return {
+        "name": name,
+        "density": [PAS, [name, params or {}], *more.pop("density", [])],
+        "points": [CLAMP, BACK],
+        "records": [[name, r] for r in records] + more.pop("records", []),
+        **more,
+    }
+
+
+CASES = [
+    _driven(
+        "nmexpr",
+        ["out", "shared", "sum", "x", "y", "table[3]", "i", "same"],
+        {"scale": 0.7, "base": 3},
+    ),
+    _driven("nmhand", ["m", "h", "minf", "mtau"], celsius=20.0),
+    _driven("nmtable", ["m", "minf", "mtau", "f"], {"slope": 8}, celsius=11.0),
+    _driven("nmcnexp", ["a", "b", "c", "d", "e", "minf"]),
+    _driven("nmfall", ["a", "b", "hold"]),
+    _driven("nmimplicit", ["a", "b", "c"]),
+    _driven("nmpumpd", ["a", "b"]),
+    _driven("nmeuler", ["a", "b"]),
+    _driven("nmrunge", ["a", "b"]),
+    _driven("nmlinear", ["xx", "yy", "zz", "p", "q"]),
+    _driven("nmkin", ["c1", "c2", "o", "b", "flux"]),
+    _driven(
+        "nmreact", ["ca[0]", "ca[1]", "ca[2]", "buf", "cabuf", "pump", "bound", "dimer", "flux"]
+    ),
+    _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
+    _driven("nmcount", ["calls", "peak"]),
+    _driven("hh", ["m", "h", "n"], ions=["na", "k"]),
+    {
+        "name": "ions",
+        "density": [PAS, ["nmghk", {}], ["nmcad", {}], ["nmkca", {}]],
+        "points": [["IClamp", {"delay": 1, "dur": 6, "amp": 0.1}], BACK],
+        "records": [["nmghk", "m"], ["nmkca", "o"], ["", "cai"], ["", "ica"], ["", "ik"]],
+        "ions": ["ca", "k"],
+        "celsius": 30.0,
+    },
+    {
+        "name": "point",
+        "density": [PAS],
+        "points": [["nmpoint", {"amp": 0.03}]],
+        "pointers": [[0, "other"]],
+        "records": [[0, "i"], [0, "seen"]],
+    },
+    {
+        "name": "synapse",
+        "density": [PAS],
+        "points": [["nmsyn", {"tau": 2.5}], ["nmsyn", {}]],
+        "netcons": [
+            [None, 0, [0.003, 0, 0, 0], 1],
+            [None, 0, [0.006, 0, 0, 0], 1],
+            [None, 1, [0.005, 0, 0, 0], 1],
+        ],
+        "events": [
+            [0, 1.0],
+            [1, 1.3],
+            [0, 2.0125],
+            [1, 2.0125],
+            [2, 4.01],
+            [0, 6.3],
+            [1, 6.1],
+            [1, 6.2],
+        ],
+        "records": [[k, r] for k in (0, 1) for r in ("g", "s", "onset", "n", "total")]
+        + [["weight", f"{k}[{j}]"] for k in (0, 1, 2) for j in (1, 2, 3)],
+    },
+    {
+        "name": "watch",
+        "density": [PAS],
+        "points": [["nmwatch", {}], CLAMP, BACK, ["ExpSyn", {"tau": 1.5, "e": 0}]],
+        "netcons": [[0, 3, [0.001], 1.03]],
+        "records": [[0, "ups"], [0, "downs"], [0, "when"], [3, "g"]],
+    },
+    {
+        "name": "plasticity",
+        "density": [PAS],
+        "points": [["nmplast", {}]],
+        "netcons": [
+            [None, 0, [0.002, 0, 0], 1],
+            [None, 0, [0.003, 0, 0], 1],
+            [None, 0, [-1, 0, 0], 1],
+        ],
+        "events": [[0, 1.0], [1, 1.5], [2, 2.01], [0, 3.0], [2, 3.3], [1, 4.0], [0, 4.4]],
+        "records": [[0, "g"], [0, "post"]]
+        + [["weight", f"{k}[{j}]"] for k in (0, 1) for j in (1, 2)],
+    },
+    {
+        "name": "cells",
+        "density": [PAS],
+        "points": [["nmcell", {"tau": 12}], ["ExpSyn", {"tau": 1, "e": 0}]],
+        "artificial": "nmcell",
+        "netcons": [[None, 0, [0.6], 1], [0, 1, [0.004], 1.5]],
+        "events": [[0, 0.5], [0, 1.0], [0, 2.0], [0, 5.0], [0, 5.5], [0, 6.03], [0, 7.0]],
+        "records": [[0, "m"], [0, "spikes"], [1, "g"]],
+    },
+    {
+        "name": "exp2syn",
+        "density": [PAS, ["hh", {}]],
+        "points": [["Exp2Syn", {"tau1": 0.5, "tau2": 3}]],
+        "netcons": [[None, 0, [0.01], 1], [None, 0, [0.02], 1]],
+        "events": [[0, 1.0], [1, 3.0125]],
+        "records": [["hh", "m"], [0, "A"], [0, "B"]],
+        "ions": ["na", "k"],
+    },
+]

@@ -1,0 +1,80 @@
+"""Functions of NMODL mechanisms on a device, each work-item one instance with values of its own."""
+
+import numpy as np
+import pyopencl as cl
+from nmodl_host import Cell, Instance
+
+from clhines.mechanisms.nmodl.source import name_of
+
+COUNT = 64
+
+
+def values_of(m, a, rng, tables):
+    """(COUNT,) values of an argument that goes in; of a table all of it."""
+    if a.role == "table":
+        return tables[a.name]
+    defaults = {q.name: q.default for q in m.program.parameters}
+    if a.role == "parameter":
+        return defaults[a.name] * rng.uniform(0.9, 1.1, COUNT)
+    low, high = {
+        "v": (-90, 40), "t": (0, 10), "dt": (0.02, 0.1), "pointer": (-80, 0), "x": (-60, 20),
+    }.get(a.role, (0.1, 0.9))  # fmt: skip
+    if a.role == "flag":
+        return rng.integers(0, 9, COUNT).astype(float)
+    return rng.uniform(low, high, COUNT)
+
+
+def on_device(queue, m, block, outputs=(), seed=5):
+    """Return what the NumPy twin gives, what the device gives, and how large the numbers are."""
+    rng = np.random.default_rng(seed)
+    arguments = m.calls(block, outputs)
+    host = Cell([Instance(m)], 0.025)
+    tables = {t.name: host.table(host.instances[0], t.name) for t in m.program.tables}
+    given = [values_of(m, a, rng, tables) for a in arguments if a.direction != "out"]
+    with np.errstate(all="ignore"):
+        twin = m.twin(block, outputs)(*given)
+    expected = np.array([np.broadcast_to(x, COUNT) for x in twin], float).reshape(-1, COUNT)
+    body, inputs = [], iter(range(len(given)))
+    for k, a in enumerate(arguments):
+        if a.direction != "out":
+            where = next(inputs)
+            at = f"in{where}" if a.role == "table" else f"in{where}[k]"
+        body.append((a, k, at if a.direction != "out" else None))
+    lines = [
+        f"    real x{k}{f' = {at}' if at else ''};" for a, k, at in body if a.direction != "in"
+    ]
+    shown = [at if a.direction == "in" else f"&x{k}" for a, k, at in body]
+    out = [k for a, k, _ in body if a.direction != "in"]
+    declared = [f"__global const real *in{j}" for j in range(len(given))]
+    call = f"{m.name}_{block}({', '.join(shown)});"
+    stores = [f"    out[{j} * {COUNT} + k] = x{k};" for j, k in enumerate(out)]
+    source = "\n".join(
+        [
+            "#pragma OPENCL EXTENSION cl_khr_fp64 : enable",
+            "typedef double real;",
+            m.functions("double", outputs),
+            f"__kernel void run({', '.join([*declared, '__global real *out'])})",
+            "{\n    const int k = get_global_id(0);",
+            *lines,
+            "    " + call,
+            *stores,
+            "}",
+        ]
+    )
+    context = queue.context
+    program = cl.Program(context, source).build()
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    buffers = [
+        cl.Buffer(context, flags, hostbuf=np.ascontiguousarray(x, np.float64)) for x in given
+    ]
+    found = np.empty_like(expected)
+    target = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, max(found.nbytes, 8))
+    cl.Kernel(program, "run")(queue, (COUNT,), None, *buffers, target)
+    if found.size:
+        cl.enqueue_copy(queue, found, target).wait()
+    finite = np.where(np.isfinite(expected), np.abs(expected), 0)
+    size = np.maximum(finite.max(axis=1, initial=0), 1.0)[:, None]
+    assert all(name_of(a) for a in arguments)
+    infinite = np.isinf(expected)
+    assert np.array_equal(infinite, np.isinf(found))
+    return np.where(infinite, 0, expected), np.where(infinite, 0, found), size

@@ -1,0 +1,80 @@
+"""Tables of the docs that repeat what the code states."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from clhines import METHODS
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here")
+
+
+def rows(page, heading):
+    """Cells of each row of the table below a line that begins with `heading`, without its head."""
+    text = (ROOT / page).read_text("utf-8")
+    table = re.search(rf"^{re.escape(heading)}\n[^|]*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    return [[c.strip() for c in line[1:-1].split("|")] for line in table[1].splitlines()[2:]]
+
+
+def names(text):
+    return re.findall(r"`(\w+)`", text)
+
+
+def test_every_method_is_listed_with_all_its_options():
+    listed = {
+        names(row[0])[0]: names(row[2]) for row in rows("docs/reference/methods.md", "# Methods")
+    }
+    assert listed.keys() == METHODS.keys()
+    for method, options in listed.items():
+        assert sorted(options) == sorted(METHODS[method].options), method
+
+
+def test_every_option_is_explained():
+    explained = {names(row[0])[0] for row in rows("docs/reference/methods.md", "## Options")}
+    assert explained == {name for row in METHODS.values() for name in row.options}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/speed.md"])
+def test_the_table_of_peers_names_the_command_that_made_it(page):
+    record = json.loads((ROOT / "bench/results/peers-nvidia-h200.json").read_text("utf-8"))
+    text = (ROOT / page).read_text("utf-8")
+    assert f"Made by `{record['record']['command']}`" in text
+
+
+def test_tolerances_against_neuron_are_those_of_the_checks():
+    from bench.measures.checks import cells, command, kinetics, networks, timing
+
+    table = {
+        names(row[0])[0]: row for row in rows("docs/reference/simulating.md", "### Tolerances")
+    }
+    assert table.keys() == command.CHECKS.keys()
+    stated = {
+        "networks": (networks.APART, networks.V_BOUND, networks.MORE),
+        "delays": (),
+        "hh": (timing.V_BOUND,),
+        "kinetics": (kinetics.BOUND, kinetics.NEWTON_BOUND, kinetics.SUM_BOUND),
+        "units": (kinetics.BOUND,),
+        "cells": (cells.V_BOUND, cells.AGREED),
+    }
+    for check, bounds in stated.items():
+        numbers = re.findall(r"\b\d+(?:\.\d+)?(?:e-\d+)?\b", " ".join(table[check][1:]))
+        assert [float(n) for n in numbers] == list(bounds), check
+
+
+def test_counts_of_files_are_those_of_the_results():
+    """Files that agree with NEURON's import, differ on purpose, and are not imported by it."""
+    results = (ROOT / "bench/results/checks.txt").read_text("utf-8")
+    found = re.search(
+        r"(\d+) of \1; area [^;]*; resistance [^;]*; different on purpose (\d+);"
+        r" not imported by NEURON (\d+)", " ".join(results.split()),
+    )  # fmt: skip
+    cases, different, missing = map(int, found.groups())
+    words = ["no", "one", "two", "three", "four", "five"]
+    text = " ".join((DOCS / "reference/simulating.md").read_text("utf-8").split())
+    assert f"Of {cases + missing} reconstructed SWC files, {cases - different} give" in text
+    assert f"; {words[different]} have one of the differences" in text
+    assert f"and {words[missing]} are not imported by NEURON" in text

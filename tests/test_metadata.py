@@ -1,0 +1,64 @@
+"""One version, and requirements that are the same wherever they are stated."""
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+
+import clhines
+
+ROOT = Path(__file__).parents[1]
+if not (ROOT / "setup.cfg").is_file():
+    pytest.skip("not a checkout", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def setup():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    return config
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("CITATION.cff", r"^version: (.*)$"),
+        (".ci/conda/meta.yaml", r'^{% set version = "(.*)" %}$'),
+        ("CHANGELOG.md", r"^## \[(\d.*?)\]"),  # the first, which is the newest
+    ],
+)
+def test_one_version(name, pattern):
+    text = (ROOT / name).read_text("utf-8")
+    assert re.search(pattern, text, re.MULTILINE).group(1) == clhines.__version__
+
+
+def test_the_recipe_has_the_requirements_of_setup_cfg(setup):
+    recipe = (ROOT / ".ci/conda/meta.yaml").read_text("utf-8")
+    run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, re.MULTILINE).group(1)
+    found = {line.strip("- ").replace(" ", "") for line in run.splitlines()}
+    wanted = set(setup["options"]["install_requires"].split())
+    assert found == wanted | {"python" + setup["options"]["python_requires"]}
+
+
+def test_the_matrix_of_the_forge_has_the_versions_of_the_classifiers(setup):
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text("utf-8")
+    tested = re.findall(r'"(3\.\d+)"', workflow)
+    assert tested == re.findall(r"Python :: (3\.\d+)$", setup["metadata"]["classifiers"], re.M)
+    assert ".ci/run" in workflow
+
+
+def test_every_package_and_its_data_are_listed(setup):
+    """Packages are listed one by one: one that is forgotten is missing from the wheel."""
+    listed = set(setup["options"]["packages"].split())
+    found = {
+        ".".join(("clhines", *path.parent.relative_to(ROOT / "clhines").parts))
+        for path in (ROOT / "clhines").rglob("__init__.py")
+        if "kernels" not in path.parts
+    }
+    assert listed == found | {"clhines.kernels"}
+
+
+def test_files_for_people_exist():
+    for name in ("CONTRIBUTING", "CODE_OF_CONDUCT", "SECURITY", "CHANGELOG", "README"):
+        assert (ROOT / f"{name}.md").stat().st_size > 500
