@@ -170,8 +170,10 @@ def test_parts_take_lists_where_the_whole_does():
     slots = plan_epochs(model, "float64", Limits(), units=1)[0].spec
     states = sum(len(k.states) * k.most for k in slots.kinds) * 8
     small = replace(Limits(), local_bytes=slots.local_bytes - states - 1)
+    alone = Network(cables[1:])
+    alone.insert("hh")
+    assert not plan_epochs(alone.compile(DT), "float64", small)[0].spec.by_node
     part = part_of(model, 1, 2)
-    assert not plan_epochs(part, "float64", small)[0].spec.by_node
     decisions = Decisions.of(model, split=True)
     (of_part,) = plan_epochs(part, "float64", small, decisions=decisions)
     (whole,) = plan_epochs(model, "float64", small)
