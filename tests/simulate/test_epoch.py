@@ -15,6 +15,7 @@ from clhines.device.devices import limits
 from clhines.device.templates import render
 from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.plan import Limits
+from clhines.simulate.decisions import Decisions
 from clhines.simulate.epoch_plan import plan_epochs
 from clhines.simulate.partition import part_of
 
