@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from clhines.errors import InputError, meant
 from clhines.mechanisms import generated, meaning
 from clhines.mechanisms.builtin import BUILT_IN
-from clhines.mechanisms.equations import HIDDEN, Equations, Scope
+from clhines.mechanisms.described import Described
+from clhines.mechanisms.equations import Equations, Scope
 from clhines.mechanisms.nmodl.model import (
     Nmodl,
     calls_of,
@@ -29,7 +30,7 @@ from clhines.mechanisms.program import Argument, Program, program_of
 
 
 @dataclass(frozen=True, repr=False)
-class Mechanism:
+class Mechanism(Described):
     """A channel, synapse or clamp, from its equations as text.
 
     One statement a line, in any order after the first; ``#`` begins a comment, and a statement goes
@@ -130,42 +131,6 @@ class Mechanism:
         return meaning.known(self.text)
 
     # ---------------------------------------------------------------------------- what it is
-
-    @property
-    def name(self) -> str:
-        """Its name, also that of its functions."""
-        return self.program.name
-
-    @property
-    def kind(self) -> str:
-        """``density``, ``point`` or, of NMODL, ``artificial``."""
-        return self.program.kind
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters, in order."""
-        return tuple(q.name for q in self.program.parameters)
-
-    @property
-    def defaults(self) -> dict[str, float]:
-        """Value of each parameter where the user gives none."""
-        return {q.name: q.default for q in self.program.parameters}
-
-    @property
-    def units(self) -> dict[str, str]:
-        """NEURON's unit of each parameter and state, in which values are; empty where none is."""
-        p = self.program
-        return {q.name: q.unit for q in (*p.parameters, *p.states) if q.name != HIDDEN}
-
-    @property
-    def states(self) -> tuple[str, ...]:
-        """Names of the states, in order; of what rates with currents need to remember last."""
-        return tuple(q.name for q in self.program.states)
-
-    @property
-    def takes_events(self) -> bool:
-        """Whether it receives events."""
-        return "receive" in self.program.blocks
 
     @cached_property
     def program(self) -> Program:

@@ -13,9 +13,9 @@ import re
 import struct
 from typing import Any
 
+from clhines.neuron.objects import Objects
 from clhines.neuron.raw import (
     WORD,
-    Place,
     Played,
     Queued,
     Readable,
@@ -33,7 +33,7 @@ _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own te
 _MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
 
 
-class Memory:
+class Memory(Objects):
     """Reads NEURON's lists.
 
     Parameters
@@ -77,53 +77,6 @@ class Memory:
         self._calibrate()
         self._calibrate_sources()
 
-    def symbol(self, name: str) -> Any:
-        """Return a function of NEURON's library; OSError where it has none of this name."""
-        try:
-            return getattr(self._library, name)
-        except AttributeError as error:
-            raise OSError(str(error)) from None
-
-    def address(self, name: str) -> int:
-        """Return the address of a variable of NEURON's library, likewise."""
-        try:
-            return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
-        except ValueError as error:
-            raise OSError(str(error)) from None
-
-    # -- objects -------------------------------------------------------------------------------
-
-    @staticmethod
-    def object_of(thing: Hoc) -> int:
-        """Address of a hoc object: what Python's wrapper refers to."""
-        return words_at(id(thing), 3)[2]
-
-    def inside(self, thing: Hoc) -> int:
-        """Address of the C++ object behind a hoc object."""
-        return words_at(self.object_of(thing), 2)[1]
-
-    def place(self, reference: Hoc) -> Place:
-        """Where a variable is; `reference` as ``segment._ref_v``."""
-        return self._place(words_at(id(reference), self._reference + 4)[self._reference :])
-
-    @staticmethod
-    def _place(words: list[int]) -> Place:
-        row, _, column, index = words[:4]
-        return Place(column, row, index >> 32, index & 0xFFFFFFFF)
-
-    def value(self, place: Place) -> float:
-        """Present value of a variable."""
-        at = place.column
-        if place.row:
-            entry = self.row(place) * place.size + place.place
-            at = WORD.from_address(place.column).value + 8 * entry
-        return float(ctypes.c_double.from_address(at).value)
-
-    @staticmethod
-    def row(place: Place) -> int:
-        """Row of a variable in its column."""
-        return WORD.from_address(place.row).value
-
     def columns(self, reference: Hoc) -> dict[str, int]:
         """Columns of all variables of a mechanism by name, of those that hoc does not see, too.
 
@@ -151,17 +104,6 @@ class Memory:
         finally:
             at.value = first
         return found
-
-    def set_value(self, place: Place, value: float) -> None:
-        """Set a variable that has a row."""
-        entry = self.row(place) * place.size + place.place
-        at = WORD.from_address(place.column).value + 8 * entry
-        ctypes.c_double.from_address(at).value = value
-
-    @staticmethod
-    def point_of(address: int) -> int:
-        """Address of the point process behind a hoc object at an address."""
-        return words_at(address, 2)[1]
 
     def pointers_of(self, thing: Hoc) -> list[int]:
         """Return what a point process may hold pointers to: words behind its POINTERs."""

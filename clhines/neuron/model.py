@@ -133,7 +133,20 @@ def _convert(model: Model) -> None:
         found = converted(instances.entry, pointers, use_tables)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
-            if found.program.net is not None and found.program.net.watches:
-                model.watched[name] = model.slots.watched(instances)
+            model.rejected += _slots(model, name, found)
         else:
             model.rejected += found
+
+
+def _slots(model: Model, name: str, mechanism: Mechanism) -> list[Rejected]:
+    """Find where self events and WATCH conditions are; what cannot be found is rejected."""
+    net, instances = mechanism.program.net, model.every[name]
+    if net is None or not (net.watches or net.sends):
+        return []
+    try:
+        model.slots.place_of(instances.entry.number, "netsend")
+        if net.watches:
+            model.watched[name] = model.slots.watched(instances)
+    except OSError as error:
+        return [Rejected(name, f"net_send or WATCH: NEURON's memory cannot be read: {error}")]
+    return []

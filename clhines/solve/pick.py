@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import pyopencl as cl
@@ -28,6 +29,7 @@ from clhines.solve.tune import Tuning, measure, random_system
 from clhines.solve.whole import Whole
 
 _log = logging.getLogger(__name__)
+_Any = TypeVar("_Any", bound=Engine)
 _USABLE = 0.9  # fraction of the device's memory that a batch may use
 
 
@@ -164,10 +166,18 @@ def engine_for(
     memory = max_memory or int(queue.device.global_mem_size * _USABLE)
     if not mixed:
         pick = Pick(forest, method, dtype, queue, memory, tune, options)
-        return pick.engine(), pick.tuning
+        return logged(pick.engine()), pick.tuning
     left = max(1, memory - bytes_beside(forest, 1))
     pick = Pick(forest, method, np.dtype(np.float32), queue, left, tune, options)
     rounded = pick.engine()
     if isinstance(rounded, Sliced):
         raise too_large(sum(map(pick.room.needed, rounded.plans)), forest, memory)
-    return Mixed(rounded, memory), pick.tuning
+    return logged(Mixed(rounded, memory)), pick.tuning
+
+
+def logged(engine: _Any) -> _Any:
+    """Log what an engine is and the memory that it takes; return it."""
+    if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
+        needed = "; ".join(map(str, engine.memory))
+        _log.info("engine %s: %s", type(engine).__name__.lower(), needed)
+    return engine

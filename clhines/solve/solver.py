@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -26,23 +25,13 @@ from clhines.solve.factors import Factors
 from clhines.solve.gradient import vjp
 from clhines.solve.memory import Memory, memory_errors
 from clhines.solve.mixed import is_mixed
-from clhines.solve.pick import engine_for
+from clhines.solve.pick import engine_for, logged
 from clhines.solve.repeated import Calls
 from clhines.solve.several import OneDevice, Several
 from clhines.solve.tune import Tuning
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
-
-    from clhines.solve.engine import Engine
-
-_log = logging.getLogger(__name__)
-
-
-def _log_engine(engine: Engine) -> None:
-    if _log.isEnabledFor(logging.INFO):  # the memory takes time to add up
-        needed = "; ".join(map(str, engine.memory))
-        _log.info("engine %s: %s", type(engine).__name__.lower(), needed)
 
 
 class Part(NamedTuple):
@@ -157,13 +146,11 @@ class Solver:
             given = forest, method, self.dtype, mixed, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
             self._arguments = Arguments(forest, self.dtype, self.queue)
-            _log_engine(self.engine)
             return
         each = {"method": method, "max_memory": max_memory, "tune": tune, **options}
         several, self._parts = _on_several(forest, devices, self.dtype, shares, each)
         self.engine, self.queue, self.shares = several, several.queue, several.shares
         self._arguments = Arguments(forest, self.dtype, None)
-        _log_engine(self.engine)
 
     def __repr__(self) -> str:
         return f"Solver({self.forest!r}, {self.dtype}, {self.engine.describe()}"
@@ -435,7 +422,7 @@ def _on_several(
         solvers.append(Solver(part, dtype=dtype, queue=queue, **cast("dict[str, Any]", each)))
         return solvers[-1]
 
-    engine = Several(forest, devices, dtype, shares, kept)
+    engine = logged(Several(forest, devices, dtype, shares, kept))
     edges = zip(engine.cells.tolist(), engine.nodes.tolist(), strict=True)
     ends = [*itertools.pairwise(edges)]
     return engine, [

@@ -111,6 +111,9 @@ def network_specs(dtype, limits):
             yield plan.spec
             if plan.spec.constant:
                 yield plan.spec.of_factors
+        for plan in epoch_plan.plan_epochs(network, dtype, limits, by_node=True):
+            if plan.spec.by_node:
+                yield plan.spec
 
 
 def extended_specs(dtype):

@@ -15,7 +15,9 @@ from clhines.device.devices import limits
 from clhines.device.templates import render
 from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.plan import Limits
+from clhines.simulate.decisions import Decisions
 from clhines.simulate.epoch_plan import plan_epochs
+from clhines.simulate.partition import part_of
 
 
 def simulation(
@@ -158,6 +160,27 @@ def test_cells_beyond_local_memory_take_lists(fast_queue, needs):
     result = sim.run(3.0)
     np.testing.assert_allclose(result[0], expected[0], atol=1e-7)
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def test_parts_take_lists_where_the_whole_does():
+    """A part with small cells alone would have room for slots; its bits must be those it has."""
+    cables = [discretise(ring_cell(levels, 1.0, 6, seed=3), max_length=20.0) for levels in (3, 1)]
+    net = Network(cables, 2)
+    net.insert("hh")
+    model = net.compile(DT)
+    slots = plan_epochs(model, "float64", Limits(), units=1)[0].spec
+    states = sum(len(k.states) * k.most for k in slots.kinds) * 8
+    small = replace(Limits(), local_bytes=slots.local_bytes - states - 1)
+    alone = Network(cables[1:])
+    alone.insert("hh")
+    assert not plan_epochs(alone.compile(DT), "float64", small)[0].spec.by_node
+    part = part_of(model, 1, 2)
+    decisions = Decisions.of(model, split=True)
+    (of_part,) = plan_epochs(part, "float64", small, decisions=decisions)
+    (whole,) = plan_epochs(model, "float64", small)
+    assert of_part.spec.by_node
+    assert whole.spec.by_node
+    assert of_part.spec.segment == whole.spec.segment
 
 
 def test_equal_cells_share_lists():

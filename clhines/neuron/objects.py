@@ -1,0 +1,74 @@
+"""Symbols, objects and variables of NEURON's library, by address."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from clhines.neuron.raw import WORD, Place, words_at
+from clhines.neuron.session import Hoc
+
+
+class Objects:
+    """The library; the base of `Memory`, which finds `_reference`."""
+
+    _library: ctypes.CDLL
+    _reference: int
+
+    def symbol(self, name: str) -> Any:
+        """Return a function of NEURON's library; OSError where it has none of this name."""
+        try:
+            return getattr(self._library, name)
+        except AttributeError as error:
+            raise OSError(str(error)) from None
+
+    def address(self, name: str) -> int:
+        """Return the address of a variable of NEURON's library, likewise."""
+        try:
+            return ctypes.addressof(ctypes.c_char.in_dll(self._library, name))
+        except ValueError as error:
+            raise OSError(str(error)) from None
+
+    # -- objects -------------------------------------------------------------------------------
+
+    @staticmethod
+    def object_of(thing: Hoc) -> int:
+        """Address of a hoc object: what Python's wrapper refers to."""
+        return words_at(id(thing), 3)[2]
+
+    def inside(self, thing: Hoc) -> int:
+        """Address of the C++ object behind a hoc object."""
+        return words_at(self.object_of(thing), 2)[1]
+
+    def place(self, reference: Hoc) -> Place:
+        """Where a variable is; `reference` as ``segment._ref_v``."""
+        return self._place(words_at(id(reference), self._reference + 4)[self._reference :])
+
+    @staticmethod
+    def _place(words: list[int]) -> Place:
+        row, _, column, index = words[:4]
+        return Place(column, row, index >> 32, index & 0xFFFFFFFF)
+
+    def value(self, place: Place) -> float:
+        """Present value of a variable."""
+        at = place.column
+        if place.row:
+            entry = self.row(place) * place.size + place.place
+            at = WORD.from_address(place.column).value + 8 * entry
+        return float(ctypes.c_double.from_address(at).value)
+
+    @staticmethod
+    def row(place: Place) -> int:
+        """Row of a variable in its column."""
+        return WORD.from_address(place.row).value
+
+    def set_value(self, place: Place, value: float) -> None:
+        """Set a variable that has a row."""
+        entry = self.row(place) * place.size + place.place
+        at = WORD.from_address(place.column).value + 8 * entry
+        ctypes.c_double.from_address(at).value = value
+
+    @staticmethod
+    def point_of(address: int) -> int:
+        """Address of the point process behind a hoc object at an address."""
+        return words_at(address, 2)[1]
