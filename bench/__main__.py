@@ -23,6 +23,7 @@ MEASURES = {
     "cells": "measures.cells",
     "scale": "measures.scale",
     "models": "measures.models",
+    "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "papers": "papers.command",
     "checks": "measures.checks.command",

@@ -8,7 +8,7 @@ The map, two wings and a roof::
     neuron                                NEURON's memory -> network, and back
     features > adapters; torch, jax       from results on; from solve on
     cli                                   on all
-    ground: errors arrays hostmemory checks files forest reference
+    ground: errors arrays checks files forest reference
 
 ======================  ==========================================================================
 `forest`                `Forest`: trees of cells, their shapes, branches, levels and heights
@@ -23,8 +23,8 @@ The map, two wings and a roof::
 `clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
 `clhines.features`      of recorded voltages: spikes, intervals, resistances; eFEL's definitions
 `clhines.adapters`      results for pandas, Neo, SONATA and eFEL
-`clhines.torch`         solves that PyTorch differentiates
-`clhines.jax`           solves that JAX differentiates
+`clhines.torch`         `solve.torch`: solves that PyTorch differentiates
+`clhines.jax`           `solve.jax`: solves that JAX differentiates
 `clhines.cli`           the command line
 ======================  ==========================================================================
 
@@ -87,8 +87,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "adapters cells cli device draw features jax mechanisms network network.ring neuron plan"
-        " reference simulate solve torch"
+        "adapters cells cli device draw features mechanisms network network.ring neuron plan"
+        " reference simulate solve solve.jax solve.torch"
     ).split()
 }
 __all__ = sorted(_HOME_OF)

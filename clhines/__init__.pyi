@@ -6,7 +6,6 @@ from clhines import cli as cli
 from clhines import device as device
 from clhines import draw as draw
 from clhines import features as features
-from clhines import jax as jax
 from clhines import mechanisms as mechanisms
 from clhines import network as network
 from clhines import neuron as neuron
@@ -14,7 +13,6 @@ from clhines import plan as plan
 from clhines import reference as reference
 from clhines import simulate as simulate
 from clhines import solve as solve
-from clhines import torch as torch
 from clhines.cells.cable import Cable as Cable
 from clhines.cells.cable import discretise as discretise
 from clhines.cells.morphology import Morphology as Morphology
@@ -51,6 +49,8 @@ from clhines.plan.transforms import Rerooted as Rerooted
 from clhines.plan.transforms import reroot as reroot
 from clhines.simulate.passive import PassiveCells as PassiveCells
 from clhines.simulate.simulation import Simulation as Simulation
+from clhines.solve import jax as jax
+from clhines.solve import torch as torch
 from clhines.solve.factors import Factors as Factors
 from clhines.solve.solver import Solver as Solver
 from clhines.solve.tridiagonal import solve_tridiagonal as solve_tridiagonal

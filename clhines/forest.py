@@ -12,12 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines import hostmemory
 from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts
-from clhines.checks import integers
+from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
-from clhines.hostmemory import check_room
 
+_NODE_BYTES, _CELL_BYTES = 25, 32  # that `Forest.repeated` takes at its peak
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
 
 
@@ -297,7 +296,7 @@ class Forest:
             )
         nodes = repeated_nodes([len(p) for p in parents], num_cells)
         check_room(
-            hostmemory.FOREST_NODE * nodes + hostmemory.FOREST_CELL * num_cells,
+            _NODE_BYTES * nodes + _CELL_BYTES * num_cells,
             f"{shown(num_cells)} cells",
         )
         once = cls.from_cells(parents[:num_cells])

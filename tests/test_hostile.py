@@ -15,7 +15,7 @@ from clhines import (
     InputError,
     Network,
     Simulation,
-    hostmemory,
+    checks,
 )
 from clhines.cells.cable import discretise
 from clhines.cells.shapes import chain
@@ -190,7 +190,7 @@ def test_memory_is_asked_before_it_is_taken(monkeypatch):
 
 
 def test_too_much_memory(monkeypatch):
-    monkeypatch.setattr(hostmemory, "available", lambda: 2**20)
+    monkeypatch.setattr(checks, "available", lambda: 2**20)
     net = Network(CABLE, 3)
     for make in (
         lambda: Forest.repeated([chain(40)], 2000),
@@ -206,24 +206,24 @@ def test_too_much_memory(monkeypatch):
     with pytest.raises(HostMemoryError, match="3 values recorded in 400000 steps"):
         sim.run(10_000.0)
     assert sim.step == 0
-    monkeypatch.setattr(hostmemory, "available", lambda: None)  # nobody knows: no check
+    monkeypatch.setattr(checks, "available", lambda: None)  # nobody knows: no check
     assert Forest.repeated([chain(40)], 2000).num_cells == 2000
 
 
 def test_available_memory(tmp_path, monkeypatch):
     """The least of what the system has and what a control group leaves."""
     info, limit, use = (tmp_path / name for name in ("meminfo", "max", "current"))
-    monkeypatch.setattr(hostmemory, "_MEMINFO", info)
-    monkeypatch.setattr(hostmemory, "_GROUPS", ((limit, use),))
+    monkeypatch.setattr(checks, "_MEMINFO", info)
+    monkeypatch.setattr(checks, "_GROUPS", ((limit, use),))
     info.write_text("MemTotal: 9 kB\nMemAvailable:       7 kB\n")
-    assert hostmemory.available() == 7 * 1024
+    assert checks.available() == 7 * 1024
     limit.write_text("5000\n")
     use.write_text("2000\n")
-    assert hostmemory.available() == 3000
+    assert checks.available() == 3000
     limit.write_text("max\n")
-    assert hostmemory.available() == 7 * 1024
+    assert checks.available() == 7 * 1024
     info.write_text("nothing")
-    assert hostmemory.available() > 2**20
+    assert checks.available() > 2**20
 
 
 @pytest.mark.parametrize("command", ["plan", "solve", "tune", "simulate ring --shapes 2"])

@@ -46,7 +46,7 @@ def dense_solve(system, given):
 
 
 def test_values_and_gradients_are_those_of_a_dense_solve(case):
-    import clhines.jax
+    import clhines
 
     system, given, solver = case
 
@@ -70,7 +70,7 @@ def test_values_and_gradients_are_those_of_a_dense_solve(case):
 def test_check_grads_to_the_second_order(case):
     from jax.test_util import check_grads
 
-    import clhines.jax
+    import clhines
 
     _, given, solver = case
 
@@ -82,7 +82,7 @@ def test_check_grads_to_the_second_order(case):
 
 def test_vmap_and_scan(case):
     """A time loop of ten steps under `jit`, and many right-hand sides under `vmap`."""
-    import clhines.jax
+    import clhines
 
     system, given, solver = case
     rows = jnp.stack([given["b"], 2 * given["b"], -given["b"]])
@@ -106,7 +106,7 @@ def test_vmap_and_scan(case):
 
 
 def test_what_cannot_be_done_is_refused(case):
-    import clhines.jax
+    import clhines
 
     _, given, solver = case
     with pytest.raises(InputError, match="u has dtype float32; expected float64; set jax_enable"):

@@ -49,7 +49,7 @@ def dense_solve(system, given):
 
 @pytest.mark.parametrize("factored", [False, True])
 def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     ours, theirs = tensors(system), tensors(system)
@@ -68,7 +68,7 @@ def test_values_and_gradients_are_those_of_a_dense_solve(case, factored):
 
 
 def test_gradcheck(case):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     given = tensors(system)
@@ -88,7 +88,7 @@ def test_gradcheck(case):
 
 
 def test_transposed_solution(case):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     given = tensors(system)
@@ -100,7 +100,7 @@ def test_transposed_solution(case):
 
 
 def test_what_cannot_be_done_is_refused(case):
-    import clhines.torch
+    import clhines
 
     system, solver = case
     given = tensors(system)
@@ -126,9 +126,9 @@ def test_a_cell_is_found_again_from_a_recording_made_by_neuron(fast_queue, needs
     """
     needs(fast_queue, np.float64)
     pytest.importorskip("neuron")
+    import clhines.torch
     from neuron_cells import h, neuron_sections
 
-    import clhines.torch
     from clhines import Solver, discretise, sample_cells
 
     truth = np.array([140.0, 0.9, 8e-5])

@@ -23,7 +23,10 @@ _NOTHING = Fraction(0)
 FUNCTIONS = frozenset(exact.FUNCTIONS)
 CONDITIONS = frozenset(("less", "lessequal", "both"))
 # place in a table, its value there; functions of C
-OTHERS = frozenset(("place", "lookup", "floor", "ceil", "asin", "acos", "atan", "atan2", "fmod"))
+OTHERS = frozenset(
+    """place lookup floor ceil asin acos atan atan2 fmod random_uniform random_normal random_negexp
+    random_pick random_used random_count""".split()
+)
 
 
 class Node:

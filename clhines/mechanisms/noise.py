@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from clhines.errors import InputError
 
-_PHILOX = ((0xD2511F53, 0x9E3779B9), (0xCD9E8D57, 0xBB67AE85))  # multiplier and key's step
+PHILOX = ((0xD2511F53, 0x9E3779B9), (0xCD9E8D57, 0xBB67AE85))  # multiplier and key's step
 _TERMS, _BITS = 12, 10  # uniform numbers in a sum, and bits of each
 
 
@@ -31,8 +31,8 @@ def philox(
     c = [np.asarray(x, np.uint64) for x in counter]
     k = [np.asarray(x, np.uint64) for x in key]
     for turn in range(10):
-        a, b = np.uint64(_PHILOX[0][0]) * c[0], np.uint64(_PHILOX[1][0]) * c[2]
-        step = [(k[j] + np.uint64(turn * _PHILOX[j][1] & 0xFFFFFFFF)) & low for j in (0, 1)]
+        a, b = np.uint64(PHILOX[0][0]) * c[0], np.uint64(PHILOX[1][0]) * c[2]
+        step = [(k[j] + np.uint64(turn * PHILOX[j][1] & 0xFFFFFFFF)) & low for j in (0, 1)]
         high = np.uint64(32)
         c = [(b >> high) ^ c[1] ^ step[0], b & low, (a >> high) ^ c[3] ^ step[1], a & low]
     return np.stack(np.broadcast_arrays(*c)).astype(np.uint32)
@@ -86,7 +86,7 @@ def normal_source(real: str) -> str:
         raise InputError(f"real is {real!r}; expected 'double' or 'float'")
     scale = _normal_scale()
     literal = repr(scale) if real == "double" else f"{np.float32(scale)}f"
-    (m0, k0), (m1, k1) = _PHILOX
+    (m0, k0), (m1, k1) = PHILOX
     mask = 2**_BITS - 1
     return f"""\
 // ten-bit parts of a word, added

@@ -30,7 +30,9 @@ Roles of arguments, with what `name` says:
 - ``watch``: value of the WATCH condition of the number: above 0 where it is true.
 - ``x``, ``column``: place and values of ``table_NAME``; ``grid``: ``low`` and ``high`` of
   ``grid_NAME``.
-- ``random``: a draw of the `Draw` of the number.
+- ``stream``: of the RANDOM variable: its three numbers and the global index, uint32, as a ``uint4``
+  or an array (..., 4); ``drawn``: how many words it has given, a ``ulong`` or int64; see
+  `random123`.
 - ``constant``: what does not change from step to step (grouped functions of today's language).
 """
 
@@ -167,23 +169,6 @@ class Net:
 
 
 @dataclass(frozen=True)
-class Draw:
-    """One random number of a call, of the RANDOM variable `name`.
-
-    Attributes
-    ----------
-    name : str
-    kind : str
-        ``uniform``, ``normal``, ``negexp`` or ``ipick``: of mean 0 and variance 1, mean 1, or 0 to
-        1; `always` is whether each call of the block draws it (else the argument's ``k.wanted``
-        says so).
-    """
-
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True)
 class Program:
     """A mechanism as executors see it.
 
@@ -202,8 +187,8 @@ class Program:
     pointers : tuple of str
     tables : tuple of Table
     net : Net or None
-    draws : tuple of Draw
     random : tuple of str
+        Names of RANDOM variables.
     blocks : dict of str to tuple of Argument
         Those that exist, with their arguments.
     built_in : tuple of str
@@ -220,7 +205,6 @@ class Program:
     pointers: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     net: Net | None = None
-    draws: tuple[Draw, ...] = ()
     random: tuple[str, ...] = ()
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()

@@ -8,9 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_number, as_seed, as_whole_number
+from clhines.checks import as_array, as_number, as_seed, as_whole_number, check_room
 from clhines.errors import InputError
-from clhines.hostmemory import check_room
 from clhines.network.plasticity import STDP
 
 _MOST = 2**31 - 1  # sources and targets: their numbers fit int32

@@ -30,7 +30,7 @@ _PLAIN = {"initial", "current", "advance", "receive"}
 
 def is_plain(program: Program) -> bool:
     """Whether executors of whole cells take it: only v, parameters, states and summed events."""
-    more = (program.ions, program.pointers, program.tables, program.draws, program.random)
+    more = (program.ions, program.pointers, program.tables, program.random)
     if program.kind == "artificial" or any(more) or program.outputs or program.built_in:
         return False
     if set(program.blocks) - _PLAIN or (program.net is not None and not program.net.summed):

@@ -24,6 +24,13 @@ def check_celsius(kinds: Sequence[Kind], celsius: float) -> None:
             )
 
 
+def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
+    """Raise InputError if another mechanism of the same name is there."""
+    for other in groups:
+        if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
+            raise InputError(f"there is another mechanism called {mechanism.name} here")
+
+
 def check_once(
     groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest
 ) -> None:

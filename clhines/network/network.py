@@ -20,7 +20,6 @@ from clhines.checks import (
     as_array,
     as_finite,
     as_indices,
-    as_number,
     as_seed,
     shown,
     spread,
@@ -32,11 +31,12 @@ from clhines.network.additions import Additions, Sources
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Parameters, values_of
-from clhines.network.instances import check_celsius, check_once, kinds_of
+from clhines.network.instances import check_celsius, check_name, check_once, kinds_of
 from clhines.network.model import Kind, Model, as_parameter
 from clhines.network.places import PerCell, Places, Value
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
+from clhines.network.times import as_step
 from clhines.network.wiring import Wiring
 
 
@@ -81,10 +81,18 @@ class Network(Additions):
     def __init__(
         self, cables: Cable | Sequence[Cable] | Structure, num_cells: int | None = None
     ) -> None:
-        if isinstance(cables, Structure):
-            self._begin(cables)
-        else:
-            self._begin(of_cables(cables, num_cells))
+        structure = cables if isinstance(cables, Structure) else of_cables(cables, num_cells)
+        self._frozen, self._structure = False, structure
+        self.cables, self.forest = structure.cables, structure.forest
+        self.num_cells, self.soma = self.forest.num_cells, structure.soma
+        self.area = structure.whole("area")
+        self.threshold = 10.0
+        self._groups: list[Group] = []
+        for array in (self.soma, self.area):
+            array.setflags(write=False)
+        self._places = Places(structure, self.area)
+        self._begin_additions()
+        self._wiring = Wiring(self)
 
     @classmethod
     def from_arrays(
@@ -120,19 +128,6 @@ class Network(Additions):
         """
         return cls(of_arrays(parent, cell_offsets, area, g_axial, capacitance, soma))
 
-    def _begin(self, structure: Structure) -> None:
-        self._frozen, self._structure = False, structure
-        self.cables, self.forest = structure.cables, structure.forest
-        self.num_cells, self.soma = self.forest.num_cells, structure.soma
-        self.area = structure.whole("area")
-        self.threshold = 10.0
-        self._groups: list[Group] = []
-        for array in (self.soma, self.area):
-            array.setflags(write=False)
-        self._places = Places(structure, self.area)
-        self._begin_additions()
-        self._wiring = Wiring(self)
-
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_"):
             self.check_not_frozen(name)
@@ -151,10 +146,8 @@ class Network(Additions):
     def freeze(self) -> None:
         """Refuse all changes from now on; done when a `Simulation` has been made."""
         self._frozen = True
-        arrays = [
-            self._threshold,
-            *(v for group in self._groups for v in group.parameters.values()),
-        ]
+        arrays = [self._threshold]
+        arrays += [v for group in self._groups for v in group.parameters.values()]
         for array in arrays:
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
@@ -216,13 +209,7 @@ class Network(Additions):
         found = find_mechanism(mechanism)
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
-        nodes = self._places.where(where)
-        if len(nodes) and not self.area[nodes].all():
-            node = nodes[int(np.argmin(self.area[nodes]))]
-            raise InputError(
-                f"{found.name}: node {node} of cell {self._cell_of(node)} is a junction without "
-                "membrane; expected nodes with an area"
-            )
+        nodes = self._places.membrane(found.name, where)
         check_once(self.groups, found, nodes, self.forest)
         return self._group(found, nodes, parameters)
 
@@ -246,15 +233,13 @@ class Network(Additions):
         found = find_mechanism(mechanism)
         if found.kind != "point":
             raise InputError(f"{found.name} is a {found.kind} mechanism; use insert() for it")
-        nodes = self._checked_nodes("at", np.atleast_1d(as_array("at", at)))
+        nodes = as_indices("at", np.atleast_1d(as_array("at", at)), self.forest.num_nodes, "node")
         return self._group(found, nodes, parameters)
 
     def _group(
         self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
     ) -> Group:
-        for other in self.groups:
-            if other.mechanism.name == mechanism.name and other.mechanism != mechanism:
-                raise InputError(f"there is another mechanism called {mechanism.name} here")
+        check_name(self.groups, mechanism)
         area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
         values = values_of(mechanism, area, parameters, nodes, self.parameter)
         nodes.setflags(write=False)
@@ -287,12 +272,6 @@ class Network(Additions):
         if not len(nodes) or nodes[0] >= 0:  # artificial cells have no nodes
             value = self._places.resolved(f"{mechanism}: {name}", value, nodes)
         return as_parameter(mechanism, name, value, len(nodes))
-
-    def _checked_nodes(self, name: str, nodes: np.ndarray) -> np.ndarray:
-        return as_indices(name, nodes, self.forest.num_nodes, "node")
-
-    def _cell_of(self, node: int) -> int:
-        return int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -375,9 +354,7 @@ class Network(Additions):
         -------
         Model
         """
-        dt = float(as_number("dt", dt))
-        if not dt > 0:
-            raise InputError(f"dt is {dt:g} ms; expected above 0")
+        dt = as_step(dt)
         n, u = self.forest.num_nodes, -self._structure.whole("g_axial")
         constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
         extended = needs_extension(self._added, self.groups, self._wiring.given)

@@ -65,6 +65,18 @@ class Places:
             )
         return np.flatnonzero(nodes)
 
+    def membrane(self, mechanism: str, where: ArrayLike) -> np.ndarray:
+        """Nodes as of `where`, for a mechanism of the membrane: junctions are refused."""
+        nodes = self.where(where)
+        if len(nodes) and not self.area[nodes].all():
+            node = nodes[int(np.argmin(self.area[nodes]))]
+            cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
+            raise InputError(
+                f"{mechanism}: node {node} of cell {cell} is a junction without membrane; "
+                "expected nodes with an area"
+            )
+        return nodes
+
     def nodes(self, cell: ArrayLike | None, where: ArrayLike) -> np.ndarray:
         """Nodes of some cells that `where` means; (m,) int64, in the order of `where`."""
         nodes = self.where(where)

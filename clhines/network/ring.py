@@ -17,9 +17,8 @@ import numpy as np
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.sections import sections_of
 from clhines.cells.synthetic import ring_cell
-from clhines.checks import as_seed, as_whole_number, shown
+from clhines.checks import as_seed, as_whole_number, check_room, shown
 from clhines.errors import InputError
-from clhines.hostmemory import check_room
 from clhines.network.network import Network
 
 LEVELS, BRANCHING, COMPARTMENTS, STEMS = 5, 0.5, 11, 2  # about 300 compartments per cell

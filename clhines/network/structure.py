@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 
 from clhines.arrays import repeat, repeated_nodes
 from clhines.cells.cable import Cable, check_cables
-from clhines.checks import as_array, as_finite, as_indices, as_whole_number
+from clhines.checks import as_array, as_finite, as_indices, as_whole_number, check_room
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.hostmemory import check_room
 from clhines.network.model import rerooted, rooted_at_soma
 
 _NODE_BYTES = 8 * 8  # of the forest and of the arrays of a `Model`

@@ -13,6 +13,14 @@ _CLOCK_STEPS = 2**22  # of which the middles are computed as NEURON does, by add
 LAST_STEP = 2**30  # of any run, and of any delay: the step of an event fits int32
 
 
+def as_step(dt: object) -> float:
+    """Return a step, ms, that is above 0."""
+    step = as_number("dt", dt)
+    if not step > 0:
+        raise InputError(f"dt is {step:g} ms; expected above 0")
+    return step
+
+
 def delay_steps(delay: np.ndarray, dt: float) -> np.ndarray:
     """Return the steps between a spike and its event, as NEURON counts them.
 

@@ -54,15 +54,8 @@ class RejectedError(InputError):
         self.rejected = list(rejected)
 
 
-def without_random(text: str) -> str:
-    """Return the text of NetStim as it is where no instance has noise: it draws no numbers."""
-    text = re.sub(r"^([ \t]*)RANDOM\s+ranvar\b", r"\1", text, flags=re.M)
-    text = re.sub(r"^([ \t]*)random_setseq\(\s*ranvar\s*,[^)\n]*\)", r"\1", text, flags=re.M)
-    return re.sub(r"\brandom_negexp\(\s*ranvar\s*\)", "0", text)
-
-
 def converted(
-    entry: Entry, pointers: Sequence[str] = (), use_tables: bool = True, noise: bool = True
+    entry: Entry, pointers: Sequence[str] = (), use_tables: bool = True
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated.
 
@@ -73,10 +66,8 @@ def converted(
         RANGE variables that `ParallelContext.target_var` sets.
     use_tables : bool
         NEURON's ``usetable`` of the mechanism.
-    noise : bool
-        False of a NetStim without noise.
     """
-    text = entry.text if noise else without_random(entry.text)
+    text = entry.text
     for name in pointers:
         text = pointing(text, name)
     try:

@@ -66,6 +66,7 @@ def network_of(model: Model, copies: int = 1) -> Imported:
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances, copies)
     _add_ions(model, network, copies)
+    _add_streams(model, network, groups, copies)
     _point(model, network, groups, copies)
     _play(model, network, groups, copies)
     sources = _sources(model, network, groups, copies)
@@ -140,6 +141,17 @@ def _add_ions(model: Model, network: Network, copies: int) -> None:
             style=np.tile(ion.style, copies),
             **{key: np.tile(array, copies) for key, array in values.items()},
         )
+
+
+def _add_streams(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
+    """Give the streams of RANDOM variables NEURON's numbers."""
+    index = int(model.h.Random().Random123_globalindex())
+    for name, group in groups.items():
+        for variable in group.mechanism.program.random:
+            things = model.every[name].things
+            ids = [getattr(thing, variable).get_ids() for thing in things]
+            numbers = np.tile(np.array(ids, np.uint32).reshape(-1, 3), (copies, 1))
+            network.random(group, variable, numbers, index)
 
 
 def _point(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:

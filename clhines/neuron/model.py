@@ -119,8 +119,7 @@ def _convert(model: Model) -> None:
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
-        noise = name != "NetStim" or bool(instances.values("noise").any())
-        found = converted(instances.entry, pointers, use_tables, noise)
+        found = converted(instances.entry, pointers, use_tables)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
         else:

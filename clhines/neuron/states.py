@@ -7,9 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.mechanisms import random123
 from clhines.network.extended import Extended
 from clhines.network.groups import Group
 from clhines.neuron.contents import Instances
+from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.hidden import Hidden
 from clhines.neuron.importer import Imported, shifted, split_name
 from clhines.neuron.session import Hoc
@@ -80,6 +82,9 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     arrays["above"] = arrays["v"][extended.detector_node] > extended.detector_threshold
     arrays["weight"] = _weights(imported, sim).astype(arrays["weight"].dtype)
     _take_self_events(sim, imported, arrays)
+    cells = np.isin(extended.netcons.source, np.concatenate([[-1], *extended.emitted.values()]))
+    sent = arrays["count"][extended.netcons.source]  # by INITIAL; NEURON's queue has those
+    arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
 
 
@@ -114,8 +119,24 @@ def _take_streams(
     for name in group.mechanism.program.random:
         key = f"drawn{k}_{name}"
         if key in arrays:
-            drawn = [getattr(thing, name).get_seq() for thing in instances.things]
+            streams = [getattr(thing, name) for thing in instances.things]
+            drawn = np.array([stream.get_seq() for stream in streams]).astype(np.int64)
             arrays[key][place] = np.tile(drawn, copies)
+            ids = extended_of(sim).streams[k, name][place[: len(streams)]]
+            index = np.full((len(ids), 1), extended_of(sim).random_index, np.uint32)
+            expected = random123.random_uniform(np.hstack([ids, index]), drawn, 1, 0)
+            for stream, seq, x in zip(streams, drawn.tolist(), expected.tolist(), strict=True):
+                known = abs(stream.uniform(0, 1) - x) < 1e-15
+                stream.set_seq(seq)
+                if not known:
+                    _refuse_stale(group.mechanism.name, name)
+
+
+def _refuse_stale(mechanism: str, name: str) -> None:
+    """Refuse a stream of which NEURON still holds words of other numbers."""
+    construct = f"RANDOM {name} has words of before its last set_ids()"
+    way_out = "call set_seq() after set_ids(), then h.finitialize()"
+    raise RejectedError([Rejected(mechanism, construct, "", 0, way_out)])
 
 
 def _take_self_events(sim: Simulation, imported: Imported, arrays: Arrays) -> None:

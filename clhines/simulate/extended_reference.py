@@ -228,3 +228,4 @@ class ExtendedReference:
         """Go on from what `save` gave."""
         self._taken, self.failed = 1, saved["failed"].copy()
         self.variables.load(saved)
+        self.new_events()  # those of a start that was not

@@ -110,7 +110,8 @@ class KindBlocks:
             new = "new_" if a.role.endswith("weight") else new
             local = f"{new}{a.role}_{a.name.replace('.', '_')}"
             start = f" = {self._value(a, values)}" if a.direction == "inout" else ""
-            before.append(f"{space}real {local}{start};\n")
+            sort = "ulong" if a.role == "drawn" else "real"
+            before.append(f"{space}{sort} {local}{start};\n")
             given.append(f"&{local}")
             after += [f"{space}{line}\n" for line in self._stores(a, block, local)]
         function = next(f for name, f, _ in self.blocks if name == block)
@@ -134,6 +135,12 @@ class KindBlocks:
             return f"(real)({values['t ' + a.name]})"
         if a.role == "pointer":
             return values["pointer"].format(f"ints[pointer_{self.number}_{a.name} + j]")
+        if a.role == "stream":
+            words = ", ".join(f"ints[stream_{self.number}_{a.name} + 4*j + {w}]" for w in range(4))
+            return f"as_uint4((int4)({words}))"
+        if a.role == "drawn":
+            low, high = (f"(uint)ints[{where}]" for where in self._drawn(a.name))
+            return f"({low} | (ulong){high} << 32)"
         if a.role == "table":
             return f"mem + table_{self.number}_{a.name}"
         if a.role == "weight":
@@ -142,10 +149,17 @@ class KindBlocks:
             return f"mem[other_at + {self.weights.index(a.name)}]"
         return values[a.role]
 
+    def _drawn(self, name: str) -> tuple[str, str]:
+        """Where the halves are of how many words a stream of random numbers has given."""
+        return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
+
     def _stores(self, a: Argument, block: str, local: str) -> list[str]:
         """Return statements that put a result where it belongs."""
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
+        if a.role == "drawn":
+            low, high = self._drawn(a.name)
+            return [f"ints[{low}] = (int)(uint){local};", f"ints[{high}] = (int)({local} >> 32);"]
         current = a.name in [f"i{ion}" for ion in self.ions]
         if a.role == "ion_current" or (a.role == "ion" and block == "current" and current):
             name = f"d{a.name}" if a.role == "ion_current" else a.name

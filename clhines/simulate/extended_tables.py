@@ -88,6 +88,10 @@ def _add_kind(
         mem.add(f"{what}_{k}", np.concatenate([np.zeros(0), *(kept[n] for n in names)]))
     for name, rows in variables.tables[k].items():
         mem.add(f"table_{k}_{name}", rows)
+    for name in kind.mechanism.program.random:
+        ids = variables.stream(k, name, np.arange(kind.count))
+        ints.add(f"stream_{k}_{name}", ids.view(np.int32))
+        ints.add(f"drawn_{k}_{name}", variables.drawn[k, name].view(np.int32))
     if is_artificial(kind):
         return
     first = np.searchsorted(kind.node, np.append(nodes, np.iinfo(np.int64).max))
@@ -185,6 +189,9 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
             found[f"played{k}_{name}"] = mem.get(f"parameters_{k}")[at : at + kind.count]
     for name in variables.ions:
         found[f"ion_{name}"][nodes] = mem.get(f"ion_{name}")
+    for k, name in variables.drawn:
+        pairs = np.ascontiguousarray(ints.get(f"drawn_{k}_{name}"))
+        found[f"drawn{k}_{name}"] = pairs.view(np.int64)
     order = wires.order
     found["weight"], found["ring"] = mem.get("weight"), clock.get("ring")
     found["cursor"][order] = ints.get("cursor")

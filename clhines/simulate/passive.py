@@ -14,11 +14,10 @@ import pyopencl.array as cla
 from clhines import reference
 from clhines.arrays import repeat, repeated_nodes
 from clhines.cells.cable import Cable, check_cables
-from clhines.checks import as_number, as_whole_number
+from clhines.checks import as_number, as_whole_number, check_room
 from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.forest import Forest
-from clhines.hostmemory import check_room
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.solve.solver import Part, Solver

@@ -13,13 +13,12 @@ import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
 from tqdm import tqdm
 
-from clhines.checks import as_choice, as_switch, as_whole_number, shown
+from clhines.checks import as_choice, as_switch, as_whole_number, check_room, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive, lock_of
 from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
-from clhines.hostmemory import check_room
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps

@@ -18,7 +18,7 @@ from clhines.network.extended import INITIAL_REVERSAL, Extended, IonNodes
 from clhines.network.model import DENSITY, Model
 from clhines.simulate.wires import Wires
 
-GAS, FARADAY = 8.314462618, 96485.33212  # J/(mol K) and C/mol: CODATA 2018, as NEURON's
+GAS, FARADAY = 8.3144626181532395, 96485.3321233100141  # J/(mol K), C/mol: NEURON's
 ABSOLUTE_ZERO = 273.15
 
 
@@ -244,9 +244,15 @@ class Variables:
         if role in ("v", "t", "dt", "flag", "x"):
             single = {"v": given.v, "dt": np.float64(self.model.dt), "flag": given.flag}
             return given.t[name] if role in ("t", "x") else single[role]
-        if role == "random":
-            return given.results[role, name]
+        if role in ("stream", "drawn"):
+            return self.stream(k, name, some) if role == "stream" else self.drawn[k, name][some]
         raise InputError(f"{self.model.kinds[k].mechanism.name}: argument {role} {name} is unknown")
+
+    def stream(self, k: int, name: str, some: np.ndarray) -> np.ndarray:
+        """(r, 4) uint32: the names of a stream of random numbers."""
+        ids = self.extended.streams[k, name][some]
+        index = np.full((len(some), 1), self.extended.random_index, np.uint32)
+        return np.hstack([ids, index])
 
     def _weights(self, k: int, name: str, at: np.ndarray | None) -> np.ndarray:
         net = self.model.kinds[k].mechanism.program.net
@@ -262,6 +268,8 @@ class Variables:
         kind = self.model.kinds[k]
         if role in ("state", "output"):
             (self.states if role == "state" else self.outputs)[k][name][some] = value
+        elif role == "drawn":
+            self.drawn[k, name][some] = value
         elif role == "ion" and not (block == "current" and name in self._currents):
             self.ions[name][kind.node[some]] = value
         elif role in ("ion", "ion_current"):  # what a mechanism adds to the ion's current

@@ -15,7 +15,8 @@ Who owns what
     `gradient`: `Gradients`, of a solve with respect to d, u, l and b.
     `memory`: the memory budget and what a batch needs. `accuracy`: warnings about methods that
     may lose accuracy. `tune` times candidates and `store` keeps the winners. `tridiagonal`:
-    `solve_tridiagonal`.
+    `solve_tridiagonal`. `torch` and `jax`: solves that these libraries differentiate, at
+    `clhines.torch` and `clhines.jax`.
 
 >>> import numpy as np
 >>> from clhines import Forest, PivotError, Solver

@@ -98,6 +98,28 @@ class Buffers:
         return cla.Array(self.queue, shape, whole.dtype, data=whole.base_data)
 
 
+class KeptBuffers:
+    """Buffers that stay until another list is asked for, or they are dropped.
+
+    Releasing a buffer makes some drivers wait for all that is enqueued, and with them the host.
+    """
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self._queue = queue
+        self._kept: Buffers | None = None
+
+    def of(self, listed: list[Buffer]) -> Buffers:
+        """Return the buffers of a list: those kept, if they are of the same one."""
+        if self._kept is None or listed != list(self._kept.listed.values()):
+            self._kept = None  # before others are taken
+            self._kept = Buffers(listed, self._queue)
+        return self._kept
+
+    def drop(self) -> None:
+        """Drop the buffers, which a budget has no room for."""
+        self._kept = None
+
+
 def total(listed: Iterable[Buffer]) -> int:
     """Bytes of all buffers of a list."""
     return sum(one.nbytes for one in listed)

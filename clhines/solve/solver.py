@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
 from clhines.solve import accuracy
 from clhines.solve.arguments import Arguments, apart
-from clhines.solve.engine import Engine, Refined, first_nodes
+from clhines.solve.engine import Refined, first_nodes
 from clhines.solve.factors import Factors
 from clhines.solve.gradient import vjp
 from clhines.solve.memory import Memory, memory_errors
@@ -33,6 +33,8 @@ from clhines.solve.tune import Tuning
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
+
+    from clhines.solve.engine import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -146,29 +148,19 @@ class Solver:
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
         max_memory = _bytes(max_memory)
+        _check_devices(devices, device, queue, shares, mixed)
         self.forest, self.dtype, self._lock = forest, np.dtype(dtype), lock_of(self)
         self.tuning: Tuning | None = None
         self.shares, self._parts, self._calls = [1.0], list[Part](), Calls()
-        self.engine: Engine
         if devices is None:
-            if shares is not None:
-                raise InputError(f"got shares={shown(shares)} without devices; expected both")
             self.queue = device_module.given_queue(queue, device, self.dtype, timestamps)
             given = forest, method, self.dtype, mixed, self.queue, max_memory, tune, options
             self.engine, self.tuning = engine_for(*given)
             self._arguments = Arguments(forest, self.dtype, self.queue)
             _log_engine(self.engine)
             return
-        if device is not None or queue is not None:
-            raise InputError("got devices together with device or queue; expected one of them")
-        if mixed:
-            raise InputError("dtype 'mixed' works on one device; got devices")
-
-        def make(part: Forest, on: cl.CommandQueue) -> Solver:
-            more = {"max_memory": max_memory, "tune": tune, **options}
-            return Solver(part, method, dtype, queue=on, **cast("dict[str, Any]", more))
-
-        several, self._parts = _on_several(forest, devices, self.dtype, shares, make)
+        each = {"method": method, "max_memory": max_memory, "tune": tune, **options}
+        several, self._parts = _on_several(forest, devices, self.dtype, shares, each)
         self.engine, self.queue, self.shares = several, several.queue, several.shares
         self._arguments = Arguments(forest, self.dtype, None)
         _log_engine(self.engine)
@@ -428,13 +420,19 @@ def _on_several(
     devices: Sequence[OneDevice],
     dtype: np.dtype,
     shares: Sequence[float] | None,
-    make: Callable[[Forest, cl.CommandQueue], Solver],
+    each: Mapping[str, object],
 ) -> tuple[Several, list[Part]]:
-    """Return the engine of several devices, and its solvers with the cells of each."""
+    """Return the engine of several devices, and its solvers with the cells of each.
+
+    Parameters
+    ----------
+    each : mapping
+        Further arguments of each device's `Solver`.
+    """
     solvers: list[Solver] = []
 
     def kept(part: Forest, queue: cl.CommandQueue) -> Solver:
-        solvers.append(make(part, queue))
+        solvers.append(Solver(part, dtype=dtype, queue=queue, **cast("dict[str, Any]", each)))
         return solvers[-1]
 
     engine = Several(forest, devices, dtype, shares, kept)
@@ -453,6 +451,20 @@ def _bytes(max_memory: object) -> int | None:
         if max_memory >= 1:
             return int(max_memory)
     raise InputError(f"max_memory={shown(max_memory)}; expected a whole number of bytes")
+
+
+def _check_devices(
+    devices: object, device: object, queue: object, shares: object, mixed: bool
+) -> None:
+    """Refuse what contradicts `devices`, or goes only with them."""
+    if devices is None:
+        if shares is not None:
+            raise InputError(f"got shares={shown(shares)} without devices; expected both")
+        return
+    if device is not None or queue is not None:
+        raise InputError("got devices together with device or queue; expected one of them")
+    if mixed:
+        raise InputError("dtype 'mixed' works on one device; got devices")
 
 
 def _check_tune(tune: object, method: object) -> None:

@@ -18,6 +18,7 @@ from clhines.solve.loaded import Resident, Step, only_event
 from clhines.solve.memory import (
     Buffer,
     Buffers,
+    KeptBuffers,
     Memory,
     Room,
     factor_buffers,
@@ -64,7 +65,7 @@ class Whole:
         self._bad: BadPivots | None = None
         self._solved = False
         self._events: list[cl.Event] = []
-        self._kept: Buffers | None = None
+        self._kept = KeptBuffers(queue)
         self._load()
 
     @memory_errors
@@ -154,31 +155,17 @@ class Whole:
             self._bad, self._solved = None, True
             return
         count = arrays["b"].size // self.plan.forest.num_nodes
-        taken = self._kept_buffers(self._values(len(arrays), count, False))
+        taken = self._kept.of(self._values(len(arrays), count, False))
         operands = self._all_packed(taken, arrays)
         x = taken.view("x", operands[-1].shape)
         self.enqueue(self.prepare(operands, x, False), x, [])
         self.loaded.permute(x, target, False)
 
-    def _kept_buffers(self, listed: list[Buffer]) -> Buffers:
-        """Return buffers that stay until another list is asked for, or `_free` is called.
-
-        Releasing a buffer makes some drivers wait for all that is enqueued, and with them the host.
-        """
-        if self._kept is None or listed != list(self._kept.listed.values()):
-            self._kept = None  # before others are taken
-            self._kept = Buffers(listed, self.queue)
-        return self._kept
-
-    def _free(self) -> None:
-        """Drop the buffers of `_kept_buffers`, which a budget has no room for."""
-        self._kept = None
-
     def solve_host(self, arrays: dict[str, np.ndarray], target: np.ndarray, check: bool) -> None:
         """See `Engine`."""
         rows, target_rows = np.atleast_2d(arrays["b"]), np.atleast_2d(target)
         cells, nodes = [], []
-        self._free()
+        self._kept.drop()
         with ended(self.queue):  # before arrays of the host that kernels read and write are gone
             natural = self.loaded.takes_natural
             step = min(self.room.rows_at_once(self.plan), len(rows))
@@ -263,7 +250,7 @@ class Whole:
 
     def factor(self, arrays: dict[str, np.ndarray | cla.Array], check: bool) -> WholeFactors:
         """See `Engine`."""
-        self._free()
+        self._kept.drop()
         listed = factor_buffers(self.plan, self.dtype, len(arrays) + 1, 1)
         taken = Buffers(listed, self.queue)
         matrix = [self._packed(taken, name, a) for name, a in arrays.items()]

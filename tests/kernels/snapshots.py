@@ -12,6 +12,7 @@ the forms of its kernels, one after another.
 import hashlib
 import itertools
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +26,15 @@ from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import delivery, epoch_plan, epoch_vector, kinds, passive, plasticity, state
+from clhines.simulate.extended_tables import filled_arenas, spec_of
 from clhines.simulate.steps import StepSpec
+from clhines.simulate.variables import Variables
+from clhines.simulate.wires import wires_of
 from clhines.solve.loaded import PermuteSpec
 from clhines.solve.mixed import ResidualSpec
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
+import extended_ranks
 
 FILE = Path(__file__).with_name("snapshots.json")
 CPU = Limits(compute_units=4, max_work_group=1024, is_cpu=True, vector_bytes=32)
@@ -109,6 +116,18 @@ def network_specs(dtype, limits):
                 yield plan.spec
 
 
+def extended_specs(dtype):
+    """Specs of the kernels of an extended network with mechanisms of all kinds."""
+    real = real_name(dtype)
+    net, _ = extended_ranks.network()
+    for secondorder in (0, 1, 2):
+        model = net.compile(0.025, secondorder=secondorder, seed=7)
+        variables = Variables(model, model.extended, wires_of(model, model.extended))
+        place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
+        tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
+        yield spec_of(variables, tables, real, None)[0]
+
+
 def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
@@ -132,6 +151,7 @@ def specs():
             yield f"{name}; {dtype}; networks", name, list(network_specs(dtype, limits))
     for dtype in ("float64", "float32"):
         yield f"any; {dtype}; others", "any", list(other_specs(dtype))
+        yield f"any; {dtype}; extended networks", "any", list(extended_specs(dtype))
 
 
 def hashes():

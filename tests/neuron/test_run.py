@@ -30,11 +30,16 @@ def result_of(case, engine):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-CASES = [(case, "reference") for case in ("joined", "recorders", "events", "played", "gaps")]
+CASES = [
+    (case, "reference") for case in ("joined", "recorders", "events", "played", "gaps", "streams")
+]
+
+
+STEPS = [*CASES, *((case, "steps") for case in ("recorders", "events", "streams"))]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "engine"), [*CASES, ("recorders", "steps"), ("events", "steps")])
+@pytest.mark.parametrize(("case", "engine"), STEPS)
 def test_vectors_are_those_of_neuron(case, engine):
     found = result_of(case, engine)
     for way, got in found.items():

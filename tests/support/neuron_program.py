@@ -88,6 +88,28 @@ def events():
     return [*recorded(soma(0.5)._ref_v, synapse._ref_g, synapse._ref_B), spikes, gids]
 
 
+def streams():
+    """NetStims that draw, some with numbers and a global index of their own."""
+    soma = section("soma", 1, 20, 20)
+    h.Random().Random123_globalindex(3)
+    spikes, gids = h.Vector(), h.Vector()
+    pc = h.ParallelContext()
+    for k in range(8):
+        stim, synapse = h.NetStim(), h.ExpSyn(soma(0.5))
+        stim.interval, stim.number, stim.start = 1 + 0.3 * k, 1e6 if k % 3 else 4, 0.7 * k
+        stim.noise = (0, 1, 0.5)[k % 3]
+        if k % 2:
+            stim.ranvar.set_ids(k, 7, 2**32 - 1 - k)
+        pc.set_gid2node(k, 0)
+        pc.cell(k, h.NetCon(stim, None))
+        netcon = h.NetCon(stim, synapse)
+        netcon.delay, netcon.weight[0] = 0.5 + 0.1 * k, 0.001
+        KEPT.extend([stim, synapse, netcon])
+    pc.spike_record(-1, spikes, gids)
+    KEPT.append(pc)
+    return [*recorded(soma(0.5)._ref_v, KEPT[2]._ref_g), spikes, gids]
+
+
 def played():
     """Vector.play into a clamp, interpolated and in steps."""
     soma = section("soma", 1, 20, 20)

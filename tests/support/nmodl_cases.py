@@ -1,8 +1,9 @@
 """Single compartments for the oracle of NMODL: each a dictionary that JSON can hold.
 
 ``density`` and ``points``: (mechanism, parameters); ``netcons``: (source's point or None, target's
-point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``set``: of
-the segment; ``records``: (mechanism, point's number, "weight" or "", name); ``ions``: names.
+point, weights, delay); ``events``: (netcon, time); ``pointers``: (point, name), to v; ``random``:
+(point, name, ids); ``set``: of the segment; ``records``: (mechanism, point's number, "weight" or
+"", name); ``ions``: names; ``globals``: of hoc, as a model begins with.
 """
 
 CLAMP = ["IClamp", {"delay": 1, "dur": 6, "amp": 0.06}]
@@ -39,6 +40,9 @@ CASES = [
     _driven("nmkin", ["c1", "c2", "o", "b", "flux"]),
     _driven(
         "nmreact", ["ca[0]", "ca[1]", "ca[2]", "buf", "cabuf", "pump", "bound", "dimer", "flux"]
+    ),
+    _driven(
+        "nmloop", ["n", "sum", "count", "start", "table"], {"power": 4}, globals={"ninf_nmloop": 0}
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
@@ -79,6 +83,24 @@ CASES = [
         ],
         "records": [[k, r] for k in (0, 1) for r in ("g", "s", "onset", "n", "total")]
         + [["weight", f"{k}[{j}]"] for k in (0, 1, 2) for j in (1, 2, 3)],
+    },
+    {
+        "name": "random",
+        "density": [PAS],
+        "points": [["nmrandom", {}], ["nmrandom", {"twice": 1e-6}]],
+        "random": [
+            [0, "first", [1, 2, 3]],
+            [0, "second", [4294967295, 7, 4294967290]],
+            [1, "first", [0, 0, 0]],
+            [1, "second", [11, 3000000000, 5]],
+        ],
+        "netcons": [[None, 0, [1], 1], [None, 0, [3], 1], [None, 1, [2], 1]],
+        "events": [[0, 1.0], [1, 2.0], [2, 2.5], [1, 9.0]],
+        "records": [
+            [k, r]
+            for k in (0, 1)
+            for r in "walk u n e word unit between wide mean got some".split()
+        ],
     },
     {
         "name": "watch",

@@ -61,6 +61,8 @@ def simulated(spec, extra):
     )  # fmt: skip
     for k, name in spec.get("pointers", []):
         points[k].pointers[name] = lambda c: c.v
+    for k, name, ids in spec.get("random", []):
+        points[k].streams[name] = np.array([*ids, 0], np.uint32)
     netcons = []
     for source, target, weights, delay in spec.get("netcons", []):
         nc = NetCon(points[target], weights, delay)

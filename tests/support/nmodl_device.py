@@ -9,10 +9,21 @@ from clhines.mechanisms.nmodl.source import name_of
 COUNT = 64
 
 
+_DTYPES = {"stream": np.uint32, "drawn": np.int64}
+
+
+def _type(a):
+    return {"stream": "uint4", "drawn": "ulong"}.get(a.role, "real")
+
+
 def values_of(m, a, rng, tables):
     """(COUNT,) values of an argument that goes in; of a table all of it."""
     if a.role == "table":
         return tables[a.name]
+    if a.role == "stream":
+        return rng.integers(0, 2**32, (COUNT, 4)).astype(np.uint32)
+    if a.role == "drawn":
+        return rng.integers(0, 2**34, COUNT)
     defaults = {q.name: q.default for q in m.program.parameters}
     if a.role == "parameter":
         return defaults[a.name] * rng.uniform(0.9, 1.1, COUNT)
@@ -41,11 +52,14 @@ def on_device(queue, m, block, outputs=(), seed=5):
             at = f"in{where}" if a.role == "table" else f"in{where}[k]"
         body.append((a, k, at if a.direction != "out" else None))
     lines = [
-        f"    real x{k}{f' = {at}' if at else ''};" for a, k, at in body if a.direction != "in"
+        f"    {_type(a)} x{k}{f' = {at}' if at else ''};"
+        for a, k, at in body
+        if a.direction != "in"
     ]
     shown = [at if a.direction == "in" else f"&x{k}" for a, k, at in body]
     out = [k for a, k, _ in body if a.direction != "in"]
-    declared = [f"__global const real *in{j}" for j in range(len(given))]
+    into = [a for a in arguments if a.direction != "out"]
+    declared = [f"__global const {_type(a)} *in{j}" for j, a in enumerate(into)]
     call = f"{m.name}_{block}({', '.join(shown)});"
     stores = [f"    out[{j} * {COUNT} + k] = x{k};" for j, k in enumerate(out)]
     source = "\n".join(
@@ -65,7 +79,8 @@ def on_device(queue, m, block, outputs=(), seed=5):
     program = cl.Program(context, source).build()
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
     buffers = [
-        cl.Buffer(context, flags, hostbuf=np.ascontiguousarray(x, np.float64)) for x in given
+        cl.Buffer(context, flags, hostbuf=np.ascontiguousarray(x, _DTYPES.get(a.role, float)))
+        for a, x in zip(into, given, strict=True)
     ]
     found = np.empty_like(expected)
     target = cl.Buffer(context, cl.mem_flags.WRITE_ONLY, max(found.nbytes, 8))

@@ -25,6 +25,7 @@ class Instance:
         for name, value in params.items():
             self.values[self.public[name]] = np.float64(value)
         self.pointers, self.netcons, self.targets = {}, [], []
+        self.streams, self.drawn = {}, dict.fromkeys(self.p.random, np.int64(0))
         self.armed, self.above, self.tables = {}, {}, {}
         self.self_event = None
 
@@ -73,6 +74,8 @@ class Cell:
         for a, value in zip(out, results, strict=True):
             if a.role in ("state", "output"):
                 one.values[a.name] = np.float64(value)
+            elif a.role == "drawn":
+                one.drawn[a.name] = np.int64(value)
             elif a.role == "ion" and (block != "current" or not self.is_current(one, a.name)):
                 self.ions[self.ion_of(one, a.name)][a.name] = np.float64(value)
             elif a.role in ("weight", "other_weight"):
@@ -94,6 +97,8 @@ class Cell:
             return np.float64(self.ions[self.ion_of(one, a.name)][a.name])
         if a.role == "table":
             return self.table(one, a.name)
+        if a.role in ("stream", "drawn"):
+            return (one.streams if a.role == "stream" else one.drawn)[a.name]
         if a.role == "pointer":
             return np.float64(one.pointers[a.name](self))
         if a.role in ("weight", "other_weight"):

@@ -30,6 +30,9 @@ def run(spec):
         points.append(one)
     for k, name in spec.get("pointers", []):
         h.setpointer(seg._ref_v, name, points[k])
+    for k, name, ids in spec.get("random", []):
+        getattr(points[k], name).set_ids(*ids)
+        getattr(points[k], name).set_seq(0)  # its first words are those of other ids without
     for source, target, weights, delay in spec.get("netcons", []):
         nc = h.NetCon(points[source] if source is not None else None, points[target])
         nc.delay = delay
@@ -38,6 +41,8 @@ def run(spec):
         netcons.append(nc)
     for name, value in spec.get("set", {}).items():
         setattr(seg, name, value)
+    for name, value in spec.get("globals", {}).items():
+        setattr(h, name, value)
     h.finitialize(spec.get("v", -65.0))
     for k, time in spec.get("events", []):
         netcons[k].event(time)

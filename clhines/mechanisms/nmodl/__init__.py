@@ -4,7 +4,8 @@
   INCLUDE; `cursor` reads expressions, `statements` statements, `parse` the declarations;
   `constants` has numbers that UNITS blocks take from units; `verbatim` knows C that says nothing.
 - `names` has the variables of a file; `values` those of one execution; `functions` the
-  mathematical functions; `evaluate` expressions; `execute` statements: a block is executed once,
+  mathematical functions; `draws` RANDOM variables; `evaluate`
+  expressions; `execute` statements: a block is executed once,
   with symbols, and leaves expressions on a `Graph`.
 - `solve` has the methods of SOLVE, `kinetic` that of KINETIC blocks.
 - `bodies` executes the blocks of a file, `build` finds what is a parameter, a state, an output;

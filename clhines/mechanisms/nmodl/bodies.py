@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from clhines.mechanisms.expressions import ExpressionError, Graph, Node
 from clhines.mechanisms.forms import linear_parts
+from clhines.mechanisms.nmodl.draws import counts
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.names import Names
 from clhines.mechanisms.nmodl.solve import solve
@@ -105,6 +106,7 @@ class _Work:
                 body.results.append(("ion", key, run.values[key]))
             else:
                 body.writes[key] = run.values[key]
+        body.results += counts(run)
         self.bodies.blocks[block] = body
 
     def _main(self, name: str) -> Sequence[Statement]:
@@ -161,7 +163,7 @@ class _Work:
         self._begin_currents(run)
         run.body(statements)
         total = self._total(run, currents)
-        again = [key for key in run.writes if key in run.reads]
+        again = [key for key in run.writes if key in run.reads] + [*run.drew]
         if again:
             self._twice(statements, currents)
             return
@@ -204,6 +206,7 @@ class _Work:
         i_ahead = self._total(first, currents)
         second.values, second.reads = dict(first.values), first.reads
         second.loops, second.writes = first.loops, dict(first.writes)
+        second.drew = first.drew
         second.body(statements)
         total, step = self._total(second, currents), graph.number(SLOPE)
         results = [("i", "i", total), ("g", "g", (i_ahead - total) / step)] if currents else []

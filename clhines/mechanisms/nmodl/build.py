@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from clhines.mechanisms.equations import Quantity
 from clhines.mechanisms.expressions import Node
 from clhines.mechanisms.forms import linear_form
 from clhines.mechanisms.nmodl.bodies import Bodies, Body, executed
 from clhines.mechanisms.nmodl.lexer import Includes
-from clhines.mechanisms.nmodl.names import BUILT_IN
+from clhines.mechanisms.nmodl.names import BUILT_IN, plain
 from clhines.mechanisms.nmodl.parse import parse
 from clhines.mechanisms.nmodl.tree import File, NmodlError, Refused, Rejection
 from clhines.mechanisms.program import Argument, IonUse, Net, Program, Send, Table
@@ -72,6 +73,7 @@ class _Builder:
         self.written = {key for body in self.blocks.values() for key in body.writes}
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
         self.needed = self._needed()
+        self._begin_globals()
 
     def _check(self) -> None:
         file = self.file
@@ -112,6 +114,36 @@ class _Builder:
             found |= self._free(body, self.needed)
         return found & self.names.elements.keys()
 
+    def _begin_globals(self) -> None:
+        """Give INITIAL the defaults of what is one for all instances and only set by later blocks.
+
+        So has NEURON, in the first INITIAL of a model. No other block may need the value.
+        """
+        initial = self.blocks.get("initial")
+        if initial is None or initial.loops or self.file.kind == "artificial":
+            return
+        elsewhere: set[str] = set()
+        for name, body in self.blocks.items():
+            if name != "initial":
+                elsewhere |= self._free(body, self.needed)
+            if name in ("before_initial", "after_initial"):
+                elsewhere |= body.writes.keys()
+        symbols = {
+            self.graph.symbol(key): self.graph.number(Fraction(self.names.default(key)))
+            for key in self.written - elsewhere - initial.writes.keys()
+            if self.names.is_global(key) and self.names.elements[key] not in self.read_ions
+        }
+        if symbols:
+            keys = [*initial.writes]
+            new = self.graph.replaced([initial.writes[key] for key in keys], symbols)
+            initial.writes = dict(zip(keys, new, strict=True))
+            changed = self.graph.replaced([node for _, _, node in initial.results], symbols)
+            initial.results = [
+                (role, name, node)
+                for (role, name, _), node in zip(initial.results, changed, strict=True)
+            ]
+            self.needed = self._needed()
+
     def model(self) -> Model:
         """Return the mechanism."""
         live = self._live()
@@ -140,6 +172,7 @@ class _Builder:
             pointers=used_pointers,
             tables=tables,
             net=self._net(),
+            random=tuple(plain(name) for name in self.file.random),
             blocks=blocks,
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             electrode=bool(self.file.electrode),
@@ -301,6 +334,11 @@ def arguments_of(
     found += [Argument("pointer", p) for p in file.pointers if printed.get(p) in free]
     found += _ions(body, free, file)
     found += _weights(body, free)
+    drawn = {name for role, name, _ in body.results if role == "drawn"}
+    for name in map(plain, file.random):
+        found += [Argument("stream", name)] if f"{name}__stream" in free else []
+        if name in drawn:
+            found.append(Argument("drawn", name, "inout"))
     for key in states:
         if key in kept:
             found.append(Argument("state", key, "inout" if key in free else "out"))
@@ -308,7 +346,7 @@ def arguments_of(
             found.append(Argument("state", key))
     found += [Argument("output", k, "out") for k in sorted(kept) if k not in states]
     for role, name, _ in body.results:
-        if role not in ("ion", "weight", "other_weight"):
+        if role not in ("ion", "weight", "other_weight", "drawn"):
             found.append(Argument(role, name, "out"))
     return tuple(found)
 

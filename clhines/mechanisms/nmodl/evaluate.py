@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from clhines.mechanisms.expressions import Node
+from clhines.mechanisms.nmodl.draws import drawn
 from clhines.mechanisms.nmodl.functions import NAMES as FUNCTIONS
 from clhines.mechanisms.nmodl.functions import built_in
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused
-from clhines.mechanisms.nmodl.values import Values
+from clhines.mechanisms.nmodl.values import NEVER, Values
 
 
 class Evaluation(Values):
@@ -69,7 +70,7 @@ class Evaluation(Values):
             return a * b
         if sign == "/":
             if b.definition is graph.zero:
-                raise Refused("a division by 0")
+                return a * graph.symbol(NEVER)  # infinite, or no number, as in C
             return a / b
         if sign == "^":
             return built_in(graph, "pow", [a, b])
@@ -134,7 +135,8 @@ class Evaluation(Values):
         if name == "at_time":  # of the fixed step
             return self._at_time(self.expression(arguments[-1]))
         if name.startswith("random_") and arguments and arguments[0][0] == "name":
-            raise Refused(f"RANDOM ({name})", line)
+            values = [self.expression(a) for a in arguments[1:]]
+            return drawn(self, name, str(arguments[0][1]), values, line)
         if name not in FUNCTIONS:
             raise Refused(f"the function {name}, which the file does not define", line)
         count = FUNCTIONS[name]

@@ -110,8 +110,13 @@ class Run(Evaluation):
 
     def _from(self, s: Statement) -> None:
         first, last, by = (self.expression(e).definition for e in s.values)
-        if not (first.is_number and last.is_number and by.is_number and by.value):
-            raise Refused("FROM with bounds that are not constant", s.line, "use constants")
+        if not by.is_number or (by.value <= 0 and not (first.is_number and last.is_number)):
+            raise Refused("FROM with a step that is not constant", s.line, "use constants")
+        if not by.value:
+            raise Refused("FROM BY 0", s.line)
+        if not (first.is_number and last.is_number):
+            self._open_from(s, first, last)
+            return
         start, end, step = (int(e.value) for e in (first, last, by))
         turns = range(start, end + (1 if step > 0 else -1), step)
         if len(turns) > MAX_TURNS:
@@ -122,6 +127,20 @@ class Run(Evaluation):
         for k in turns:
             self.values[str(self.scopes[-1][name])] = self.graph.number(k)
             self.body(s.blocks[0])
+        self.scopes.pop()
+
+    def _open_from(self, s: Statement, first: Node, last: Node) -> None:
+        """Make a loop of a FROM whose bounds depend on values; they are whole, as C's int."""
+        name, end = str(s.names[0]), f"{s.names[0]}_last"
+        self.scopes.append({})
+        for local, bound in ((name, first), (end, last)):
+            self.new_local(local)
+            self.values[str(self.scopes[-1][local])] = _whole(bound)
+        index: Expression = ("name", name, None)
+        test: Expression = ("<=", index, ("name", end, None))
+        more = Statement("assign", s.line, (name, None), (("+", index, s.values[2]),))
+        turn = Statement("while", s.line, (), (test,), [[*s.blocks[0], more]])
+        self._while(turn)
         self.scopes.pop()
 
     def _while(self, s: Statement) -> None:
@@ -288,3 +307,8 @@ class Run(Evaluation):
             from_table = self._looked_up(block, table, values, line)
             return from_table
         return self.executed(block, values, line)
+
+
+def _whole(x: Node) -> Node:
+    graph = x.graph
+    return graph.where(graph.less(x, graph.zero), graph.call("ceil", x), graph.call("floor", x))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from clhines.errors import InputError
+from clhines.mechanisms import random123
 from clhines.mechanisms.expressions import ExpressionError
 from clhines.mechanisms.nmodl.build import Model, build
 from clhines.mechanisms.nmodl.lexer import Includes, tokens
@@ -89,7 +90,7 @@ def twins_of(text: str, nmodl: Nmodl, outputs: tuple[str, ...]) -> dict[str, Cal
     """Return the NumPy functions by block. What is run is printed of numbers and checked names."""
     source = functions_of(text, nmodl, "numpy", outputs)
     name = model_of(text, nmodl).program.name
-    space: dict[str, Any] = {"np": np}
+    space: dict[str, Any] = {"np": np, "random123": random123}
     exec(compile(source, f"<mechanism {name}>", "exec"), space)
     prefix = name + "_"
     return {key[len(prefix) :]: f for key, f in space.items() if key.startswith(prefix)}

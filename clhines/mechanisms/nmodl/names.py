@@ -37,11 +37,11 @@ class Names:
         if "celsius" not in file.variables:  # NEURON's, whether the file declares it or not
             file.variables["celsius"] = Variable("celsius", "assigned", 0, unit="degC")
         for name in file.variables:
-            plain = _plain(name)
-            while plain in taken:
-                plain += "u"
-            taken.add(plain)
-            self.printed[name] = plain
+            printed = plain(name)
+            while printed in taken:
+                printed += "u"
+            taken.add(printed)
+            self.printed[name] = printed
 
     def variable(self, name: str) -> Variable | None:
         """Return a declared variable."""
@@ -98,12 +98,12 @@ class Names:
         return name + "0" if other is not None and other.sort == "parameter" else ""
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """Return a name that does not look like a generated one."""
-    plain = name.rstrip("_") if name.startswith("_") else name
-    while "__" in plain:
-        plain = plain.replace("__", "_u_")
-    return "u" + plain if plain.startswith("_") or not plain else plain
+    found = name.rstrip("_") if name.startswith("_") else name
+    while "__" in found:
+        found = found.replace("__", "_u_")
+    return "u" + found if found.startswith("_") or not found else found
 
 
 def declared_globals(file: File) -> Mapping[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clhines.mechanisms import random123
 from clhines.mechanisms.blocks import make_block
 from clhines.mechanisms.expressions import Node, postorder
 from clhines.mechanisms.helpers import helpers
@@ -68,8 +69,14 @@ def name_of(a: Argument) -> str:
         "watch": f"_watch{a.name}",
         "column": f"_column{a.name}",
         "grid": f"_{a.name}",
+        "stream": f"{a.name}__stream",
+        "drawn": f"{a.name}__drawn",
     }
     return generated.get(a.role, safe(a.name))
+
+
+def _type(a: Argument) -> str:
+    return {"stream": "uint4", "drawn": "ulong"}.get(a.role, "real")
 
 
 class Functions:
@@ -111,7 +118,9 @@ class Functions:
         """Return the functions, helpers first."""
         names = self.model.program.blocks if blocks is None else blocks
         body = "\n".join(self.function(name) for name in names)
-        return self._helpers(body) + helpers(body, self.prefix, self.real) + body
+        streams = random123.python_source if self.real == "numpy" else random123.opencl_source
+        drawn = streams(body, self.prefix)
+        return self._helpers(body) + drawn + helpers(body, self.prefix, self.real) + body
 
     def _helpers(self, body: str) -> str:
         result = ""
@@ -132,17 +141,30 @@ class Functions:
         """Return the function of a block."""
         body, arguments = self.model.bodies.blocks[name], self.calls(name)
         given = {(role, what): node for role, what, node in body.results}
-        roots = []
+        roots: list[Node] = []
         for a in arguments:
             if a.direction != "in":
                 node = given.get((a.role, a.name))
-                roots.append(body.writes[a.name] if node is None else node)
+                root = body.writes[a.name] if node is None else node
+                roots += root.args[1:] if a.role == "drawn" else [root]
         infinity = "np.inf" if self.real == "numpy" else "INFINITY"
         p = Printer(self.prefix, self.real, symbols={NEVER: infinity})
         shown = _Body(p, body.loops, [name_of(a) for a in arguments]).lines(roots)
+        shown = self._with_counts(arguments, shown)
         if self.real == "numpy":
             return self._python(name, arguments, p.lines, shown)
         return self._c(name, arguments, p.lines, shown)
+
+    def _with_counts(self, arguments: Sequence[Argument], shown: list[str]) -> list[str]:
+        """Put two values of a stream of random numbers together: how many words it has given."""
+        left, found = iter(shown), []
+        for a in arguments:
+            if a.role == "drawn":
+                given = f"{name_of(a)}, {next(left)}, {next(left)}"
+                found.append(f"{self.prefix}_random_count_({given})")
+            elif a.direction != "in":
+                found.append(next(left))
+        return found
 
     def _python(
         self, name: str, arguments: Sequence[Argument], lines: list[str], shown: list[str]
@@ -160,15 +182,15 @@ class Functions:
             if a.role == "table":
                 declared.append(f"__global const real *{name_of(a)}")
             elif a.direction == "in":
-                declared.append(f"const real {name_of(a)}")
+                declared.append(f"const {_type(a)} {name_of(a)}")
             else:
-                declared.append(f"real *{name_of(a)}_")
+                declared.append(f"{_type(a)} *{name_of(a)}_")
         comment = _COMMENTS.get(name, name.replace("_", " "))
         head = f"static void {self.prefix}_{name}("
         text = f"// {comment}\n{head}{wrapped(declared or ['void'], len(head))})\n{{\n"
         for a in arguments:
             if a.direction == "inout":
-                text += f"    const real {name_of(a)} = *{name_of(a)}_;\n"
+                text += f"    const {_type(a)} {name_of(a)} = *{name_of(a)}_;\n"
         text += "".join(line + "\n" for line in lines)
         out = [name_of(a) for a in arguments if a.direction != "in"]
         for target, value in zip(out, shown, strict=True):

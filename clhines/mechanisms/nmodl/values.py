@@ -20,6 +20,11 @@ def weight(name: str) -> str:
     return f"_{name}__weight"
 
 
+def stream_keys(name: str) -> tuple[str, str]:
+    """Return the keys of ``keep`` and ``at`` of a RANDOM variable; see `random123`."""
+    return f"{name}\0keep", f"{name}\0at"
+
+
 @dataclass
 class Loop:
     """An iteration inside a block: ``names = values`` again while `go_on`.
@@ -102,6 +107,9 @@ class Values:
         self.shared, self.where, self.graph = shared, where, shared.graph
         self.names, self.file = shared.names, shared.file
         self.values: dict[str, Node] = {}
+        for name in self.file.random:
+            keep, at = stream_keys(name)
+            self.values[keep], self.values[at] = self.graph.one, self.graph.zero
         self.reads: dict[str, None] = {}
         self.writes: dict[str, None] = {}
         self.loops: list[Loop] = []
@@ -116,6 +124,7 @@ class Values:
         self.equations: Callable[[Statement], None] | None = None
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
+        self.drew: dict[str, None] = {}  # RANDOM variables
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = False
@@ -157,6 +166,8 @@ class Values:
             if name in self.file.external:
                 raise Refused(f"EXTERNAL {name}", line)
             variable = self.names.variable(name)
+            if variable is None and name == "usetable":
+                return self.graph.number(int(self.shared.use_tables))
             if variable is not None and variable.sort == "constant":
                 return self.graph.number(variable.value or Fraction(0))
         return self.value(self.key(name, index, line))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clhines.arrays import offsets, ranges, starts
+from clhines.arrays import ranges, starts
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.plan import layout, packing
@@ -16,7 +16,7 @@ from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment import layout as segment_layout
 from clhines.plan.by_segment.cut import Cut, cut_trees
 from clhines.plan.by_segment.joined import USUAL_PLACES, joined
-from clhines.plan.by_segment.pieces import Pieces, split_cells
+from clhines.plan.by_segment.pieces import kept_forest, split_cells
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
@@ -307,7 +307,7 @@ class _Contraction:
         # half a work-group each: these pack better than whole ones
         pieces = split_cells(forest, self.most, capacity // 2, group // 2)
         cut = cut_trees(pieces.forest.trees, self.most, pieces.ends)
-        rest, place = self._rest(pieces, cut, forest.num_cells)
+        rest, place = kept_forest(pieces, cut, forest.num_cells)
         stars = rest.sizes * 4 > forest.sizes  # hardly smaller: too many pieces hang from a node
         if stars.any():
             if ranks is not None:
@@ -371,32 +371,6 @@ class _Contraction:
 
         how = np.where(stars, np.where(fits[forest.shape_of_cell], 1, 2), 0)
         return plan_by_kind(forest, self.method, how, plan_some)
-
-    def _rest(self, pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
-        """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
-        trees, segment = pieces.forest.trees, cut.segments
-        kept = np.flatnonzero(cut.kept >= 0)
-        tree = np.searchsorted(segment.offsets, kept, side="right") - 1
-        last = trees.order[segment.first[kept] + segment.length[kept] - 1]  # nodes of trees
-        number = np.full(len(trees.parent), -1)
-        number[last] = cut.kept[kept]
-        counts = np.bincount(tree, minlength=trees.num_trees)
-        first = starts(counts)
-        shape = pieces.forest.shape_of_cell
-        which = ranges(first[shape], counts[shape])
-        piece = np.repeat(np.arange(len(shape)), counts[shape])
-        begin = starts(counts[shape])
-        above = cut.contraction.parent[kept[which]]
-        parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
-        outside = pieces.above[piece]
-        there = np.searchsorted(pieces.forest.cell_offsets, outside, side="right") - 1
-        local = outside - pieces.forest.cell_offsets[there] + trees.offsets[shape[there]]
-        hung = (above < 0) & (outside >= 0)
-        parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
-        sizes = np.bincount(pieces.cell[piece], minlength=num_cells)
-        rest = Forest(parent, offsets(sizes))
-        place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
-        return rest, place
 
     def _many(self, forest: Forest) -> int:
         """Most cells per work-group: few where only latency counts."""

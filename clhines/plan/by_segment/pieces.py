@@ -9,6 +9,7 @@ import numpy as np
 from clhines.arrays import climb, offsets, ranges, starts
 from clhines.forest import Forest, Trees
 from clhines.plan.by_segment import schedule
+from clhines.plan.by_segment.cut import Cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,3 +88,30 @@ def split_cells(forest: Forest, segment: int, most: int, most_segments: int) -> 
         ends=ends,
         rank=(np.arange(len(place)) - trees.offsets[tree_of_place])[place],
     )
+
+
+def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.ndarray]:
+    """Return the trees of kept nodes, and the index of each of these in `pieces.forest`."""
+    trees, segment = pieces.forest.trees, cut.segments
+    kept = np.flatnonzero(cut.kept >= 0)
+    tree = np.searchsorted(segment.offsets, kept, side="right") - 1
+    last = trees.order[segment.first[kept] + segment.length[kept] - 1]  # nodes of trees
+    number = np.full(len(trees.parent), -1)
+    number[last] = cut.kept[kept]
+    counts = np.bincount(tree, minlength=trees.num_trees)
+    first = starts(counts)
+    shape = pieces.forest.shape_of_cell
+    which = ranges(first[shape], counts[shape])
+    piece = np.repeat(np.arange(len(shape)), counts[shape])
+    begin = starts(counts[shape])
+    above = cut.contraction.parent[kept[which]]
+    parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
+    outside = pieces.above[piece]
+    there = np.searchsorted(pieces.forest.cell_offsets, outside, side="right") - 1
+    local = outside - pieces.forest.cell_offsets[there] + trees.offsets[shape[there]]
+    hung = (above < 0) & (outside >= 0)
+    parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
+    sizes = np.bincount(pieces.cell[piece], minlength=num_cells)
+    rest = Forest(parent, offsets(sizes))
+    place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
+    return rest, place

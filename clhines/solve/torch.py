@@ -4,7 +4,7 @@ A solve is one node of the graph; its gradient is one more solve, with u and l s
 `clhines.solve.gradient`), and a node itself, so second derivatives work too. Tensors are solved
 through the host's memory: those of the CPU are read and written in place, others are copied.
 
->>> import clhines.torch  # doctest: +SKIP
+>>> import clhines  # doctest: +SKIP
 >>> x = clhines.torch.solve(solver, d, u, b)  # doctest: +SKIP
 >>> x.square().sum().backward()  # doctest: +SKIP
 """

@@ -4,7 +4,7 @@ The solve is a callback to the host (`jax.pure_callback`), whose gradient is one
 and l swapped (see `clhines.solve.gradient`); that is differentiable again. Forward mode (`jax.jvp`)
 is refused by JAX. `jax.vmap` solves one element after another: give `b` of shape (k, n) instead.
 
->>> import clhines.jax  # doctest: +SKIP
+>>> import clhines  # doctest: +SKIP
 >>> loss = lambda d: (clhines.jax.solve(solver, d, u, b) ** 2).sum()  # doctest: +SKIP
 >>> jax.jit(jax.grad(loss))(d)  # doctest: +SKIP
 """

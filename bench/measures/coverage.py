@@ -1,0 +1,119 @@
+"""Count the .mod files of public models that can be simulated, and why the others cannot.
+
+    CLHINES_MODELS=FOLDER python -m bench coverage [--refused]
+
+Each folder in the one that the variable names is a public repository, called as there (a number is
+one of ModelDBRepository). Files of the same text count once, in the first folder. Times are of
+reading a file and printing its functions in double precision, on one core.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import MissingError, record, table
+from clhines.errors import InputError
+from clhines.mechanisms import Mechanism
+from clhines.mechanisms.nmodl import NmodlError
+
+
+def distinct(folder: Path) -> Iterator[Path]:
+    """Yield every .mod file below `folder` whose text was not there before."""
+    seen = set()
+    for path in sorted(folder.rglob("*.mod")):
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        if data.startswith(b"../") or not data.strip():
+            continue  # what a link became without one, or nothing
+        key = hashlib.sha256(data).digest()
+        if key not in seen:
+            seen.add(key)
+            yield path
+
+
+def construct_kind(construct: str) -> str:
+    """Return a construct without the names in it, to be counted."""
+    plain = re.sub(r"'[^']*'", "'...'", construct)
+    words = "POINTER|FUNCTION_TABLE|TABLE of|COMPARTMENT of|INCLUDE|EXTERNAL"
+    plain = re.sub(rf"^({words}) \S+", r"\1 ...", plain)
+    return re.sub(r"\d+", "N", plain)
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """Return what is refused of a file, and the time it took in seconds."""
+    begin = time.perf_counter()
+    refused: list[str] = []
+    try:
+        Mechanism.from_nmodl(path).functions("double")
+    except NmodlError as error:
+        refused = [one.construct for one in error.rejections]
+    except InputError as error:
+        refused = [str(error)]
+    return {"refused": refused, "seconds": time.perf_counter() - begin}
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Return counts by repository and by construct, and the times."""
+    rows = [{"repository": path.relative_to(folder).parts[0], "file": path.name, **measured(path)}
+            for path in distinct(folder)]  # fmt: skip
+    if not rows:
+        raise MissingError("no .mod file in the folder CLHINES_MODELS")
+    counted, alone = Counter[str](), Counter[str]()
+    for row in rows:
+        kinds = {construct_kind(construct) for construct in row["refused"]}
+        counted.update(kinds)
+        alone.update(kinds if len(kinds) == 1 else ())
+    files = Counter(row["repository"] for row in rows)
+    run = Counter(row["repository"] for row in rows if not row["refused"])
+    times = sorted(row["seconds"] for row in rows)
+    return {
+        "files": len(rows),
+        "run": sum(run.values()),
+        "median_seconds": times[len(times) // 2],
+        "most_seconds": times[-1],
+        "repositories": {name: [count, run[name]] for name, count in sorted(files.items())},
+        "constructs": {kind: [n, alone[kind]] for kind, n in counted.most_common()},
+        "rows": rows,
+    }
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the tables."""
+    share = result["run"] / result["files"]
+    lines = [
+        f"{result['files']} distinct files of {len(result['repositories'])} repositories: "
+        f"{result['run']} run ({share:.1%})",
+        f"to read one: {result['median_seconds']:.3f} s in the median, "
+        f"{result['most_seconds']:.3f} s at most",
+        "",
+    ]
+    rows = [f"{n:5d}  {one:5d}  {kind:.84}" for kind, (n, one) in result["constructs"].items()]
+    lines += [table.ruled("files  alone  refused for", rows), ""]
+    rows = [f"{name:24.24} {n:5d} {run:5d}" for name, (n, run) in result["repositories"].items()]
+    return "\n".join([*lines, table.ruled(f"{'repository':24} files   run", rows)])
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Count, and write the result."""
+    parser = record.parser("coverage", __doc__ or "", device=False)
+    parser.add_argument("--refused", action="store_true", help="print every file that is refused")
+    given = parser.parse_args(arguments)
+    folder = os.environ.get("CLHINES_MODELS")
+    if not folder:
+        raise MissingError("the variable CLHINES_MODELS names no folder of models")
+    result = measure(Path(folder))
+    rows = result.pop("rows")
+    result = {"record": record.record(None, "coverage", arguments), **result}
+    record.write("coverage", None, result, text(result), given.out)
+    for row in rows if given.refused else ():
+        for one in row["refused"]:
+            print(f"{row['repository']} {row['file']}: {one}")
+    return 0
