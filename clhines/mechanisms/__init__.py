@@ -14,8 +14,8 @@ From text to kernel, each step in a module that imports only those above it:
   variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
   of a mechanism, which `generated` keeps by text: OpenCL, and NumPy twins to call.
 - `program` says what executors see of a mechanism, and what each function takes.
-- `builtin` has texts, `mechanism` the class that users see (`described` its base), `noise` normal numbers,
-  `random123` NEURON's streams of random numbers.
+- `builtin` has texts, `mechanism` the class that users see (`described` its base), `noise` normal
+  numbers, `random123` NEURON's streams of random numbers.
 
 Names: a text's names are printed as they are. Generated names begin with an underscore or have two
 in a row, which no name of a text does.
