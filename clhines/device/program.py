@@ -172,5 +172,5 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
             f"{error}\n{numbered}"
         ) from error
     build_seconds.append(time.perf_counter() - begin)
-    _log.info("built %s in %.3f s", getattr(spec, "template", "a source"), build_seconds[-1])
+    _log.info("built kernel %s in %.3f s", getattr(spec, "template", "a source"), build_seconds[-1])
     return program

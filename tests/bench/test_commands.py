@@ -88,5 +88,5 @@ def test_pages_name_every_measure():
 
 def test_links_to_the_benchmarks_lead_somewhere():
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)", page.read_text("utf-8")):
+        for target in re.findall(r"\]\(([^)#:]+)[)#]", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
