@@ -7,7 +7,7 @@ import pytest
 
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.catalogue import Catalogue
-from clhines.neuron.convert import converted, pointing, without_random
+from clhines.neuron.convert import converted, pointing
 
 neuron = pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
@@ -27,13 +27,6 @@ def test_mechanisms_of_neuron_are_as_the_table_says(name, told):
 
 def test_table_has_rows():
     assert len(ROWS) > 10
-
-
-def test_netstim_without_noise_draws_no_numbers():
-    text = without_random(Catalogue(neuron.h)["NetStim"].text)
-    program = Mechanism.from_nmodl(text).program
-    assert program.kind == "artificial"
-    assert not program.random
 
 
 @pytest.mark.parametrize("kind", ["PARAMETER", "ASSIGNED"])
