@@ -14,7 +14,7 @@ def scale_row(kind, count, cells, seconds, **more):
         "device_bytes": 1000 * cells // count,
         "host_bytes": 10**8 + (3000 + 2000 // count) * cells,
     }
-    own |= {"described_s": 0.1, "made_s": 0.2, "where": "here", "path": "epochs"}
+    own |= {"described_s": 0.1, "made_s": 0.2, "where": "here", "engine": "epochs"}
     found = {"every": [own] * count, "compartments": 10 * cells, "steps": 100, "spikes": 5}
     return scale.row_of({**case, **more}, {**found, "digest": f"of {cells}"})
 
