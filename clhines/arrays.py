@@ -17,6 +17,11 @@ def starts(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts) - counts
 
 
+def stretch_of(offsets: np.ndarray, index: np.ndarray | int) -> np.ndarray:
+    """Return in which of the stretches at `offsets` each index is; none of them is empty."""
+    return np.searchsorted(offsets, index, side="right") - 1
+
+
 def moved(parent: np.ndarray, by: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return parents with ``by[k]`` added in the k-th stretch of ``counts[k]``; roots stay -1."""
     return np.where(parent < 0, -1, parent + np.repeat(by, counts))

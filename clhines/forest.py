@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts
+from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts, stretch_of
 from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
 
@@ -426,7 +426,7 @@ class Forest:
         where = f"cell {cell}, node {lo + k}: parent {p}"
         if p < -1 or p >= len(self.parent):
             raise ForestError(f"{where} is out of range; expected -1 or {lo} to {lo + size - 1}")
-        other = int(np.searchsorted(self.cell_offsets, p, side="right")) - 1
+        other = int(stretch_of(self.cell_offsets, p))
         raise ForestError(
             f"{where} lies in cell {other}; expected -1 or a node of its own cell, "
             f"{lo} to {lo + size - 1}"

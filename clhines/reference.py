@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhines.arrays import stretch_of
 from clhines.errors import PivotError
 from clhines.forest import Forest
 
@@ -100,7 +101,7 @@ def _check_pivots(forest: Forest, diag: np.ndarray, nodes: np.ndarray) -> None:
     bad = ~((pivots > 0) & np.isfinite(pivots))
     if bad.any():
         node = int(nodes[bad].min())
-        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        cell = int(stretch_of(forest.cell_offsets, node))
         raise pivot_error(forest, cell, node, float(diag[node]))
 
 

@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import starts
 from clhines.cells.frusta import areas_and_resistances, centres
 from clhines.cells.morphology import Morphology
 from clhines.cells.regions import NAMES, in_region, path_distance
@@ -350,7 +351,7 @@ def _assemble(
     first, junction = _first_nodes(sections, nseg)
     num_nodes = int(first[-1] + nseg[-1] + (junction[-1] >= 0))
     segment_section = np.repeat(np.arange(sections.num_sections), nseg)
-    segment = np.arange(len(segment_section)) - (np.cumsum(nseg) - nseg)[segment_section]
+    segment = np.arange(len(segment_section)) - starts(nseg)[segment_section]
     node = first[segment_section] + segment
     area, left, right = areas_and_resistances(sections, nseg, Ra)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhines.arrays import starts
 from clhines.cells.sections import Sections
 
 
@@ -54,7 +55,7 @@ def _cuts(sections: Sections, nseg: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """Section (m,) int64 and arc (m,) float64, µm, of the centres and inner ends of segments."""
     counts = 2 * nseg - 1
     section = np.repeat(np.arange(sections.num_sections), counts)
-    k = 1 + np.arange(len(section)) - (np.cumsum(counts) - counts)[section]
+    k = 1 + np.arange(len(section)) - starts(counts)[section]
     ds = (sections.length / nseg)[section]
     return section, (k // 2) * ds + (k % 2) * (ds / 2)
 

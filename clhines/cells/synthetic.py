@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clhines.arrays import starts
 from clhines.cells.morphology import Morphology
 from clhines.cells.shapes import Seed, generator, grow, number_nodes, whole_count
 from clhines.errors import InputError, shown
@@ -98,7 +99,7 @@ def _sampled(
     samples = compartments + is_stem
     parent = number_nodes(tree.parent, samples, soma_nodes=1).astype(np.int64)
     branch = np.repeat(np.arange(samples.size), samples)
-    step = np.arange(branch.size) - (np.cumsum(samples) - samples)[branch] + ~is_stem[branch]
+    step = np.arange(branch.size) - starts(samples)[branch] + ~is_stem[branch]
     along = step / compartments
     xyz = begin[branch] + tree.direction[branch] * (tree.length[branch] * along)[:, None]
     radius = radii[0] + (radii[1] - radii[0]) * (tree.level[branch] + along) / levels

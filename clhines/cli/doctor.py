@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import os
 import platform
 import re
@@ -67,9 +66,11 @@ def versions() -> list[Finding]:
 
 
 def _version(name: str) -> str | None:
+    from importlib import metadata  # slow, and other commands do not need it
+
     try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 

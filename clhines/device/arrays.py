@@ -8,6 +8,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.arrays import stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 
@@ -82,5 +83,5 @@ def check_finite(forest: Forest, name: str, a: np.ndarray) -> None:
     if not good.all():
         where = np.argwhere(~good)[0]
         node = int(where[-1])
-        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        cell = int(stretch_of(forest.cell_offsets, node))
         raise InputError(f"cell {cell}, node {node}: {name} is {a[tuple(where)]}; expected finite")

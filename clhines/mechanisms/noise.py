@@ -38,6 +38,22 @@ def philox(
     return np.stack(np.broadcast_arrays(*c)).astype(np.uint32)
 
 
+def philox_rounds() -> str:
+    """Return the rounds of `philox` in OpenCL, of variables a, b, c, d, key0 and key1 (uint)."""
+    (m0, k0), (m1, k1) = PHILOX
+    return f"""\
+    for (int turn = 0; turn < 10; turn++) {{
+        const uint high0 = mul_hi({m0:#x}u, a), low0 = {m0:#x}u * a;
+        const uint high1 = mul_hi({m1:#x}u, c), low1 = {m1:#x}u * c;
+        a = high1 ^ b ^ key0;
+        b = low1;
+        c = high0 ^ d ^ key1;
+        d = low0;
+        key0 += {k0:#x}u;
+        key1 += {k1:#x}u;
+    }}"""
+
+
 def normal(seed: int, instance: ArrayLike, step: ArrayLike) -> np.ndarray:
     """Return normal numbers that depend on nothing but these three whole numbers.
 
@@ -86,7 +102,6 @@ def normal_source(real: str) -> str:
         raise InputError(f"real is {real!r}; expected 'double' or 'float'")
     scale = _normal_scale()
     literal = repr(scale) if real == "double" else f"{np.float32(scale)}f"
-    (m0, k0), (m1, k1) = PHILOX
     mask = 2**_BITS - 1
     return f"""\
 // ten-bit parts of a word, added
@@ -101,16 +116,7 @@ static real normal(const ulong seed, const ulong instance, const ulong step)
     uint a = (uint)instance, b = (uint)(instance >> 32);
     uint c = (uint)step, d = (uint)(step >> 32);
     uint key0 = (uint)seed, key1 = (uint)(seed >> 32);
-    for (int turn = 0; turn < 10; turn++) {{
-        const uint high0 = mul_hi({m0:#x}u, a), low0 = {m0:#x}u * a;
-        const uint high1 = mul_hi({m1:#x}u, c), low1 = {m1:#x}u * c;
-        a = high1 ^ b ^ key0;
-        b = low1;
-        c = high0 ^ d ^ key1;
-        d = low0;
-        key0 += {k0:#x}u;
-        key1 += {k1:#x}u;
-    }}
+{philox_rounds()}
     const int sum = normal_parts(a) + normal_parts(b) + normal_parts(c) + normal_parts(d);
     return (real)(2 * sum - {_TERMS * mask}) * {literal};
 }}

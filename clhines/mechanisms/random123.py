@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.mechanisms.noise import PHILOX, philox
+from clhines.mechanisms.noise import philox, philox_rounds
 
 KINDS = ("random_uniform", "random_normal", "random_negexp", "random_pick", "random_used")
 _SHIFT = 1.0 / 4294967297.0  # 1/(2^32 + 1): never 0, never 1
@@ -145,23 +145,13 @@ static ulong {prefix}_random_count_(const ulong drawn, const real keep, const re
 
 
 def _words(prefix: str) -> str:
-    (m0, k0), (m1, k1) = PHILOX
     return f"""\
 // a word of a stream: Philox4x32-10 of its names and the number of the word
 static uint {prefix}_random_word_(const uint4 stream, const ulong number)
 {{
     uint a = (uint)(number >> 2), b = stream.z, c = stream.x, d = stream.y;
     uint key0 = stream.w, key1 = 0;
-    for (int turn = 0; turn < 10; turn++) {{
-        const uint high0 = mul_hi({m0:#x}u, a), low0 = {m0:#x}u * a;
-        const uint high1 = mul_hi({m1:#x}u, c), low1 = {m1:#x}u * c;
-        a = high1 ^ b ^ key0;
-        b = low1;
-        c = high0 ^ d ^ key1;
-        d = low0;
-        key0 += {k0:#x}u;
-        key1 += {k1:#x}u;
-    }}
+{philox_rounds()}
     const uint which = (uint)number & 3u;
     return which < 2u ? (which == 0u ? a : b) : (which == 2u ? c : d);
 }}

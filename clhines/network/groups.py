@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
@@ -102,11 +102,11 @@ class Group:
 
 
 def values_of(
+    network: Owner,
     mechanism: Mechanism,
+    nodes: np.ndarray,
     area: np.ndarray,
     parameters: Mapping[str, object],
-    nodes: np.ndarray,
-    parameter: Callable[[str, str, object, np.ndarray], float | np.ndarray],
 ) -> dict[str, float | np.ndarray]:
     """Return all parameters of instances at nodes of some areas, defaults for those not given."""
     known, built_in = mechanism.parameters, mechanism.program.built_in
@@ -122,6 +122,6 @@ def values_of(
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
     return {
-        name: parameter(mechanism.name, name, parameters.get(name, default[name]), nodes)
-        for name in known
+        name: network.parameter(mechanism.name, name, value, nodes)
+        for name, value in {**default, **parameters}.items()
     }

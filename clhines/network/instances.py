@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clhines.arrays import stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
@@ -42,7 +43,7 @@ def check_once(
     again = every[1:][every[1:] == every[:-1]]
     if len(again):
         node = int(again[0])
-        cell = int(np.searchsorted(forest.cell_offsets, node, side="right")) - 1
+        cell = int(stretch_of(forest.cell_offsets, node))
         raise InputError(
             f"{mechanism.name} is in node {node} of cell {cell} twice; expected each mechanism of "
             "the membrane once in a node"

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from clhines.arrays import starts, stretch_of
 from clhines.cells.cable import Cable
 from clhines.checks import as_array, as_finite
 from clhines.errors import InputError
@@ -134,7 +135,7 @@ class Model:
         """(num_targets,) int64: the cell of the network in which each target of events is."""
         nodes = [k.node for k in self.kinds if k.first_target >= 0]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
-        return np.searchsorted(self.forest.cell_offsets, node, side="right") - 1 + self.first_cell
+        return stretch_of(self.forest.cell_offsets, node) + self.first_cell
 
     def initial_states(self) -> list[dict[str, np.ndarray]]:
         """States of each kind at `v_init`, (count,) float64 arrays by name."""
@@ -209,7 +210,7 @@ def targets_of(
     if not len(group):
         return np.zeros(0, np.int64)
     sizes = np.array([len(number) for _, number in instances])
-    start = np.cumsum(sizes) - sizes
+    start = starts(sizes)
     number = np.concatenate([number for _, number in instances])
     return first[group] + number[start[group] + index]
 

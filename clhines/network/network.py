@@ -241,7 +241,7 @@ class Network(Additions):
     ) -> Group:
         check_name(self.groups, mechanism)
         area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
-        values = values_of(mechanism, area, parameters, nodes, self.parameter)
+        values = values_of(self, mechanism, nodes, area, parameters)
         nodes.setflags(write=False)
         given = Parameters(self, mechanism.name, nodes, values)
         group = Group(self, len(self._groups), mechanism, nodes, given)

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import repeat
+from clhines.arrays import repeat, stretch_of
 from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
 from clhines.checks import as_array, as_finite, as_indices, shown
@@ -70,7 +70,7 @@ class Places:
         nodes = self.where(where)
         if len(nodes) and not self.area[nodes].all():
             node = nodes[int(np.argmin(self.area[nodes]))]
-            cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
+            cell = int(self.cell_of(node))
             raise InputError(
                 f"{mechanism}: node {node} of cell {cell} is a junction without membrane; "
                 "expected nodes with an area"
@@ -88,9 +88,9 @@ class Places:
         wanted[cells] = True
         return nodes[wanted[self.cell_of(nodes)]]
 
-    def cell_of(self, nodes: np.ndarray) -> np.ndarray:
+    def cell_of(self, nodes: np.ndarray | int) -> np.ndarray:
         """(m,) int64: the cell of each node."""
-        return np.searchsorted(self.forest.cell_offsets, nodes, side="right") - 1
+        return stretch_of(self.forest.cell_offsets, nodes)
 
     def per_cell(self, values: ArrayLike) -> PerCell:
         """Check one value for each cell."""

@@ -12,6 +12,7 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
+from clhines.arrays import stretch_of
 from clhines.device import program
 from clhines.network.model import Model
 from clhines.plan.plan import Limits
@@ -60,7 +61,7 @@ class BlockEpochs:
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltage at natural `nodes`, a column each."""
-        cells = np.searchsorted(self.model.forest.cell_offsets, nodes, side="right") - 1
+        cells = stretch_of(self.model.forest.cell_offsets, nodes)
         order = np.argsort(cells, kind="stable")
         starts = np.searchsorted(cells[order], np.arange(self.model.forest.num_cells + 1))
         at = np.full(len(nodes), -1)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.arrays import ranges
+from clhines.arrays import ranges, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.noise import normal_source
@@ -275,7 +275,7 @@ class EpochPlan:
         nodes = [np.searchsorted(self.nodes, k.node[i]) for k, i in zip(kinds, mine, strict=True)]
         node = np.concatenate([np.zeros(0, np.int64), *nodes])
         which = np.repeat(np.arange(len(kinds)), [len(i) for i in mine])
-        cell = np.searchsorted(self._forest.cell_offsets, node, side="right") - 1
+        cell = stretch_of(self._forest.cell_offsets, node)
         unit = table.unit_of_cell[cell]
         place = table.places(node) - table.rows.block_start[unit]
         order = np.lexsort((which, place, unit))

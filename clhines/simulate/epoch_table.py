@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.arrays import ranges
+from clhines.arrays import ranges, starts
 from clhines.forest import Forest
 from clhines.plan import packing
 from clhines.plan.by_segment import codes, layout, schedule
@@ -30,7 +30,7 @@ class CellTable:
         self._place = np.empty(forest.num_nodes, np.int64)
         self._place[self.gather[real]] = real
         kind, counts = blocks.template, np.diff(lanes.template_start)
-        self.lane_base = np.cumsum(counts[kind]) - counts[kind]
+        self.lane_base = starts(counts[kind])
         self.num_lanes = int(counts[kind].sum())
         self.units = np.stack(
             (
@@ -67,7 +67,7 @@ class CellTable:
 
         # of each value of each template, the place whose u is meant
         size = rows.template_size
-        begin = np.cumsum(size) - size
+        begin = starts(size)
         source = np.full(int(size.sum()), -1)
         last = j == length[k] - 1
         following = np.minimum(j + 1, length[k] - 1)

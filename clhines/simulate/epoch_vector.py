@@ -14,7 +14,7 @@ import numpy as np
 import pyopencl.array as cla
 
 from clhines import reference
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, starts, stretch_of
 from clhines.device import devices, program
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
@@ -147,9 +147,9 @@ def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
     by_shape = np.argsort(forest.shape_of_cell, kind="stable")
     counts = np.bincount(forest.shape_of_cell, minlength=trees.num_trees)
     blocks = -(-counts // lanes)
-    first = np.cumsum(blocks) - blocks
+    first = starts(blocks)
     shape = forest.shape_of_cell[by_shape]
-    within = np.arange(len(by_shape)) - (np.cumsum(counts) - counts)[shape]
+    within = np.arange(len(by_shape)) - starts(counts)[shape]
     cells = np.full((int(blocks.sum()), lanes), -1)
     cells[first[shape] + within // lanes, within % lanes] = by_shape
     return Blocks(
@@ -172,7 +172,7 @@ def variable_nodes(model: Model) -> np.ndarray:
     trees = forest.trees
     variable = trees.parent < 0
     nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
-    cell = np.searchsorted(forest.cell_offsets, nodes, side="right") - 1
+    cell = stretch_of(forest.cell_offsets, nodes)
     variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
     by_depth = np.argsort(trees.depth, kind="stable")
     cuts = np.flatnonzero(np.diff(trees.depth[by_depth])) + 1
@@ -265,8 +265,8 @@ def make_groups(
     if several is not None:
         width = max(2, width) if several else 1
     groups = -(-of_block // width)
-    ends = np.concatenate(([0], np.cumsum(groups)))
-    rank = np.arange(len(order)) - np.repeat(np.cumsum(of_block) - of_block, of_block)
+    ends = offsets(groups)
+    rank = np.arange(len(order)) - np.repeat(starts(of_block), of_block)
     # The last group of a block is filled up with its last instance.
     last = np.repeat(np.cumsum(of_block) - 1, groups * width - of_block)
     at = np.repeat(ends[:-1] * width, of_block) + rank
@@ -388,7 +388,7 @@ class CellEpochs:
         """Find the node of each slot and lane of the blocks, and the place of each node."""
         blocks, forest = self.blocks, self.model.forest
         sizes = blocks.sizes[blocks.shape]
-        slot = np.cumsum(sizes) - sizes
+        slot = starts(sizes)
         order = blocks.order[ranges(blocks.first[blocks.shape], sizes)]
         # lanes without a cell compute what the first lane does, and keep none of it
         cells = np.where(blocks.cells < 0, blocks.cells[:, :1], blocks.cells)
@@ -412,7 +412,7 @@ class CellEpochs:
         inverse = np.where(constant, 1 / left, 0.0)
         moving = ~constant[node[:, 0]]
         count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
-        self._variable = np.cumsum(count) - count
+        self._variable = starts(count)
 
         def values(a: np.ndarray, where: np.ndarray | slice = slice(None)) -> cla.Array:
             return self._put(a[node[where]].astype(real))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyopencl as cl
@@ -26,6 +26,7 @@ from clhines.simulate.extended_tables import (
     spec_of,
 )
 from clhines.simulate.recorder import Recorder
+from clhines.simulate.runs import Request
 from clhines.simulate.state import Chunk, Record, TimedChunk
 from clhines.simulate.steps import of_whole
 from clhines.simulate.variables import Variables
@@ -316,14 +317,7 @@ class ExtendedSteps:
 
 
 def extended_run(
-    model: Model,
-    queue: cl.CommandQueue | None,
-    dtype: np.dtype,
-    engine: str,
-    max_spikes: int | None,
-    method: str,
-    options: dict[str, Any],
-    whole: Forest | None = None,
+    model: Model, request: Request, whole: Forest | None = None
 ) -> ExtendedReference | ExtendedSteps:
     """Return what advances an extended network.
 
@@ -332,12 +326,18 @@ def extended_run(
     InputError
         The engine is for networks that are not extended.
     """
-    if engine == "epochs":
+    if not isinstance(request.engine, str):
+        raise InputError(
+            "engine is a function; expected the name of one, as the network needs engine "
+            "'steps' or 'reference'"
+        )
+    if request.engine == "epochs":
         raise InputError(
             "engine='epochs' is for networks without ions, pointers, detectors and artificial "
             "cells; expected 'steps'"
         )
-    if engine == "reference":
+    if request.engine == "reference":
         return ExtendedReference(model)
-    assert queue is not None
-    return ExtendedSteps(model, queue, dtype, max_spikes, method, whole, **options)
+    assert request.queue is not None
+    given = request.queue, request.dtype, request.max_spikes, request.method, whole
+    return ExtendedSteps(model, *given, **cast("dict[str, Any]", request.options))

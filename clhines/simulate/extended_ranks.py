@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
-import pyopencl as cl
 
 from clhines.network.model import Model
 from clhines.simulate.extended import ExtendedSteps, extended_run
@@ -15,6 +14,7 @@ from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.extended_tables import is_artificial
 from clhines.simulate.mpi import Ranks
 from clhines.simulate.partition import cell_costs, split
+from clhines.simulate.runs import Request
 from clhines.simulate.state import Chunk, Record, TimedChunk
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import SPIKE_LATE, wires_of
@@ -218,21 +218,13 @@ def _cut(share: ExtendedShare, saved: dict[str, np.ndarray]) -> dict[str, np.nda
 
 
 def make_extended(
-    ranks: Ranks | None,
-    model: Model,
-    queue: cl.CommandQueue | None,
-    dtype: np.dtype,
-    engine: str,
-    max_spikes: int | None,
-    method: str,
-    options: dict[str, object],
-) -> PartRun | ExtendedSplit:
+    ranks: Ranks | None, model: Model, request: Request
+) -> ExtendedReference | ExtendedSteps | ExtendedSplit:
     """Return what advances an extended network, on one rank or on several."""
-    given = queue, dtype, engine, max_spikes, method, options
     if ranks is None:
-        return extended_run(model, *given)
+        return extended_run(model, request)
     with ranks.agreed():
         bounds = split(cell_costs(model), ranks.size)
     return ExtendedSplit(
-        ranks, model, bounds, lambda part: extended_run(part, *given, model.forest)
+        ranks, model, bounds, lambda part: extended_run(part, request, model.forest)
     )

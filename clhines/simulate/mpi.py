@@ -13,7 +13,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ import numpy as np
 import pyopencl as cl
 from numpy.typing import DTypeLike
 
+from clhines.arrays import starts
 from clhines.device import devices
 from clhines.errors import InputError, RankError
 
@@ -180,13 +181,13 @@ class Ranks:
     def _exchange_all(self, mine: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
         """Exchange what did not fit, and enlarge the messages that follow."""
         found = np.empty(int(counts.sum()), np.uint32)
-        starts = np.cumsum(counts) - counts
+        begin = starts(counts)
         sent = np.ascontiguousarray(mine, np.uint32)
-        self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), starts.tolist())]))
+        self._wait(self.comm.Iallgatherv(sent, [found, (counts.tolist(), begin.tolist())]))
         self.received += found.nbytes
         capacity = (1 << int(counts.max()).bit_length()) - 1
         self._capacity = min(max(self._capacity, capacity), _MAX_CAPACITY)
-        return np.split(found, starts[1:])
+        return np.split(found, begin[1:])
 
 
 def encoded(cell: np.ndarray, step: np.ndarray, first: int, count: int) -> np.ndarray:
@@ -223,6 +224,11 @@ def _own(comm: MPI.Comm) -> MPI.Comm:
         _stop_all_on_errors(own)
     _known.append((comm, own))
     return own
+
+
+def agreed(ranks: Ranks | None) -> AbstractContextManager[None]:
+    """`Ranks.agreed` where there are several ranks: an error in the block is one of all."""
+    return nullcontext() if ranks is None else ranks.agreed()
 
 
 def _stop_all_on_errors(comm: MPI.Comm) -> None:

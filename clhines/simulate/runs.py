@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -77,6 +78,35 @@ class Executor(Protocol):
 
 
 MakeExecutor: TypeAlias = Callable[[State], Executor]  # an engine of one's own
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a network is to be advanced; see `Simulation`.
+
+    Attributes
+    ----------
+    what : object
+        Named by messages about memory.
+    queue : pyopencl.CommandQueue or None
+        None for ``reference``.
+    dtype : numpy.dtype
+    engine : str or callable
+    chunk : int
+    max_spikes : int or None
+    method : str
+    options : dict of str to object
+        Of the `Solver`.
+    """
+
+    what: object
+    queue: cl.CommandQueue | None
+    dtype: np.dtype
+    engine: str | MakeExecutor
+    chunk: int
+    max_spikes: int | None
+    method: str
+    options: dict[str, object]
 
 
 class Run(Protocol):

@@ -27,8 +27,8 @@ from clhines.simulate import saved as saved_states
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_ranks import ExtendedSplit
-from clhines.simulate.making import Wanted, make_run
-from clhines.simulate.mpi import Ranks, own_queue
+from clhines.simulate.making import make_run
+from clhines.simulate.mpi import Ranks, agreed, own_queue
 from clhines.simulate.partition import (
     check_same,
     exchanged_during,
@@ -39,6 +39,7 @@ from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
     MakeExecutor,
+    Request,
     Run,
     naming_memory,
     take_chunk,
@@ -135,7 +136,7 @@ class Simulation:
     ) -> None:
         self._lock, self._on_host = lock_of(self), engine == "reference"
         self.ranks = ranks_of(comm)
-        with self._agreed():
+        with agreed(self.ranks):
             if not isinstance(network, Network):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
             if not callable(engine):
@@ -157,9 +158,8 @@ class Simulation:
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
             check_same(self.ranks, self.model, self._signature, {**given, "method": method})
             overlap = exchanged_during(self.ranks, self.model, on_host, OVERLAP)
-        wanted = Wanted(queue, self.dtype, engine, chunk, max_spikes, method, options)
-        with naming_memory(network, chunk):
-            made = make_run(self.ranks, self.model, wanted, overlap)
+        request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
+        made = make_run(self.ranks, self.model, request, overlap)
         self.runner: Run = made.runner
         self.engine, self.chunk = made.engine, made.chunk
         network.freeze()
@@ -174,10 +174,6 @@ class Simulation:
     def step(self) -> int:
         """Steps taken so far."""
         return self._step
-
-    def _agreed(self) -> AbstractContextManager[None]:
-        """Wait for the other ranks at the end of a block; an error is one of all."""
-        return nullcontext() if self.ranks is None else self.ranks.agreed()
 
     def __repr__(self) -> str:
         return f"Simulation({self.network!r}, t = {self.t:g} ms, {self.engine})"
@@ -237,7 +233,7 @@ class Simulation:
         DeviceMemoryError
             The records of a chunk do not fit into the memory of the device.
         """
-        with self._agreed():
+        with agreed(self.ranks):
             progress = as_switch("progress", progress)
             steps = _whole_steps(duration, self.model.dt, LAST_STEP - self.step)
             if self._broken:
@@ -328,7 +324,7 @@ class Simulation:
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
         arrays = self.runner.save()
-        with self._agreed():
+        with agreed(self.ranks):
             if self._first:
                 saved_states.write(path, arrays, self.step, self._signature)
 
@@ -350,7 +346,7 @@ class Simulation:
             simulation then stays as it was.
         """
         step, saved = 0, dict[str, np.ndarray]()
-        with self._agreed():
+        with agreed(self.ranks):
             if self._first:
                 step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
         self._broken = f"{path!s} was not restored"

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.arrays import ranges
+from clhines.arrays import offsets, ranges, stretch_of
 from clhines.device import devices, program
 from clhines.device.arrays import Array
 from clhines.device.program import Argument
@@ -120,17 +120,17 @@ def refinement_tables(forest: Forest) -> dict[str, np.ndarray]:
     trees = forest.trees
     counts = -(-forest.sizes // CHUNK)
     cell = np.repeat(np.arange(forest.num_cells), counts)
-    offsets = forest.cell_offsets
-    first = offsets[cell] + ranges(np.zeros(len(counts), np.int64), counts) * CHUNK
-    shift = (trees.offsets[forest.shape_of_cell] - offsets[:-1])[cell]
-    chunks = np.stack((first, np.minimum(first + CHUNK, offsets[cell + 1]), cell, shift), axis=1)
+    begin = forest.cell_offsets
+    first = begin[cell] + ranges(np.zeros(len(counts), np.int64), counts) * CHUNK
+    shift = (trees.offsets[forest.shape_of_cell] - begin[:-1])[cell]
+    chunks = np.stack((first, np.minimum(first + CHUNK, begin[cell + 1]), cell, shift), axis=1)
     inner = np.flatnonzero(trees.parent >= 0)
     child = inner[np.argsort(trees.parent[inner], kind="stable")]
     tables = {
         "chunks": chunks,
-        "cell_chunks": np.concatenate(([0], np.cumsum(counts))),
+        "cell_chunks": offsets(counts),
         "parent": trees.parent,
-        "child_start": np.concatenate(([0], np.cumsum(trees.num_children))),
+        "child_start": offsets(trees.num_children),
         "child": np.append(child, -1),  # never empty
     }
     return {name: np.ascontiguousarray(a, np.int32) for name, a in tables.items()}
@@ -307,7 +307,7 @@ class Mixed:
         self._run("narrow", "l" not in taken.listed, 1, args, wide.events)
         node = int(first_bad.get(self.queue)[0]) if check else nowhere
         if node != nowhere:
-            cell = int(np.searchsorted(self.forest.cell_offsets, node, side="right")) - 1
+            cell = int(stretch_of(self.forest.cell_offsets, node))
             value = float(wide[node : node + 1].get(self.queue)[0])
             raise InputError(
                 f"cell {cell}, node {node}: {name} is {value:.6g}; expected a value in the range "

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyopencl.array as cla
 
+from clhines.arrays import offsets
 from clhines.checks import real_numbers
 from clhines.errors import InputError
 from clhines.forest import Forest
@@ -142,7 +143,7 @@ def _offsets(d: np.ndarray, sizes: ArrayLike | None) -> np.ndarray:
             f"sizes is {_short(rows)}; expected whole numbers of 1 or more, one a system, whose "
             f"sum is the length of d, {d.size}"
         )
-    return np.concatenate(([0], np.cumsum(rows.astype(np.int64))))
+    return offsets(rows.astype(np.int64))
 
 
 def _short(a: np.ndarray) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.arrays import climb, offsets, ranges, starts
+from clhines.arrays import climb, offsets, ranges, starts, stretch_of
 from clhines.forest import Forest, Trees
 from clhines.plan.by_segment import schedule
 from clhines.plan.by_segment.cut import Cut
@@ -107,7 +107,7 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     above = cut.contraction.parent[kept[which]]
     parent = np.where(above < 0, -1, begin[piece] + cut.kept[above])
     outside = pieces.above[piece]
-    there = np.searchsorted(pieces.forest.cell_offsets, outside, side="right") - 1
+    there = stretch_of(pieces.forest.cell_offsets, outside)
     local = outside - pieces.forest.cell_offsets[there] + trees.offsets[shape[there]]
     hung = (above < 0) & (outside >= 0)
     parent = np.where(hung, begin[there] + number[np.where(hung, local, 0)], parent)
