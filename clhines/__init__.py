@@ -6,7 +6,7 @@ The map, two wings and a roof::
     cells, mechanisms > network           what a user describes (NumPy, no OpenCL)
     simulate                              stands on both
     neuron                                NEURON's memory -> network, and back
-    features > adapters; torch, jax       from results on; from solve on
+    analysis; torch, jax                  from results on; from solve on
     cli                                   on all
     ground: errors arrays checks files forest reference
 
@@ -21,8 +21,7 @@ The map, two wings and a roof::
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
 `clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
 `clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
-`clhines.features`      of recorded voltages: spikes, intervals, resistances; eFEL's definitions
-`clhines.adapters`      results for pandas, Neo, SONATA and eFEL
+`clhines.analysis`      results: features of voltages by eFEL's definitions; pandas, Neo, SONATA
 `clhines.torch`         `solve.torch`: solves that PyTorch differentiates
 `clhines.jax`           `solve.jax`: solves that JAX differentiates
 `clhines.cli`           the command line
@@ -87,7 +86,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 _MODULES = {
     name.rpartition(".")[2]: name
     for name in (
-        "adapters cells cli device draw features mechanisms network network.ring neuron plan"
+        "analysis cells cli device draw mechanisms network network.ring neuron plan"
         " reference simulate solve solve.jax solve.torch"
     ).split()
 }

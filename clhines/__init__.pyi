@@ -1,11 +1,10 @@
 """Types of the public names, which `__init__.py` imports when they are first used."""
 
-from clhines import adapters as adapters
+from clhines import analysis as analysis
 from clhines import cells as cells
 from clhines import cli as cli
 from clhines import device as device
 from clhines import draw as draw
-from clhines import features as features
 from clhines import mechanisms as mechanisms
 from clhines import network as network
 from clhines import neuron as neuron

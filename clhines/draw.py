@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from clhines import files
-from clhines.cells.cable import Cable
 from clhines.errors import InputError
 from clhines.files import PathLike
 
@@ -38,6 +37,21 @@ _COVERED = 40.0  # points of the width that all barriers together may cover
 _APART = 64  # lanes above which bars touch: gaps of less than a pixel only make patterns
 _STYLE = Path(__file__).with_name("clhines.mplstyle")
 _THIN = 1.5  # points: width of the thinnest neurite
+
+
+class Drawn(Protocol):
+    """A cell with the points of its sections and its nodes, as `Cable` has them."""
+
+    sections: Any
+    nseg: np.ndarray
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, junctions included."""
+
+    @property
+    def first_node(self) -> np.ndarray:
+        """(num_sections,) int64: segment k of section s is node ``first_node[s] + k``."""
 
 
 @contextmanager
@@ -270,7 +284,7 @@ def activity(
 
 @in_style
 def plot_morphology(
-    cable: Cable,
+    cable: Drawn,
     values: ArrayLike,
     label: str = "",
     titles: Sequence[str] | None = None,
@@ -326,7 +340,7 @@ def plot_morphology(
 
 
 def _panels(
-    cable: Cable, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
+    cable: Drawn, rows: np.ndarray, titles: list[str], limits: tuple[float, float], label: str
 ) -> Figure:
     """Draw a cell once for each row of values."""
     node, ends, diameter = _strokes(cable)
@@ -355,7 +369,7 @@ def _panels(
     return figure
 
 
-def _strokes(cable: Cable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _strokes(cable: Drawn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Cut the sections at their points and at the ends of their segments.
 
     Returns

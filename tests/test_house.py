@@ -24,9 +24,8 @@ ALLOWED = {  # imports for types count
     "network": {*GROUND, "cells", "mechanisms"},
     "simulate": {*GROUND, "plan", "device", "solve", "cells", "network", "mechanisms"},
     "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},
-    "draw": {"errors", "files", "plan.plan", "cells"},
-    "features": {"errors", "arrays", "checks"},
-    "adapters": {"errors", "checks", "files", "features"},
+    "draw": {"errors", "files", "plan.plan"},
+    "analysis": {"errors", "arrays", "checks", "files"},
 }
 ALLOWED["cli"] = {*GROUND, *ALLOWED, "cli"}
 PICTURES = {"plan.plan", "cli"}  # these may import `draw`, when called
@@ -38,10 +37,10 @@ OUTSIDE = {  # package -> who may import it
     "matplotlib": {"draw"},
     "mpi4py": {"simulate"},
     "neuron": {"neuron"},
-    "pandas": {"adapters"},
-    "neo": {"adapters"},
-    "h5py": {"adapters"},
-    "efel": {"adapters"},
+    "pandas": {"analysis"},
+    "neo": {"analysis"},
+    "h5py": {"analysis"},
+    "efel": {"analysis"},
     "torch": {"solve"},
     "jax": {"solve"},
 }

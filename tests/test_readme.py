@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[1]
 NEEDED = {  # text of a block -> what it imports
     "import draw": "matplotlib",
     "import torch": "torch",
-    "adapters.pandas": "pandas",
-    "adapters.neo": "neo",
-    "adapters.sonata": "h5py",
-    "adapters.efel": "efel",
+    "analysis.pandas": "pandas",
+    "analysis.neo": "neo",
+    "analysis.sonata": "h5py",
+    "analysis.efel": "efel",
 }
 PAGES = [
     *(

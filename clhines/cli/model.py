@@ -8,17 +8,15 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import clhines
 from clhines import files
 from clhines.cli.arguments import Once, positive_number
 from clhines.cli.report import as_json, check_writable, named_option, print_report
 from clhines.errors import InputError
-
-if TYPE_CHECKING:
-    from clhines.neuron.importer import Imported
 
 SUFFIXES = (".py", ".hoc")
 
@@ -54,22 +52,20 @@ def add_model(networks: Any) -> None:
 
 def run_model(arguments: argparse.Namespace) -> int:
     """Build the model with the script, simulate it, and write the spikes."""
-    from clhines.neuron import check, from_neuron
-
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     begin = time.perf_counter()
     _build(arguments)
     built = time.perf_counter()
     if arguments.check:
-        rejected = check()
+        rejected = clhines.neuron.check()
         print("\n".join(str(r) for r in rejected) or "all is simulated")
         return int(bool(rejected))
-    sim, at = from_neuron(arguments.dtype, arguments.device, arguments.engine)
+    sim, at = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
     ready = time.perf_counter()
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())
-    time_of, source, gid = _spikes(at.imported, result.spike_time, result.spike_cell)
+    time_of, source, gid = _spikes(at, result.spike_time, result.spike_cell)
     report = {
         "sections": len(at.imported.model.tree.sections),
         "nodes": at.imported.model.tree.num_nodes,
@@ -96,12 +92,10 @@ def run_model(arguments: argparse.Namespace) -> int:
 
 def _build(arguments: argparse.Namespace) -> None:
     """Run the script, and start NEURON's time where the script has not."""
-    from clhines.neuron.session import interpreter
-
     script = Path(arguments.script)
     if not script.is_file():
         raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
-    h = interpreter()
+    h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
         try:
             h.nrn_load_dll(arguments.mechanisms)
@@ -121,9 +115,10 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _spikes(
-    imported: Imported, times: np.ndarray, sources: np.ndarray
+    at: clhines.neuron.At, times: np.ndarray, sources: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return times, numbers of origins, and gids (-1: none) of the events of NEURON's sources."""
+    imported = at.imported
     network, origins = imported.network, imported.model.wires.origins
     number = {
         int(network.source_numbers(s, [k])[0]): place

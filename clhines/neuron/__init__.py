@@ -34,5 +34,6 @@ be simulated, and give it to the network in `importer`.
 
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.entry import At, check, from_neuron, run
+from clhines.neuron.session import interpreter
 
-__all__ = ["At", "Rejected", "RejectedError", "check", "from_neuron", "run"]
+__all__ = ["At", "Rejected", "RejectedError", "check", "from_neuron", "interpreter", "run"]

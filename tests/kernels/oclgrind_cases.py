@@ -11,6 +11,7 @@ import pyopencl.array as cla
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
 
+import mod_files
 from networks import blocks
 from systems import forest_for, make_system, updates_for
 
@@ -147,9 +148,13 @@ def mixed_case(queue, method, symmetric):
     """Refinement in chunks of five nodes, of a good matrix and of one with a bad pivot."""
     whole, mixed.CHUNK = mixed.CHUNK, 5
     try:
-        solver = Solver(mixed_forest(), method, "mixed", queue=queue)
+        refine(Solver(mixed_forest(), method, "mixed", queue=queue), symmetric)
     finally:
         mixed.CHUNK = whole
+
+
+def refine(solver, symmetric):
+    """Solve with a good matrix and with one that has a bad pivot."""
     system = make_system(mixed_forest(), np.float64, symmetric, 2)
     system.assert_solved(solver.solve(**system.arrays))
     assert solver.refinement.reached
@@ -266,6 +271,37 @@ def network_case(queue, engine, dtype, lanes, constant=False):
     assert np.isfinite(sim.voltages()).all()
 
 
+def extended_case(queue, dtype):
+    """Some steps with ions, a table, pointers, random numbers, trains and artificial cells.
+
+    `ext_watch` begins above its threshold's other side; events come from the first step on.
+    """
+    net = Network.from_arrays(
+        [-1, 0, 1, -1, 3, 4], [0, 3, 6], [300.0] * 6, [0.0, 2.0, 1.0] * 2, [1e-3] * 6
+    )
+    nodes = np.arange(6)
+    net.insert("hh", nodes[[0, 3]])
+    for name in ("ext_cad", "ext_ca", "ext_kca", "ext_table"):
+        net.insert(mod_files.ours(name), nodes)
+    nmda = net.add(mod_files.ours("ext_nmda"), at=5)
+    watch, gap = (net.add(mod_files.ours(f"ext_{name}"), at=[2, 5]) for name in ("watch", "gap"))
+    net.add(mod_files.ours("nmodl/nmrandom"), at=[1, 4])
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 2)
+    net.point(gap, "vgap", to=[5, 2])
+    clamp = net.add(mod_files.ours("ext_clamp"), at=0)
+    net.play(clamp, 0, "amp", [0.0, 0.3], [0.5, 2.0])
+    trains = net.trains([[0.05, 0.16], [0.11]])
+    net.connect(trains, fire, weight=1.3, delay=0.02)
+    net.connect(net.detector(0, -80.0), nmda, [0], [[0.004, 1.5]], 0.1)
+    net.connect(fire, nmda, [0], [[0.003, 1.0]], 0.05, source_index=[1])
+    net.connect(watch, fire, [1], [[1.2]], 0.1, source_index=[0])
+    sim = Simulation(net, 0.1, dtype, queue=queue, engine="steps")
+    number = sim.record("v", nodes), sim.record("m", fire)
+    found = sim.run(0.6)
+    assert len(found.spike_time) > 1
+    assert all(np.isfinite(found[k]).all() for k in number)
+
+
 def clean_cases():
     """Yield name and function of every case that must run without a report."""
     for config, (method, _) in CONFIGS.items():
@@ -286,6 +322,8 @@ def clean_cases():
             yield label, lambda queue, a=arguments: network_case(queue, *a)
     arguments = "blocks", "float64", 2, True
     yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
+    for dtype in ("float64", "float32"):
+        yield f"network: extended, {dtype}", lambda queue, a=dtype: extended_case(queue, a)
     for dtype in (np.float64, np.float32):
         for symmetric in (True, False):
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"

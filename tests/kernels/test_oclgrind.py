@@ -131,8 +131,10 @@ def test_every_template_is_covered():
         "simulate/epoch",
         "simulate/events",
         "simulate/record",
+        "simulate/extended",
     }
-    assert templates == planned | alone | networks | {"common/reciprocal"}  # which others take in
+    taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}
+    assert templates == planned | alone | networks | taken_in
 
 
 def test_planted_faults_are_reported():

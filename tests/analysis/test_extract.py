@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from clhines import InputError
-from clhines.features import FEATURES, Lists, extract, voltage_at
+from clhines.analysis import FEATURES, Lists, extract, voltage_at
 
 START, END, STOP = 100.0, 400.0, 500.0  # ms
 INDICES = {"peak_indices", "min_AHP_indices"}

@@ -8,7 +8,7 @@ import neo
 import numpy as np
 import quantities as pq
 
-from clhines.adapters.results import Results, cells_of, record_of
+from clhines.analysis.results import Results, cells_of, record_of
 from clhines.errors import InputError
 
 

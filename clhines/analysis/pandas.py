@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas
 
-from clhines.adapters.results import Results, Spikes, record_of
+from clhines.analysis.results import Results, Spikes, record_of
 from clhines.errors import InputError
 
 

@@ -21,7 +21,7 @@ def simulated():
 
 def test_pandas(simulated):
     pandas = pytest.importorskip("pandas")
-    import clhines.adapters.pandas as adapter
+    import clhines.analysis.pandas as adapter
 
     net, v, result, _ = simulated
     table = adapter.spikes(result)
@@ -45,7 +45,7 @@ def test_pandas(simulated):
 
 def test_neo(simulated):
     neo = pytest.importorskip("neo")
-    import clhines.adapters.neo as adapter
+    import clhines.analysis.neo as adapter
 
     net, v, result, sim = simulated
     segment = adapter.segment(result, net.num_cells, units={v: "mV"})
@@ -72,7 +72,7 @@ def test_neo(simulated):
 def test_sonata(simulated, tmp_path):
     pytest.importorskip("h5py")
     libsonata = pytest.importorskip("libsonata")
-    import clhines.adapters.sonata as adapter
+    import clhines.analysis.sonata as adapter
 
     *_, result, _ = simulated
     path = tmp_path / "spikes.h5"
@@ -96,7 +96,7 @@ def test_sonata_without_spikes(simulated, tmp_path):
     libsonata = pytest.importorskip("libsonata")
     from types import SimpleNamespace
 
-    import clhines.adapters.sonata as adapter
+    import clhines.analysis.sonata as adapter
 
     none = SimpleNamespace(spike_time=np.zeros(0), spike_cell=np.zeros(0, np.int64))
     adapter.write_spikes(none, tmp_path / "none.h5")
@@ -108,9 +108,9 @@ def test_sonata_without_spikes(simulated, tmp_path):
 
 @pytest.mark.filterwarnings("ignore")  # eFEL's own, of features that a trace does not have
 def test_efel(simulated):
-    """What eFEL says of simulated voltages is what `clhines.features` says."""
+    """What eFEL says of simulated voltages is what `clhines.analysis` says."""
     efel = pytest.importorskip("efel")
-    import clhines.adapters.efel as adapter
+    import clhines.analysis.efel as adapter
 
     _, v, result, _ = simulated
     efel.reset()
@@ -118,7 +118,7 @@ def test_efel(simulated):
     names = ["spike_count", "peak_voltage", "minimum_voltage", "AP_amplitude"]
     given = {"stim_start": 1.0, "stim_end": 20.0}
     found = adapter.features(result[v].T, result.t, names, **given)
-    ours = clhines.features.extract(result[v].T, result.t, names[:3], **given)
+    ours = clhines.analysis.extract(result[v].T, result.t, names[:3], **given)
     assert [int(one["spike_count"][0]) for one in found] == ours["spike_count"].tolist()
     for k, one in enumerate(found):
         if one["spike_count"][0]:

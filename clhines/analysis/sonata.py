@@ -7,7 +7,7 @@ import io
 import h5py
 import numpy as np
 
-from clhines.adapters.results import Spikes
+from clhines.analysis.results import Spikes
 from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.files import PathLike, whole

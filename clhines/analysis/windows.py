@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.features.traces import Traces
+from clhines.analysis.traces import Traces
 
 _PRECISION = 1e-10  # ms, eFEL's precision_threshold
 

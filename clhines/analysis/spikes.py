@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.analysis.traces import Traces
 from clhines.arrays import offsets, ranges
-from clhines.features.traces import Traces
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Features by eFEL itself, for those that `clhines.features` does not have."""
+"""Features by eFEL itself, for those that `clhines.analysis` does not have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import efel
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.features.traces import checked_traces
+from clhines.analysis.traces import checked_traces
 
 
 def features(

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.analysis import windows
+from clhines.analysis.spikes import Lists, lists_of, min_ahp_indices, peak_indices
+from clhines.analysis.traces import Traces, checked_traces
 from clhines.checks import as_real, shown
 from clhines.errors import InputError
-from clhines.features import windows
-from clhines.features.spikes import Lists, lists_of, min_ahp_indices, peak_indices
-from clhines.features.traces import Traces, checked_traces
 
 Feature = Callable[[Traces], "np.ndarray | Lists"]
 _SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
