@@ -15,6 +15,7 @@ import numpy as np
 import clhines
 from clhines import files
 from clhines.cli.arguments import Once, positive_number
+from clhines.cli.progress import doing
 from clhines.cli.report import as_json, check_writable, named_option, print_report
 from clhines.errors import InputError
 
@@ -55,13 +56,16 @@ def run_model(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     begin = time.perf_counter()
-    _build(arguments)
+    with doing("building the model"):
+        _build(arguments)
     built = time.perf_counter()
     if arguments.check:
-        rejected = clhines.neuron.check()
+        with doing("reading the model"):
+            rejected = clhines.neuron.check()
         print("\n".join(str(r) for r in rejected) or "all is simulated")
         return int(bool(rejected))
-    sim, at = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
+    with doing("reading the model and building kernels"):
+        sim, at = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
     ready = time.perf_counter()
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())

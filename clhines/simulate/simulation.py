@@ -6,6 +6,7 @@ import hashlib
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ from clhines.simulate import saved as saved_states
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_ranks import ExtendedSplit
-from clhines.simulate.making import make_run
+from clhines.simulate.making import check_options, make_run
 from clhines.simulate.mpi import Ranks, agreed, own_queue
 from clhines.simulate.partition import (
     check_same,
@@ -141,6 +142,7 @@ class Simulation:
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
             if not callable(engine):
                 as_choice("engine", engine, tuple(ENGINES))
+            check_options(options, signature(Simulation).parameters)
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             self.model = network.compile(dt, v_init, secondorder, seed)
