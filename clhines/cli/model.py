@@ -37,7 +37,7 @@ def add_model(networks: Any) -> None:
     model = networks.add_parser("model", help="a model of NEURON: a script, .py or .hoc")
     add = model.add_argument
     add("script", metavar="FILE", help="builds the model; it need not run it")
-    add("--stop", type=positive_number, required=True, metavar="MS", help="until when")
+    add("--stop", type=positive_number, metavar="MS", help="until when; not with --check")
     add("--check", action="store_true", help="only list what cannot be simulated")
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
@@ -53,6 +53,8 @@ def add_model(networks: Any) -> None:
 
 def run_model(arguments: argparse.Namespace) -> int:
     """Build the model with the script, simulate it, and write the spikes."""
+    if arguments.stop is None and not arguments.check:
+        raise InputError("--stop is missing; expected until when [ms] to simulate, or --check")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     begin = time.perf_counter()

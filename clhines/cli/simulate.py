@@ -265,7 +265,7 @@ def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[
     if arguments.plot is not None:
         compartments = np.count_nonzero(network.area)
         title = f"{network.num_cells} cells in a ring, {compartments} compartments"
-        traces = found["t"], found["v"], [f"cell {k}" for k in found["v_cell"]]
+        traces = found["t"], found["v"], [f"soma {k}" for k in found["v_cell"]]
         with named_option("--plot"):
             draw.activity(spikes, network.num_cells, traces, title, arguments.plot)
 
