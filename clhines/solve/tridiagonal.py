@@ -98,14 +98,19 @@ def solve_tridiagonal(
     try:
         x = solver.solve(system.d, system.u, system.b, l=system.l, check=check)
     except PivotError as error:
-        row = error.node - int(system.forest.cell_offsets[error.cell])
-        raise PivotError(
-            f"system {error.cell}, row {row} (row {error.node} of all): pivot is zero, negative, "
-            "NaN or infinite; expected positive and finite, as in diagonally dominant systems",
-            error.cell,
-            error.node,
-        ) from None
+        raise _by_row(error, system) from None
     return x.reshape(arrays["b"].shape)
+
+
+def _by_row(error: PivotError, system: System) -> PivotError:
+    """Return the error in the words of tridiagonal systems."""
+    row = error.node - int(system.forest.cell_offsets[error.cell])
+    return PivotError(
+        f"system {error.cell}, row {row} (row {error.node} of all): pivot is zero, negative, "
+        "NaN or infinite; expected positive and finite, as in diagonally dominant systems",
+        error.cell,
+        error.node,
+    )
 
 
 def as_chains(arrays: dict[str, np.ndarray], sizes: ArrayLike | None) -> System:
