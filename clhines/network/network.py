@@ -28,6 +28,8 @@ from clhines.errors import InputError
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Additions, Sources
+from clhines.network.changes import Changes
+from clhines.network.constant import ConstantSums
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Parameters, values_of
@@ -37,7 +39,9 @@ from clhines.network.places import PerCell, Places, Value
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.times import as_step
-from clhines.network.wiring import Wiring
+from clhines.network.wiring import Columns, Wiring
+
+Given = tuple[Columns, Columns]  # connections and events from outside
 
 
 class Network(Additions):
@@ -83,6 +87,7 @@ class Network(Additions):
     ) -> None:
         structure = cables if isinstance(cables, Structure) else of_cables(cables, num_cells)
         self._frozen, self._structure = False, structure
+        self._branched_from: Network | None = None
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
         self.area = structure.whole("area")
@@ -140,7 +145,7 @@ class Network(Additions):
         if self._frozen:
             raise InputError(
                 f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
-                "before that, or a new Network"
+                "before that, Simulation.set(), or a new Network"
             )
 
     def freeze(self) -> None:
@@ -156,6 +161,11 @@ class Network(Additions):
     def frozen(self) -> bool:
         """Whether a `Simulation` has been made of it."""
         return self._frozen
+
+    @property
+    def branched_from(self) -> Network | None:
+        """The network whose copies this is; see `Simulation.branch`."""
+        return self._branched_from
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -337,7 +347,12 @@ class Network(Additions):
     # -- arrays --------------------------------------------------------------------------------
 
     def compile(
-        self, dt: float = 0.025, v_init: ArrayLike = -65.0, secondorder: bool = False, seed: int = 0
+        self,
+        dt: float = 0.025,
+        v_init: ArrayLike = -65.0,
+        secondorder: bool = False,
+        seed: int = 0,
+        changes: Changes | None = None,
     ) -> Model:
         """Check the whole and make the arrays that executors take.
 
@@ -349,21 +364,25 @@ class Network(Additions):
             NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
         seed : int
             Of the noise.
+        changes : Changes, optional
+            What a simulation was told by `set`.
 
         Returns
         -------
         Model
         """
-        dt = as_step(dt)
+        dt, changes = as_step(dt), changes or Changes()
+        groups, wiring = changes.groups(self._groups), self._wiring.changed(changes)
         n, u = self.forest.num_nodes, -self._structure.whole("g_axial")
         constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
-        extended = needs_extension(self._added, self.groups, self._wiring.given)
-        kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b, self.celsius)
+        extended = needs_extension(self._added, groups, wiring.given)
+        folded = constant_d, constant_b
+        kinds, instances = kinds_of(groups, self.area, *folded, self.celsius, changes.stored)
         check_celsius(kinds, self.celsius)
         first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
         targets = sum(k.count for k in kinds if k.first_target >= 0)
         places = dt, 0 if extended else targets, first, instances
-        wiring = self._wiring if not extended else Wiring(self)
+        given, wiring = (wiring.given, wiring.outside), wiring if not extended else Wiring(self)
         return Model(
             forest=self.forest,
             soma=self.soma,
@@ -382,13 +401,21 @@ class Network(Additions):
             dt=dt,
             secondorder=_second_order(secondorder, extended),
             seed=as_seed(seed),
-            extended=self._extended(kinds, instances, secondorder) if extended else None,
+            extended=self._extended(kinds, instances, given, secondorder) if extended else None,
+            stored=frozenset(changes.stored),
         )
 
-    def _extended(self, kinds: tuple[Kind, ...], instances: Instances, order: object) -> Extended:
+    def constant_sums(self) -> ConstantSums:
+        """Return the sums of the constant mechanisms, to be summed again when these change."""
+        return ConstantSums(
+            self._groups, self.forest, self.area, self._structure.whole("g_total")
+        )
+
+    def _extended(
+        self, kinds: tuple[Kind, ...], instances: Instances, wiring: Given, order: object
+    ) -> Extended:
         threshold = spread("threshold", self.threshold, self.num_cells)
-        cells = Sources(self, 0, self.soma, threshold)
-        wiring, places = (self._wiring.given, self._wiring.outside), (kinds, instances)
+        cells, places = Sources(self, 0, self.soma, threshold), (kinds, instances)
         return extended_of(self._added, cells, *places, self.area, self.celsius, wiring, order)
 
 
