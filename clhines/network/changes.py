@@ -61,7 +61,7 @@ class Changes:
     _first: dict[tuple[int, str], Value] = field(default_factory=dict, repr=False)
 
     def groups(self, groups: Sequence[Group]) -> list[Group]:
-        """Groups with the values as they are now."""
+        """Return groups with the values as they are now."""
         return [self._changed(group) for group in groups]
 
     def _changed(self, group: Group) -> Group:
@@ -76,7 +76,7 @@ class Changes:
         return replace(group, parameters=values)
 
     def value_of(self, group: Group, name: str) -> Value:
-        """Value of a parameter as it is now."""
+        """Return the value of a parameter as it is now."""
         known = self.parameters.get(group.number, {}).get(name)
         if known is not None:
             return known

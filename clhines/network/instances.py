@@ -98,23 +98,16 @@ def kinds_of(
         for group, end in zip(groups, ends.tolist(), strict=True):
             instances[group.number] = len(kinds), rank[end - len(group) : end]
         node = node[order]
-        values = {p: _merged(groups, p, order) for p in mechanism.parameters}
-        for name in values:
-            if (mechanism.name, name) in stored:
-                values[name] = np.broadcast_to(np.float64(values[name]), len(node)).copy()
+        values = {
+            p: _merged(groups, p, order, (mechanism.name, p) in stored)
+            for p in mechanism.parameters
+        }
         if "celsius" in mechanism.program.built_in:
             values["celsius"] = celsius
-        kind = Kind(
-            mechanism=mechanism,
-            node=node,
-            parameters=values,
-            factor=factor_of(mechanism, area[node]),
-            first_target=targets if mechanism.takes_events else -1,
-            first_instance=first,
-        )
-        kinds.append(kind)
-        first += kind.count
-        targets += kind.count if mechanism.takes_events else 0
+        target = targets if mechanism.takes_events else -1
+        kinds.append(Kind(mechanism, node, values, factor_of(mechanism, area[node]), target, first))
+        first += len(node)
+        targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)
 
 
@@ -139,10 +132,12 @@ def at_0_mv(
     return mechanism.current(np.zeros(count), 0.0, values, {})
 
 
-def _merged(groups: Sequence[Group], name: str, order: np.ndarray) -> float | np.ndarray:
-    """Join a parameter of several groups; a float where it is one number."""
+def _merged(
+    groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
+) -> float | np.ndarray:
+    """Join a parameter of several groups; a float where it is one number, unless `each` has one."""
     values = [g.parameters[name] for g in groups]
-    if all(np.ndim(v) == 0 and v == values[0] for v in values):
+    if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
         return values[0]
-    each = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
-    return np.concatenate(each)[order]
+    parts = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
+    return np.concatenate(parts)[order]

@@ -16,32 +16,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.cells.cable import Cable
-from clhines.checks import (
-    as_array,
-    as_finite,
-    as_indices,
-    as_seed,
-    shown,
-    spread,
-)
+from clhines.checks import as_array, as_finite, as_indices
 from clhines.errors import InputError
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Additions, Sources
 from clhines.network.changes import Changes
+from clhines.network.compiled import compiled
 from clhines.network.constant import ConstantSums
-from clhines.network.extend import Instances, extended_of, needs_extension
-from clhines.network.extended import Extended
 from clhines.network.groups import Group, Parameters, values_of
-from clhines.network.instances import check_celsius, check_name, check_once, kinds_of
-from clhines.network.model import Kind, Model, as_parameter
+from clhines.network.instances import check_name, check_once
+from clhines.network.model import Model, as_parameter
 from clhines.network.places import PerCell, Places, Value
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
-from clhines.network.times import as_step
-from clhines.network.wiring import Columns, Wiring
-
-Given = tuple[Columns, Columns]  # connections and events from outside
+from clhines.network.wiring import Wiring
 
 
 class Network(Additions):
@@ -57,6 +46,8 @@ class Network(Additions):
         Repeated in turn to `num_cells` cells; or compartments as arrays, see `from_arrays`.
     num_cells : int, optional
         Default: one of each.
+    branched_from : Network, optional
+        The network whose copies this is; see `Simulation.branch`.
 
     Attributes
     ----------
@@ -70,6 +61,8 @@ class Network(Additions):
     area : (n,) float64, µm²
         0 at junctions, which have no membrane.
     groups : tuple of Group
+    structure : Structure
+    branched_from : Network or None
     frozen : bool
         Whether a `Simulation` has been made of it.
     threshold : float or (num_cells,) float64, mV
@@ -83,11 +76,13 @@ class Network(Additions):
     """
 
     def __init__(
-        self, cables: Cable | Sequence[Cable] | Structure, num_cells: int | None = None
+        self,
+        cables: Cable | Sequence[Cable] | Structure,
+        num_cells: int | None = None,
+        branched_from: Network | None = None,
     ) -> None:
         structure = cables if isinstance(cables, Structure) else of_cables(cables, num_cells)
-        self._frozen, self._structure = False, structure
-        self._branched_from: Network | None = None
+        self._frozen, self.structure, self.branched_from = False, structure, branched_from
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
         self.area = structure.whole("area")
@@ -161,11 +156,6 @@ class Network(Additions):
     def frozen(self) -> bool:
         """Whether a `Simulation` has been made of it."""
         return self._frozen
-
-    @property
-    def branched_from(self) -> Network | None:
-        """The network whose copies this is; see `Simulation.branch`."""
-        return self._branched_from
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -371,59 +361,20 @@ class Network(Additions):
         -------
         Model
         """
-        dt, changes = as_step(dt), changes or Changes()
-        groups, wiring = changes.groups(self._groups), self._wiring.changed(changes)
-        n, u = self.forest.num_nodes, -self._structure.whole("g_axial")
-        constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
-        extended = needs_extension(self._added, groups, wiring.given)
-        folded = constant_d, constant_b
-        kinds, instances = kinds_of(groups, self.area, *folded, self.celsius, changes.stored)
-        check_celsius(kinds, self.celsius)
-        first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
-        targets = sum(k.count for k in kinds if k.first_target >= 0)
-        places = dt, 0 if extended else targets, first, instances
-        given, wiring = (wiring.given, wiring.outside), wiring if not extended else Wiring(self)
-        return Model(
-            forest=self.forest,
-            soma=self.soma,
-            u=u,
-            capacitance=self._structure.whole("capacitance"),
-            area=self.area,
-            constant_d=constant_d,
-            constant_b=constant_b,
-            kinds=kinds,
-            instances=instances,
-            num_targets=places[1],
-            connections=wiring.compiled_connections(*places),
-            events=wiring.compiled_events(dt, first, instances),
-            threshold=spread("threshold", self.threshold, self.num_cells),
-            v_init=spread("v_init", v_init, n),
-            dt=dt,
-            secondorder=_second_order(secondorder, extended),
-            seed=as_seed(seed),
-            extended=self._extended(kinds, instances, given, secondorder) if extended else None,
-            stored=frozenset(changes.stored),
+        changes = changes or Changes()
+        return compiled(
+            network=self,
+            added=self._added,
+            groups=changes.groups(self._groups),
+            wiring=self.wiring(changes),
+            stored=changes.stored,
+            times=(dt, v_init, secondorder, seed),
         )
+
+    def wiring(self, changes: Changes) -> Wiring:
+        """Return the connections and events with what a simulation has changed."""
+        return self._wiring.changed(changes)
 
     def constant_sums(self) -> ConstantSums:
         """Return the sums of the constant mechanisms, to be summed again when these change."""
-        return ConstantSums(
-            self._groups, self.forest, self.area, self._structure.whole("g_total")
-        )
-
-    def _extended(
-        self, kinds: tuple[Kind, ...], instances: Instances, wiring: Given, order: object
-    ) -> Extended:
-        threshold = spread("threshold", self.threshold, self.num_cells)
-        cells, places = Sources(self, 0, self.soma, threshold), (kinds, instances)
-        return extended_of(self._added, cells, *places, self.area, self.celsius, wiring, order)
-
-
-def _second_order(value: object, extended: bool) -> bool:
-    """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    known = (0, 1, 2) if extended else (0, 2)
-    if not isinstance(value, (int, np.integer)) or value not in known:
-        raise InputError(f"secondorder is {shown(value)}; expected True or False")
-    return bool(value > 0)
+        return ConstantSums(self._groups, self.forest, self.area, self.structure.whole("g_total"))

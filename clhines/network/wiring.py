@@ -16,7 +16,6 @@ from clhines.network.model import Events, joined_columns, targets_of
 from clhines.network.plasticity import STDP
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
 
-
 Columns = list[tuple[np.ndarray, ...]]
 
 

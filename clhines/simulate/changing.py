@@ -6,24 +6,28 @@ import hashlib
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from functools import cached_property
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_finite, shown
+from clhines.checks import as_array, as_finite, as_whole_number, shown
 from clhines.device.guard import exclusive
 from clhines.errors import InputError, meant
 from clhines.network.changes import Changes, Value, as_value
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
+from clhines.simulate import saved as saved_states
+from clhines.simulate.branching import network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
 from clhines.simulate.device_changes import DeviceChanges, from_start
 from clhines.simulate.making import Made, make_run
 from clhines.simulate.mpi import Ranks, agreed
 from clhines.simulate.runs import DeviceRun, Request, Run
 
+_Self = TypeVar("_Self", bound="Changing")
 _log = logging.getLogger(__name__)
 _WHOLE = ("v_init", "weight", "events")
 Event: TypeAlias = "tuple[Group, ArrayLike, ArrayLike, ArrayLike]"  # group, index, time, weight
@@ -64,8 +68,9 @@ class Changing:
         """Go on with another run."""
         own = vars(self)  # as users cannot set these
         own["runner"], own["engine"], own["chunk"] = made.runner, made.engine, made.chunk
-        self._model, self._model_is_old = model, False
+        self._model, self._model_is_old, self._used = model, False, False
         self._constants_are_old = self._start_is_old = self._kept = False
+        self._again: list[str] = []  # why to plan again
         whole = self.ranks is None and isinstance(made.runner, DeviceRun)
         self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
         self._unit = incoming_scale(model) if model.extended is None else 1.0
@@ -81,6 +86,16 @@ class Changing:
 
     def _compiled(self) -> Model:
         return self.network.compile(**self._settings, changes=self._changes)  # type: ignore[arg-type]
+
+    @property
+    def _first(self) -> bool:
+        """Whether this process is the one that reads, writes and prints."""
+        return self.ranks is None or self.ranks.rank == 0
+
+    @cached_property
+    def _signature(self) -> str:
+        """Digest of everything the arrays of a saved state depend on."""
+        return saved_states.signature(self.model)
 
     # -- what users call -----------------------------------------------------------------------
 
@@ -136,9 +151,54 @@ class Changing:
         The state is that of a new simulation: voltages `v_init`, states as they then are, no event
         under way, weights as given or `set`. Records stay. The first call takes longer.
         """
-        self._settle_constants()
+        self._broken, self._fresh = "a reset failed", True
+        self._settle_values()
         self._to_start()
-        self._step, self._broken, self._fresh = 0, "", True
+        self._step, self._broken = 0, ""
+
+    @exclusive
+    def branch(self: _Self, count: int) -> _Self:
+        """Return a simulation of copies of the network, each in the state that this one has now.
+
+        Parameters
+        ----------
+        count : int
+            Node i of copy k is node ``k * n + i``, and cell c of it cell ``k * num_cells + c``.
+
+        Returns
+        -------
+        Simulation
+            With no records yet. `set` takes the groups of this network for those of the copies.
+            Noise differs between the copies.
+        """
+        count = as_whole_number("count", count, 1)
+        if self.ranks is not None or self._model.extended is not None:
+            what = "extended networks" if self.ranks is None else "several ranks"
+            raise InputError(f"branch() is not for {what}; expected a plain network, no comm")
+        if self._broken:
+            raise InputError(f"{self._broken}; there is no state to branch from")
+        self._settle()
+        model, request = self.model, self._request
+        net = network_of_copies(self.network, self._changes, model, count)
+        settings = dict(self._settings, v_init=np.tile(model.v_init, count))
+        names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
+        given = {name: getattr(request, name) for name in names} | request.options
+        found = type(self)(net, **settings, **given)  # type: ignore[call-arg]
+        if not self._fresh:
+            saved = state_of_copies(self.runner.save(), model, count)
+            found.take_state(self._step, saved, self._unit)
+        return found
+
+    def take_state(self, step: int, saved: dict[str, np.ndarray], unit: float) -> None:
+        """Go on at a step from what `Run.save` gave, its events in a unit."""
+        self.runner.load(_in_unit(saved, unit, self._unit))
+        self._leave_start()
+        self._step = step
+
+    def _leave_start(self) -> int:
+        """Note that the run is to have another state than that at the start; the steps so far."""
+        self._fresh, self._used = False, True
+        return self._step
 
     # -- checks --------------------------------------------------------------------------------
 
@@ -195,15 +255,17 @@ class Changing:
                 self._constants_are_old = True
                 continue
             self._start_is_old |= name in mechanism.initial_uses
-            device = self._on_device
+            device = None if self._again else self._on_device
             if device is None or not device.set_parameter(group.number, name, value):
                 self._changes.stored.add((mechanism.name, name))
                 again.append(name)
-        if again:
-            self._remake(f"{mechanism.name}: {', '.join(again)} had no memory for other values")
+        if again:  # once for all that is set before the run is used
+            self._again.append(f"{mechanism.name}: {', '.join(again)}")
 
-    def _settle_constants(self) -> None:
-        """Bring the constant conductances and currents to the parameters as they are."""
+    def _settle_values(self) -> None:
+        """Bring the run to the parameters as they are: planned again, or constants summed again."""
+        if self._again:
+            self._remake(f"no memory for other values of {'; '.join(self._again)}")
         if not self._constants_are_old:
             return
         device, self._constants_are_old = self._on_device, False
@@ -265,10 +327,11 @@ class Changing:
                 saved |= {n: model.extended.netcons.weight if model.extended is not None
                           else weight for n in of_weights}  # fmt: skip
         self.runner.load(saved)
+        self._used = True
 
     def _settle(self) -> None:
         """Bring the run to all that was set, before it is used."""
-        self._settle_constants()
+        self._settle_values()
         if self._fresh and self._start_is_old:
             self._to_start()
 
@@ -276,8 +339,8 @@ class Changing:
         """Put the run into its state at the start."""
         device = self._on_device
         if device is None:
-            self._broken, self._fresh = "", True  # nothing is kept
-            self._remake("back to the start")
+            if self._used or self._start_is_old:
+                self._remake("back to the start")
             return
         if not self._start_is_old and self._kept and device.reset():
             return
@@ -305,8 +368,10 @@ def _digest(group: Group | None, values: Mapping[str, object]) -> str:
     digest = hashlib.sha256(repr((-1 if group is None else group.number, [*values])).encode())
     for value in values.values():
         if isinstance(value, list):
-            digest.update(repr([(g.number, np.asarray(i).tolist(), np.asarray(t).tolist(),
-                                 np.asarray(w).tolist()) for g, i, t, w in value]).encode())  # fmt: skip
+            for target, *rest in value:
+                digest.update(
+                    repr((target.number, [np.asarray(a).tolist() for a in rest])).encode()
+                )
         else:
             numbers = value.numbers if isinstance(value, Value) else np.asarray(value)
             digest.update(np.ascontiguousarray(numbers).tobytes())

@@ -23,7 +23,6 @@ from clhines.simulate.kinds import place_of
 from clhines.simulate.spread import Spread, Storage, each_instance
 from clhines.simulate.state import State
 
-
 _VALUES = 6  # of `_Launch._lists`: the values of nodes and instances
 
 

@@ -7,7 +7,6 @@ step only moves their right-hand sides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -16,7 +15,7 @@ import numpy as np
 import pyopencl.array as cla
 
 from clhines import reference
-from clhines.arrays import offsets, ranges, starts, stretch_of
+from clhines.arrays import offsets, ranges, starts
 from clhines.device import devices, program
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -155,12 +155,13 @@ class Simulation(Changing):
                 queue = _queue(self.ranks, queue, device, dtype)
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
-        overlap = False
         request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
         overlap = False
         if self.ranks is not None:
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
-            check_same(self.ranks, model, saved_states.signature(model), {**given, "method": method})
+            check_same(
+                self.ranks, model, saved_states.signature(model), {**given, "method": method}
+            )
             overlap = exchanged_during(self.ranks, model, on_host, OVERLAP)
         self._begin_changes(model, made_of, request, overlap)
         network.freeze()
@@ -244,10 +245,9 @@ class Simulation(Changing):
             size = width * steps * self.dtype.itemsize
             check_room(size, f"{width} values recorded in {steps} steps")
         if self.ranks is not None:
-            records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
-            known = hashlib.sha256(repr(records).encode()).hexdigest()[:8]
+            known = digest_of(self._records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
-        begin, end, self._fresh = self.step, self.step + steps, False
+        begin, end = self._leave_start(), self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = [self._start()] if begin == 0 else []
         failed, progress = 0, progress and self._first
@@ -355,7 +355,8 @@ class Simulation(Changing):
         with agreed(self.ranks):
             if self._first:
                 step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
-        self._broken, self._fresh = f"{path!s} was not restored", False
+        self._broken = f"{path!s} was not restored"
+        self._leave_start()
         self.runner.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
@@ -388,7 +389,8 @@ class Simulation(Changing):
             if name not in arrays or np.shape(arrays[name]) != array.shape:
                 got = np.shape(arrays[name]) if name in arrays else "missing"
                 raise InputError(f"{name} is {got}; expected an array of shape {array.shape}")
-        self._broken, self._fresh = "arrays were not set", False
+        self._broken = "arrays were not set"
+        self._leave_start()
         self.runner.load({name: np.asarray(arrays[name]) for name in known})
         self._step, self._broken = step, ""
 
@@ -399,15 +401,11 @@ class Simulation(Changing):
         wires = wires_of(self._model, self._model.extended)
         return wires.ring_first, wires.ring_size
 
-    @property
-    def _first(self) -> bool:
-        """Whether this process is the one that reads, writes and prints."""
-        return self.ranks is None or self.ranks.rank == 0
 
-    @cached_property
-    def _signature(self) -> str:
-        """Digest of everything the arrays of a saved state depend on."""
-        return saved_states.signature(self.model)
+def digest_of(records: Sequence[Record]) -> str:
+    """Digest of what is recorded, which all ranks compare."""
+    known = [(r.name, r.kind, r.index.tobytes()) for r in records]
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:8]
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:
