@@ -46,8 +46,8 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
 def fill(
     copies: Network, network: Network, groups: Sequence[Group], wiring: Wiring, rule: STDP | None
-) -> None:
-    """Give copies of a network everything that is in it.
+) -> list[Group]:
+    """Give copies of a network everything that is in it; return groups in the order of those given.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def fill(
         Of `structure_of_copies`.
     network : Network
     groups, wiring
-        Of the network, with all changes.
+        Of the network, with all changes; several groups may be pieces of one that takes no events.
     rule : STDP or None
     """
     count = copies.num_cells // network.num_cells
@@ -72,15 +72,17 @@ def fill(
         }
         put = copies.insert if group.mechanism.kind == "density" else copies.add
         found.append(put(group.mechanism, nodes, **values))
+    of_number = {group.number: (group, put) for group, put in zip(groups, found, strict=True)}
     for k in range(count):
         for source, number, instance, rows, delay, plastic in wiring.given:
             if len(number):
-                target = found[number[0]]
-                index = instance + k * len(groups[number[0]])
+                one, target = of_number[int(number[0])]
+                index = instance + k * len(one)
                 change = rule if plastic.any() else None
-                source = source + k * network.num_cells
-                copies.connect(source, target, index, rows, delay, change)
+                cells = source + k * network.num_cells
+                copies.connect(cells, target, index, rows, delay, change)
         for number, instance, times, weight in wiring.outside:
             if len(number):
-                index = instance + k * len(groups[number[0]])
-                copies.event(found[number[0]], index, times, weight)
+                one, target = of_number[int(number[0])]
+                copies.event(target, instance + k * len(one), times, weight)
+    return found
