@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -39,6 +40,8 @@ class ConstantSums:
 
     def sums(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
         """(n,) float64 each: `Model.constant_d` and `constant_b` with parameters as changed."""
+        if self._of_one_cell is not None and self._by_cell(changes):
+            return self._repeated(changes)
         n = len(self._area)
         d, b = self._g_total.copy(), np.zeros(n)
         for group in self._groups:
@@ -46,6 +49,48 @@ class ConstantSums:
             d += np.bincount(group.nodes, g, n)
             b -= np.bincount(group.nodes, i, n)
         return d, b
+
+    @cached_property
+    def _of_one_cell(self) -> list[np.ndarray] | None:
+        """(n_1,) float64: of cell 0 axial conductances and each group's factors, if all are alike.
+
+        None where cells differ, or where a node has several instances of a group.
+        """
+        n, cells = len(self._area), self._forest.num_cells
+        found = [self._g_total]
+        for group in self._groups:
+            if len(group) != len(np.unique(group.nodes)):
+                return None
+            factor = np.zeros(n)
+            factor[group.nodes] = factor_of(group.mechanism, self._area[group.nodes])
+            found.append(factor)
+        if (self._forest.sizes != n // cells).any():
+            return None
+        rows = [a.reshape(cells, -1) for a in found]
+        return [r[0] for r in rows] if all((r == r[0]).all() for r in rows) else None
+
+    def _by_cell(self, changes: Changes) -> bool:
+        """Whether no parameter of the groups differs within a cell."""
+        return all(
+            changes.value_of(group, name).by != "instance"
+            for group in self._groups
+            for name in group.mechanism.parameters
+        )
+
+    def _repeated(self, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
+        """Return sums of cells alike but for a value of each: the same products, the same bits."""
+        assert self._of_one_cell is not None
+        cells = self._forest.num_cells
+        g_total, *factors = self._of_one_cell
+        d = np.tile(g_total, (cells, 1))
+        b = np.zeros_like(d)
+        for group, factor in zip(self._groups, factors, strict=True):
+            names = group.mechanism.parameters
+            values = {n: changes.value_of(group, n).numbers for n in names}
+            i, g = at_0_mv(group.mechanism, values, cells)
+            d += factor * g[:, None]
+            b -= factor * i[:, None]
+        return d.reshape(-1), b.reshape(-1)
 
     def _of_group(self, group: Group, changes: Changes) -> tuple[np.ndarray, np.ndarray]:
         """Conductance and current of each instance, worked out again if a value is another one."""

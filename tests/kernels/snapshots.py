@@ -25,7 +25,16 @@ from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate import delivery, epoch_plan, epoch_vector, kinds, passive, plasticity, spread, state
+from clhines.simulate import (
+    delivery,
+    epoch_plan,
+    epoch_vector,
+    kinds,
+    passive,
+    plasticity,
+    spread,
+    state,
+)
 from clhines.simulate.extended_tables import filled_arenas, spec_of
 from clhines.simulate.steps import StepSpec
 from clhines.simulate.variables import Variables
