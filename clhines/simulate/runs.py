@@ -21,7 +21,8 @@ from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.received import Received, Spikes
-from clhines.simulate.state import Chunk, Record, State
+from clhines.simulate.records import Record
+from clhines.simulate.state import Chunk, State
 from clhines.simulate.steps import Steps
 
 _log = logging.getLogger(__name__)
@@ -140,8 +141,11 @@ class Run(Protocol):
     def end(self) -> Chunk:
         """Wait, and return the spikes, failures and records since `begin`."""
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) real each."""
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records at the begin of a step, (1, r) real each, whatever is kept of them.
+
+        Crossings of thresholds are found from these on.
+        """
 
     def voltages(self) -> np.ndarray:
         """(n,) real, mV, in natural order: as they are now."""
@@ -192,7 +196,7 @@ class PartRun(Run, Protocol):
 
 
 def values_now(run: Run, records: Sequence[Record]) -> list[np.ndarray]:
-    """Values of records as they are, (1, r) each; `run` advances the model."""
+    """Values of variables as they are, (1, r) each; `run` advances the model."""
     kinds = {r.kind < 0 for r in records}
     v = run.voltages() if True in kinds else np.zeros(0)
     states = run.save() if False in kinds else {}
@@ -314,6 +318,8 @@ class DeviceRun:
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take `count` steps; records go to `row` and after it."""
+        if row == 0:
+            self.state.first_step = first
         self.state.add_events(first, count)
         each = 1 if self.state.record_states else count  # states are recorded between launches
         for k in range(0, count, each):
@@ -341,9 +347,11 @@ class DeviceRun:
         found = self._received.put(source, step, self.delivery)
         change.enqueue(*found, self.state.incoming, first, count)
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        return values_now(self, records)
+        reducers = self.state.reducers
+        reducers.begin(records)
+        return reducers.now(values_now(self, reducers.sources), step)
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -13,7 +12,7 @@ import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
 from tqdm import tqdm
 
-from clhines.checks import as_choice, as_switch, as_whole_number, check_room, shown
+from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive, lock_of
@@ -34,7 +33,7 @@ from clhines.simulate.partition import (
     exchanged_during,
     ranks_of,
 )
-from clhines.simulate.records import find_record
+from clhines.simulate.records import Record, chunk_of, digest_of, find_record, for_run, kept_of
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
@@ -45,7 +44,7 @@ from clhines.simulate.runs import (
     take_chunk,
 )
 from clhines.simulate.split_run import SplitRun
-from clhines.simulate.state import Chunk, Record
+from clhines.simulate.state import Chunk
 from clhines.simulate.wires import wires_of
 
 if TYPE_CHECKING:
@@ -189,24 +188,51 @@ class Simulation:
         return self.step * self.model.dt
 
     @exclusive
-    def record(self, what: str, where: ArrayLike | Group, index: ArrayLike | None = None) -> int:
-        """Record voltages of nodes or a state of instances in the runs that follow.
+    def record(
+        self,
+        what: str,
+        where: ArrayLike | Group,
+        index: ArrayLike | None = None,
+        *,
+        every: float | None = None,
+        reduce: str | None = None,
+        threshold: float | None = None,
+        matrix: ArrayLike | None = None,
+    ) -> int:
+        """Record a variable in the runs that follow.
 
         Parameters
         ----------
         what : str
-            ``v``, a state, or of extended networks an output or a variable of an ion, as ``cai``.
+            ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
+            of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
+            ELECTRODE_CURRENT) not; a state; of extended networks an output, as a current, or a
+            variable of an ion, as ``cai``.
         where : (r,) integer, or Group
-            Natural nodes for ``v`` and ions; the group that has the state.
+            Natural nodes for ``v``, ``i_membrane`` and ions; the group that has the state.
         index : (r,) integer, optional
             Which of the group's instances; default: all.
+        every : float, optional, ms
+            Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
+        reduce : str, optional
+            Keep no rows, but of the values at the ends of all steps of a run their ``min``,
+            ``max``, ``mean`` or ``integral`` (their sum times `dt`, ms times the unit); how often
+            (``count``) or when (``crossings``) they come from below to `threshold` or above it.
+        threshold : float, optional
+            Of ``count`` and ``crossings``.
+        matrix : (k, r) float, optional
+            Keep k linear combinations, ``matrix @ values``, instead of r values.
 
         Returns
         -------
         int
             Number of the record: ``result[number]``.
         """
-        self._records.append(find_record(self.network, self.model, what, where, index))
+        record = find_record(self.network, self.model, what, where, index)
+        record = kept_of(record, self.model.dt, every, reduce, threshold, matrix)
+        if self.ranks is not None and matrix is not None:
+            raise InputError("matrix is for one process; expected a simulation without comm")
+        self._records.append(record)
         return len(self._records) - 1
 
     @exclusive
@@ -238,50 +264,55 @@ class Simulation:
             steps = _whole_steps(duration, self.model.dt, LAST_STEP - self.step)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
-            width = sum(len(r.index) for r in self._records)
-            size = width * steps * self.dtype.itemsize
-            check_room(size, f"{width} values recorded in {steps} steps")
+            records = for_run(self._records)
+            exchanges = self.ranks is not None or self.model.extended is None
+            least = self.runner.max_steps if exchanges else 1
+            chunk = chunk_of(records, steps, self.dtype.itemsize, self.chunk, least)
         if self.ranks is not None:
-            records = [(r.name, r.kind, r.index.tobytes()) for r in self._records]
-            known = hashlib.sha256(repr(records).encode()).hexdigest()[:8]
+            known = digest_of(records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
         begin, end = self.step, self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
-        chunks = [self._start()] if begin == 0 else []
+        chunks = []
+        if begin == 0 or any(r.follows for r in records):
+            start = self._start(records)
+            chunks += [start] if begin == 0 else []
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
         with _bar(steps * self.model.dt, progress) as bar:
             clock = time.perf_counter()
             while self.step < end and not failed:
-                count = min(self.chunk, end - self.step)
-                chunk = self._advance_whole(count, cost)
-                failed = int(min(chunk.failed[chunk.failed > 0], default=0))
-                chunks.append(chunk)
+                count = min(chunk, end - self.step)
+                done = self._advance_whole(count, records, cost)
+                failed = int(min(done.failed[done.failed > 0], default=0))
+                chunks.append(done)
                 self._step += count
                 if bar is not None:
                     bar.update(count * self.model.dt)
-                    done = (self.step - begin) * self.model.dt * 1e-3
-                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
+                    second = (self.step - begin) * self.model.dt * 1e-3
+                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / second:.3g} s a second")
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         last = failed - 1 if failed else end
-        result = joined_result(chunks, self._records, self.model.dt, (begin, last), cost)
+        taken = begin, last
+        result = joined_result(chunks, records, self.model.dt, taken, bool(failed), cost)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
 
-    def _start(self) -> Chunk:
-        """Record at t = 0."""
-        values = self.runner.now(self._records)
+    def _start(self, records: list[Record]) -> Chunk:
+        """Record the values before the first step, of which reductions take none."""
+        values = self.runner.now(records, self.step)
+        values = [v[:0] if r.reduce else v for r, v in zip(records, values, strict=True)]
         none = np.zeros(0, np.int64)
         return Chunk(none, none, np.zeros(0, np.int32), values)
 
-    def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
+    def _advance_whole(self, count: int, records: list[Record], cost: dict[str, float]) -> Chunk:
         """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
         try:
-            with naming_memory(self.network, self.chunk):
-                return take_chunk(self.runner, self.step, count, self._records, cost)
+            with naming_memory(self.network, count):
+                return take_chunk(self.runner, self.step, count, records, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
