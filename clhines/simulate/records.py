@@ -188,8 +188,8 @@ def find_record(
             return _ion_record(known[what], what, where)
         if not isinstance(what, str) or what != "v":
             raise InputError(
-                f"{shown(what)} of nodes; expected 'v', 'i_membrane', or for a state the Group "
-                "that insert() or add() gave"
+                f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
+                "or add() gave, or 'i_membrane'"
             )
         nodes = np.atleast_1d(as_array("where", where))
         return Record("v", VOLTAGE, as_indices("where", nodes, model.forest.num_nodes, "node"))

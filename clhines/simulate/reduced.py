@@ -24,7 +24,7 @@ from clhines.plan.plan import real_name
 from clhines.simulate.membrane import Membrane
 from clhines.simulate.records import MEMBRANE, VOLTAGE, Record
 
-_OF_ROWS = "int rows, int width, int first, int every, int stride, int column"
+_OF_ROWS = "int width, int first, int every, int stride, int column"
 _OF_COLUMNS = "int rows, int width, int stride, int column"
 
 
@@ -245,11 +245,22 @@ class DeviceReducer(Reducer):
         flat = np.ascontiguousarray(a).astype(dtype).reshape(-1)
         return cla.to_device(self._queue, flat if flat.size else np.zeros(1, dtype))
 
-    def _launch(self, name: str, items: int, *arguments: object) -> None:
-        """Enqueue a kernel; Python's integers are OpenCL's."""
+    def _launch(self, name: str, rows: int, *arguments: object) -> None:
+        """Enqueue a kernel whose work-items are the columns of some rows.
+
+        Parameters
+        ----------
+        name : str
+        rows : int
+        *arguments
+            Python's integers are OpenCL's ``int``.
+        """
         given = [np.int32(a) if isinstance(a, int) else a for a in arguments]
-        (total,), (group,) = devices.small_groups(self._queue.device, items)
-        program.BoundKernel(self._built, name, given).launch(self._queue, total, group)
+        width = self.width if name != "membrane" else len(self.record.index)
+        (_,), (most,) = devices.small_groups(self._queue.device, width)
+        group = min(most, 1 << (width - 1).bit_length())
+        items = -(-width // group) * group
+        program.BoundKernel(self._built, name, given).launch(self._queue, items, group, rows=rows)
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step; see `Reducer`."""
@@ -294,9 +305,9 @@ class DeviceReducer(Reducer):
             columns = rows, self.width, view.stride, view.column
             return self._reduced(reduce, view.array, columns, first)
         if not mapped:
-            given = kept, self.width, begin, self.record.every, view.stride, view.column
+            given = self.width, begin, self.record.every, view.stride, view.column
             out = cla.empty(self._queue, (kept, self.width), self._dtype)
-            self._launch("some_rows", out.size, *given, view.array, out)
+            self._launch("some_rows", kept, *given, view.array, out)
             return out.get(self._queue)
         return view.array.get(self._queue)
 
@@ -315,15 +326,15 @@ class DeviceReducer(Reducer):
             clamps = self.membrane.currents(first, rows, outputs)
             width = len(self.record.index)
             out = cla.empty(self._queue, (kept, width), self._dtype)
-            given = kept, width, begin, every, view.stride, view.column, clamps.shape[1]
+            given = width, begin, every, view.stride, view.column, clamps.shape[1]
             given_clamps = self._put(clamps, self._dtype)
-            self._launch("membrane", out.size, *given, view.array, *self._tables, given_clamps, out)
+            self._launch("membrane", kept, *given, view.array, *self._tables, given_clamps, out)
             view, begin, every, mapped = View(out), 0, 1, True
         if self.record.matrix is not None:
             out = cla.empty(self._queue, (kept, self.width), self._dtype)
             terms = self.record.matrix.shape[1]
-            given = kept, self.width, begin, every, view.stride, view.column, terms
-            self._launch("combine", out.size, *given, view.array, self._matrix, out)
+            given = self.width, begin, every, view.stride, view.column, terms
+            self._launch("combine", kept, *given, view.array, self._matrix, out)
             view, mapped = View(out), True
         return view, mapped
 
@@ -335,12 +346,12 @@ class DeviceReducer(Reducer):
             if self._kept is None:
                 worst = np.inf if reduce == "min" else -np.inf
                 self._kept = self._put(np.full(width, worst), self._dtype)
-            self._launch("extreme", width, *columns, int(reduce == "max"), values, self._kept)
+            self._launch("extreme", 1, *columns, int(reduce == "max"), values, self._kept)
             return self._kept.get(self._queue)[None]
         if reduce in ("mean", "integral"):
             if self._kept is None:
                 self._kept = cla.zeros(self._queue, 2 * width, self._dtype)
-            self._launch("total", width, *columns, values, self._kept)
+            self._launch("total", 1, *columns, values, self._kept)
             sums = self._kept.get(self._queue).reshape(2, width).astype(np.float64)
             return sums.sum(axis=0, keepdims=True)
         assert self._kept is not None and self._count is not None  # of `now`
@@ -350,7 +361,7 @@ class DeviceReducer(Reducer):
             self._count.fill(0)
         row_of = cla.empty(self._queue, (max(room, 1), width), np.int32)
         given = room, real(self.record.threshold), values, self._kept, self._count, row_of
-        self._launch("crossings", width, *columns, *given)
+        self._launch("crossings", 1, *columns, *given)
         count = self._count.get(self._queue).astype(np.int64)
         if not listed:
             return count[None]

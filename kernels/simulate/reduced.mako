@@ -1,7 +1,7 @@
 <%page args="spec"/>\
 // From rows of recorded values to what is kept of them: some rows, currents of membranes, linear
-// combinations, extremes, sums and crossings. One work-item a value, or a column where it goes
-// through the rows in their order: results do not depend on how a run is divided.
+// combinations, extremes, sums and crossings. One work-item a value, column and row; or a column,
+// where it goes through the rows in their order: results do not depend on how a run is divided.
 // values: row r of a record begins at r * stride + column. first, every: the rows that are taken.
 // spec: ${spec}
 % if spec.real == "double":
@@ -21,16 +21,16 @@ static void add(real *sum, real *lost, const real value)
 
 __kernel void some_rows(${signature(spec, "some_rows")})
 {
-    const int r = get_global_id(0) / width, j = get_global_id(0) % width;
-    if (r < rows) kept[(long)r * width + j] = values[(long)(first + r * every) * stride + column + j];
+    const int j = get_global_id(0), r = get_global_id(1);
+    if (j < width) kept[(long)r * width + j] = values[(long)(first + r * every) * stride + column + j];
 }
 
 // Node j: g * (v of another node - its own) summed over its neighbours, and the currents of its
 // electrodes, of which there are num_clamps in a row of clamps.
 __kernel void membrane(${signature(spec, "membrane")})
 {
-    const int r = get_global_id(0) / width, j = get_global_id(0) % width;
-    if (r >= rows) return;
+    const int j = get_global_id(0), r = get_global_id(1);
+    if (j >= width) return;
     const long from = first + r * every;
     __global const real *v = values + from * stride + column;
     real sum = 0;
@@ -43,8 +43,8 @@ __kernel void membrane(${signature(spec, "membrane")})
 // Combination j: the sum over k of matrix[k * width + j] times value k.
 __kernel void combine(${signature(spec, "combine")})
 {
-    const int r = get_global_id(0) / width, j = get_global_id(0) % width;
-    if (r >= rows) return;
+    const int j = get_global_id(0), r = get_global_id(1);
+    if (j >= width) return;
     __global const real *value = values + (long)(first + r * every) * stride + column;
     real sum = 0, lost = 0;
     for (int k = 0; k < terms; k++) add(&sum, &lost, matrix[(long)k * width + j] * value[k]);

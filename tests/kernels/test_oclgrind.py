@@ -131,6 +131,7 @@ def test_every_template_is_covered():
         "simulate/epoch",
         "simulate/events",
         "simulate/record",
+        "simulate/reduced",
         "simulate/extended",
     }
     taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}
