@@ -7,8 +7,9 @@ the cells of a run: `steps`, `epoch` or `epoch_vector`. A *run* is an executor w
 the delivery of spikes. A *rank* is an MPI process.
 
 Who owns what
-    `simulation`: `Simulation`, what users call. `runs`: the run on one device, and the choice of
-    its executor. `steps`: a few kernels per step, cells of any size. `epoch`, `epoch_plan`,
+    `simulation`: `Simulation`, what users call; `recording`: its `record`. `runs`: the run on one
+    device, and the choice of its executor. `steps`: a few kernels per step, cells of any size.
+    `epoch`, `epoch_plan`,
     `epoch_spec`: whole cells on the chip of a GPU, with `epoch_table`: their lanes and places,
     `epoch_nodes`: nodes by class where cells have many mechanisms, `epoch_rates`: rate functions
     for these. `epoch_vector`: the same on CPUs, one cell per

@@ -18,7 +18,6 @@ from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive, lock_of
 from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
-from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
@@ -33,7 +32,8 @@ from clhines.simulate.partition import (
     exchanged_during,
     ranks_of,
 )
-from clhines.simulate.records import Record, chunk_of, digest_of, find_record, for_run, kept_of
+from clhines.simulate.recording import Recording
+from clhines.simulate.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
@@ -56,7 +56,7 @@ _HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
-class Simulation:
+class Simulation(Recording):
     """A network advanced in time.
 
     The network is frozen once a simulation has been made of it. Attributes are read-only.
@@ -188,54 +188,6 @@ class Simulation:
         return self.step * self.model.dt
 
     @exclusive
-    def record(
-        self,
-        what: str,
-        where: ArrayLike | Group,
-        index: ArrayLike | None = None,
-        *,
-        every: float | None = None,
-        reduce: str | None = None,
-        threshold: float | None = None,
-        matrix: ArrayLike | None = None,
-    ) -> int:
-        """Record a variable in the runs that follow.
-
-        Parameters
-        ----------
-        what : str
-            ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
-            of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
-            ELECTRODE_CURRENT) not; a state; of extended networks an output, as a current, or a
-            variable of an ion, as ``cai``.
-        where : (r,) integer, or Group
-            Natural nodes for ``v``, ``i_membrane`` and ions; the group that has the state.
-        index : (r,) integer, optional
-            Which of the group's instances; default: all.
-        every : float, optional, ms
-            Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
-        reduce : str, optional
-            Keep no rows, but of the values at the ends of all steps of a run their ``min``,
-            ``max``, ``mean`` or ``integral`` (their sum times `dt`, ms times the unit); how often
-            (``count``) or when (``crossings``) they come from below to `threshold` or above it.
-        threshold : float, optional
-            Of ``count`` and ``crossings``.
-        matrix : (k, r) float, optional
-            Keep k linear combinations, ``matrix @ values``, instead of r values.
-
-        Returns
-        -------
-        int
-            Number of the record: ``result[number]``.
-        """
-        record = find_record(self.network, self.model, what, where, index)
-        record = kept_of(record, self.model.dt, every, reduce, threshold, matrix)
-        if self.ranks is not None and matrix is not None:
-            raise InputError("matrix is for one process; expected a simulation without comm")
-        self._records.append(record)
-        return len(self._records) - 1
-
-    @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
         """Advance by a time.
 
@@ -264,19 +216,13 @@ class Simulation:
             steps = _whole_steps(duration, self.model.dt, LAST_STEP - self.step)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
-            records = for_run(self._records)
-            exchanges = self.ranks is not None or self.model.extended is None
-            least = self.runner.max_steps if exchanges else 1
-            chunk = chunk_of(records, steps, self.dtype.itemsize, self.chunk, least)
+            records, chunk = self._recorded_in(steps)
         if self.ranks is not None:
             known = digest_of(records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
         begin, end = self.step, self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
-        chunks = []
-        if begin == 0 or any(r.follows for r in records):
-            start = self._start(records)
-            chunks += [start] if begin == 0 else []
+        chunks = self._start(records)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
         with _bar(steps * self.model.dt, progress) as bar:
@@ -294,19 +240,11 @@ class Simulation:
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
-        last = failed - 1 if failed else end
-        taken = begin, last
+        taken = begin, failed - 1 if failed else end
         result = joined_result(chunks, records, self.model.dt, taken, bool(failed), cost)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
-
-    def _start(self, records: list[Record]) -> Chunk:
-        """Record the values before the first step, of which reductions take none."""
-        values = self.runner.now(records, self.step)
-        values = [v[:0] if r.reduce else v for r, v in zip(records, values, strict=True)]
-        none = np.zeros(0, np.int64)
-        return Chunk(none, none, np.zeros(0, np.int32), values)
 
     def _advance_whole(self, count: int, records: list[Record], cost: dict[str, float]) -> Chunk:
         """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
