@@ -11,7 +11,7 @@ from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.simulate.mpi import Ranks
-from clhines.simulate.records import Record, chunk_of, find_record, for_run, kept_of
+from clhines.simulate.records import Record, chunk_of, find_record, for_run, is_current, kept_of
 from clhines.simulate.runs import Run
 from clhines.simulate.state import Chunk
 
@@ -47,8 +47,9 @@ class Recording:
         what : str
             ``v``, mV; ``i_membrane``, the current through a node's membrane, nA and outward, that
             of its capacitance included and those of electrodes (``iclamp``, ``inoise``,
-            ELECTRODE_CURRENT) not; a state; of extended networks an output, as a current, or a
-            variable of an ion, as ``cai``.
+            ELECTRODE_CURRENT) not; a state; ``i``, the mechanism's current in the step before,
+            outward, mA/cm² in membranes and nA of points; of extended networks instead an output,
+            as a current, or a variable of an ion, as ``cai``.
         where : (r,) integer, or Group
             Natural nodes for ``v``, ``i_membrane`` and ions; the group that has the state.
         index : (r,) integer, optional
@@ -70,6 +71,8 @@ class Recording:
             Number of the record: ``result[number]``.
         """
         record = find_record(self.network, self.model, what, where, index)
+        if is_current(record, self.model) and reduce in ("count", "crossings"):
+            raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
         record = kept_of(record, self.model.dt, every, reduce, threshold, matrix)
         if self.ranks is not None and matrix is not None:
             raise InputError("matrix is for one process; expected a simulation without comm")

@@ -95,6 +95,13 @@ def for_run(records: Sequence[Record]) -> list[Record]:
     return [replace(r) if r.reduce else r for r in records]
 
 
+def is_current(record: Record, model: Model) -> bool:
+    """Whether it is a current of instances, which is no variable of networks not extended."""
+    if record.kind < 0 or model.extended is not None:
+        return False
+    return record.name not in model.kinds[record.kind].mechanism.states
+
+
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
     """Check the host's memory for what a run keeps, and return the steps of a chunk.
 
@@ -202,6 +209,8 @@ def find_record(
     if what == "v":
         return Record("v", VOLTAGE, where.nodes[chosen])
     names = where.mechanism.states
+    if model.extended is None and what == "i" and "i" not in names:
+        return _current_record(model, where, chosen)
     if model.extended is not None:
         program = where.mechanism.program
         played = [p.parameter for p in model.extended.played]
@@ -213,6 +222,17 @@ def find_record(
         raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
     kind, instance = model.instances[where.number]
     return Record(what, kind, instance[chosen])
+
+
+def _current_record(model: Model, where: Group, chosen: np.ndarray) -> Record:
+    """Return the record of the current of some of a group."""
+    kind, instance = model.instances[where.number]
+    name = where.mechanism.name
+    if kind < 0:
+        raise InputError(f"the current of {name} is linear in v with constants; expected 'v'")
+    if len(np.unique(chosen)) < len(chosen):
+        raise InputError(f"index has an instance of {name} twice; expected each once")
+    return Record("i", kind, instance[chosen])
 
 
 def _ion_record(ion: IonNodes, what: str, where: ArrayLike) -> Record:

@@ -22,7 +22,7 @@ from clhines.network.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.membrane import Membrane
-from clhines.simulate.records import MEMBRANE, VOLTAGE, Record
+from clhines.simulate.records import MEMBRANE, VOLTAGE, Record, is_current
 
 _OF_ROWS = "int width, int first, int every, int stride, int column"
 _OF_COLUMNS = "int rows, int width, int stride, int column"
@@ -93,7 +93,8 @@ class Reducer:
     Attributes
     ----------
     sources : list of Record
-        What is sampled: voltages for `i_membrane`, then the outputs of electrodes.
+        What is sampled: voltages for `i_membrane`, then the outputs of electrodes; currents of
+        mechanisms and the voltages at their places.
     plain : bool
         Rows are kept as they are sampled.
     width : int
@@ -108,6 +109,11 @@ class Reducer:
             self.sources = [Record("v", VOLTAGE, self.membrane.sampled)]
             self.sources += [
                 Record(c.output, c.kind, c.instance) for c in self.membrane.clamps if c.output
+            ]
+        elif is_current(record, model):
+            self.sources = [
+                record,
+                Record("v", VOLTAGE, model.kinds[record.kind].node[record.index]),
             ]
         self.width = width if record.matrix is None else len(record.matrix)
         self.plain = self.membrane is None and record.matrix is None

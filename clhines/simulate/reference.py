@@ -13,7 +13,7 @@ from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.records import Record
+from clhines.simulate.records import Record, is_current
 from clhines.simulate.reduced import HostReducer, HostReducers
 from clhines.simulate.runs import Mark, values_now
 from clhines.simulate.state import Chunk
@@ -53,6 +53,7 @@ class ReferenceRun:
         self._reducers = HostReducers(lambda record: HostReducer(record, model))
         self._rows: list[list[np.ndarray]] = []
         self._told, self._first = 0, 0
+        self._i: dict[int, np.ndarray] = {}  # currents of each kind in the step
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps."""
@@ -72,7 +73,10 @@ class ReferenceRun:
     def record(self) -> None:
         """Record the voltages and states as they are."""
         for rows, record in zip(self._rows, self.records, strict=True):
-            source = self.v if record.kind < 0 else self.states[record.kind][record.name]
+            if is_current(record, self.model):
+                source = self._i[record.kind]
+            else:
+                source = self.v if record.kind < 0 else self.states[record.kind][record.name]
             rows.append(source[record.index])
 
     def end(self) -> Chunk:
@@ -134,6 +138,7 @@ class ReferenceRun:
             t = (step + 0.5) * model.dt
             args = self.v[kind.node], t, self._parameters[k], self.states[k]
             i, g = kind.mechanism.current(*args, noise, model.dt)
+            self._i[k] = i
             g_sum += np.bincount(kind.node, kind.factor * g, n)
             i_sum += np.bincount(kind.node, kind.factor * i, n)
         return g_sum, i_sum
@@ -218,7 +223,7 @@ class ReferenceRun:
     def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
         self._reducers.begin(records)
-        return self._reducers.now(values_now(self, self._reducers.sources), step)
+        return self._reducers.now(values_now(self, self.model, self._reducers.sources), step)
 
     def save(self) -> dict[str, np.ndarray]:
         """Arrays that `load` takes."""

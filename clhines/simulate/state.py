@@ -15,8 +15,9 @@ from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
+from clhines.simulate.currents import Currents
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.records import Record
+from clhines.simulate.records import Record, is_current
 from clhines.simulate.reduced import DeviceReducer, Reducers, View
 
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
@@ -165,6 +166,8 @@ class State:
     record_v : (rows, r) real
     record_states : list of (int, (r,) int32, (rows, r) real)
         Kind, indices into its states, values.
+    record_currents : list of (Currents, int, (rows, r) real)
+        Column of the voltages that they need, values.
     """
 
     def __init__(
@@ -252,16 +255,38 @@ class State:
         nodes = np.concatenate([np.zeros(0, np.int64), *index])
         self.record_node = self._indices(nodes)
         self.record_v = self._zeros(rows, len(nodes))
-        self.record_states = [
-            (r.kind, self._indices(self._indices_of(r)), self._zeros(rows, len(r.index)))
-            for r in records
-            if r.kind >= 0
-        ]
+        self.record_states, self.record_currents, column = [], [], 0
+        for reducer in self.reducers.each:
+            r = reducer.record
+            if r.kind < 0:
+                column += len(reducer.sources[0].index)
+                continue
+            values = self._zeros(rows, len(r.index))
+            if is_current(r, self.model):
+                given = self.model, r.kind, r.index, self.states[r.kind], self.incoming_scale
+                self.record_currents.append((Currents(self.queue, *given), column, values))
+                column += len(r.index)
+            else:
+                self.record_states.append((r.kind, self._indices(self._indices_of(r)), values))
+        self.before_v = self._zeros(1, len(nodes))
 
     def _indices_of(self, record: Record) -> np.ndarray:
         """Return the indices of the values of a record in the states of its kind."""
         kind = self.model.kinds[record.kind]
         return kind.mechanism.states.index(record.name) * kind.count + record.index
+
+    def begin_currents(self, v: np.ndarray) -> None:
+        """Take the voltages before the first step of a chunk, (n,) mV in natural order."""
+        nodes = self.record_node.get(self.queue)[: self.num_recorded_nodes]
+        if len(nodes):
+            self.before_v.set(v[nodes][None].astype(self.dtype), self.queue)
+
+    def enqueue_currents(self, step: int, row: int) -> None:
+        """Enqueue that a row of all records of currents is written, before its step."""
+        events = step % self.slots * self.model.num_targets
+        v, at = (self.record_v, row - 1) if row else (self.before_v, 0)
+        for currents, column, values in self.record_currents:
+            currents.enqueue(step, row, (v, at, column), self.incoming, events, values)
 
     def enqueue_states(self, row: int) -> None:
         """Enqueue that a row of all records of states is written."""
@@ -331,12 +356,15 @@ class State:
         if whole and self.num_recorded_nodes:
             v = self.record_v.get(self.queue)
         states = iter(values for *_, values in self.record_states)
+        currents = iter(values for *_, values in self.record_currents)
         found, column = [], 0
         for reducer in self.reducers.each:
             width, values = len(reducer.sources[0].index), self.record_v
             begin = column
             if reducer.record.kind >= 0:
-                begin, values = 0, next(states)
+                is_one = len(reducer.sources) > 1  # a current, beside the voltages that it needs
+                begin, values = 0, next(currents if is_one else states)
+                column += width if is_one else 0
             else:
                 column += width
             if reducer.plain and (whole or reducer.record.kind >= 0):

@@ -271,6 +271,7 @@ def network_case(queue, engine, dtype, lanes, constant=False):
         for given in ({"every": 0.2}, {"reduce": "mean"}, {"reduce": "max"}):
             sim.record("i_membrane", np.arange(len(net.area)), matrix=weights, **given)
         sim.record("v", net.soma, reduce="crossings", threshold=-64.9)
+        sim.record("i", syn, every=0.2)
     found = sim.run(0.5)
     assert len(found.spike_time)
     assert np.isfinite(sim.voltages()).all()

@@ -26,6 +26,7 @@ from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate import delivery, epoch_plan, epoch_vector, kinds, passive, plasticity, state
+from clhines.simulate.currents import CurrentsSpec
 from clhines.simulate.extended_tables import filled_arenas, spec_of
 from clhines.simulate.reduced import ReducedSpec
 from clhines.simulate.steps import StepSpec
@@ -104,6 +105,7 @@ def network_specs(dtype, limits):
         network = model(noise, secondorder)
         plain, source = kinds.model_kinds(network, real)
         yield StepSpec(real, plain, secondorder, source)
+        yield from (CurrentsSpec(real, kind, source if kind.uses_noise else "") for kind in plain)
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
             yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source)

@@ -130,6 +130,7 @@ def test_every_template_is_covered():
         "simulate/epoch_vector",
         "simulate/epoch",
         "simulate/events",
+        "simulate/currents",
         "simulate/record",
         "simulate/reduced",
         "simulate/extended",
