@@ -41,6 +41,7 @@ CASES = [
         "streams",
         "watched",
         "crossing",
+        "trains",
     )
 ]
 
