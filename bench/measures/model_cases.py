@@ -33,6 +33,8 @@ class Case:
         Files that do not compile and that nothing uses.
     edits : tuple of (str, str, str)
         File, text and what it becomes, where a file does not compile with NEURON 9.
+    without_core : tuple of str
+        Files that do not compile for CoreNEURON and that nothing uses.
     variables : dict of str -> str
         Of the process's environment.
     """
@@ -44,6 +46,7 @@ class Case:
     stop: float
     without: tuple[str, ...] = ()
     edits: tuple[tuple[str, str, str], ...] = ()
+    without_core: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
 
 
@@ -122,9 +125,12 @@ def bmtk_cells(h: Any) -> Built:
 
 
 CASES = {
-    "139653": Case("ions, concentrations, TABLE", "mod", "simulationcode", layer5, 1000.0),
+    "139653": Case(
+        "ions, concentrations, TABLE", "mod", "simulationcode", layer5, 1000.0,
+        without_core=("mod/epsp.mod",),
+    ),
     "229585": Case(
-        "KINETIC, sparse, GHK", "mod_files", ".", purkinje, 100.0,
+        "KINETIC, sparse, GHK", "mod_files", ".", purkinje, 1000.0,
         edits=(("mod_files/cdp5.mod", "CONSTANT { cao = 2\t(mM) }", "ASSIGNED { cao (mM) }"),),
     ),
     "nrntraub": Case(
@@ -135,7 +141,7 @@ CASES = {
         "gap junctions by ParallelContext, VecStim, ions",
         "mechanisms", ".", dentate, 10.0, variables={"HOC_LIBRARY_PATH": "templates"},
     ),
-    "netpyne": Case("NetStim with noise", "", "examples/HHTut/src", netpyne_hh, 100.0),
+    "netpyne": Case("NetStim with noise", "", "examples/HHTut/src", netpyne_hh, 1000.0),
     "bmtk": Case(
         "VecStim, Exp2Syn, ions, calcium",
         "examples/bio_components/mechanisms/modfiles", "examples/bio_14cells", bmtk_cells, 100.0,

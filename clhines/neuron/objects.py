@@ -8,7 +8,6 @@ from typing import Any
 from clhines.neuron.raw import WORD, Place, words_at
 from clhines.neuron.session import Hoc
 
-
 POINTER = 2  # word of a place that has an address, where it has one
 
 
