@@ -74,6 +74,10 @@ class _Builder:
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
         self.needed = self._needed()
         self._begin_globals()
+        for body in self.blocks.values():
+            kept = [n for _, _, n in body.results]
+            kept += [n for key, n in body.writes.items() if key in self.needed]
+            body.loops = body.needed_loops(kept)
 
     def _check(self) -> None:
         file = self.file
@@ -209,7 +213,10 @@ class _Builder:
         )
 
     def _check_globals(self) -> None:
-        """Refuse what is one for all instances, is kept, and may differ between instances."""
+        """Refuse what is one for all instances, is kept, and may differ between instances.
+
+        What INITIAL alone sets stays: it is found at the start whether the instances agree.
+        """
         uniform = {k for k in self.states if self.names.is_global(k)}
         shared = {k for k in self.parameters if self.names.is_global(k)} | {"t", "dt"}
         wrong = True
@@ -227,6 +234,9 @@ class _Builder:
             name = self.names.elements[key]
             line = self.file.variables[name].line
             if self.file.kind == "artificial" or name not in self.file.variables:
+                continue
+            setters = {block for block, body in self.blocks.items() if key in body.writes}
+            if setters == {"initial"} and self.file.variables[name].sort != "local":
                 continue
             what = f"'{name}' is one for all instances and keeps what each of them sets"
             raise Refused(what, line, "declare it in RANGE")
