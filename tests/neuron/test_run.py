@@ -46,7 +46,7 @@ CASES = [
 ]
 
 
-STEPS = [*CASES, *((case, "steps") for case in ("recorders", "events", "streams", "watched"))]
+STEPS = [*CASES, *((case, "steps") for case in ("recorders", "events", "streams", "watched", "common"))]
 
 
 @pytest.mark.slow

@@ -207,6 +207,18 @@ def trains():
     return found
 
 
+def common():
+    """Variables of all instances that INITIAL sets; from NEURON also where they were changed."""
+    from support.mod_files import loaded
+
+    loaded("ext_")
+    soma = section("soma", 3, 30, 20)
+    soma.insert("ext_common")
+    clamp(soma(0.5))
+    KEPT.append(h.FInitializeHandler("rinf_ext_common = 0.6"))
+    return recorded(soma(0.2)._ref_v, soma(0.5).ext_common._ref_r, soma(0.5).ext_common._ref_i)
+
+
 def compared(case, engine):
     """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
     import clhines

@@ -215,19 +215,24 @@ class _Builder:
     def _check_globals(self) -> None:
         """Refuse what is one for all instances, is kept, and may differ between instances.
 
-        What INITIAL alone sets stays: it is found at the start whether the instances agree.
+        NEURON executes a block for one instance after the other: where it reads what it sets, each
+        instance sees what the one before has set. What INITIAL alone sets from the instance's own
+        values stays: it is found at the start whether the instances agree.
         """
         uniform = {k for k in self.states if self.names.is_global(k)}
         shared = {k for k in self.parameters if self.names.is_global(k)} | {"t", "dt"}
         wrong = True
-        suspects: set[str] = set()
+        suspects, turned = set[str](), set[str]()
         while wrong:
             wrong = False
             for key in sorted(uniform - suspects):
                 for body in self.blocks.values():
                     if key in body.writes:
                         free = body.writes[key].free
-                        if not free <= (uniform - suspects) | shared:
+                        in_turn = free & uniform & body.writes.keys()
+                        if in_turn and key not in self._settled(uniform):
+                            turned.add(key)
+                        if key in turned or not free <= (uniform - suspects) | shared:
                             suspects.add(key)
                             wrong = True
         for key in sorted(suspects):
@@ -236,10 +241,30 @@ class _Builder:
             if self.file.kind == "artificial" or name not in self.file.variables:
                 continue
             setters = {block for block, body in self.blocks.items() if key in body.writes}
-            if setters == {"initial"} and self.file.variables[name].sort != "local":
+            is_seen = self.file.variables[name].sort != "local"  # NEURON shows its value
+            if is_seen and setters == {"initial"} and key not in turned:
                 continue
             what = f"'{name}' is one for all instances and keeps what each of them sets"
             raise Refused(what, line, "declare it in RANGE")
+
+    def _settled(self, uniform: set[str]) -> set[str]:
+        """Variables that INITIAL alone sets, and that it does not change a second time.
+
+        So are those that it sets where a flag is 0, as the flag then is 1.
+        """
+        initial = self.blocks["initial"]
+        later = {k for name, b in self.blocks.items() if name != "initial" for k in b.writes}
+        keys = [k for k in initial.writes if k in uniform - later]
+        if initial.loops:
+            return set()
+        nodes = [initial.writes[k] for k in keys]
+        values = [self.graph.number(Fraction(self.names.default(k))) for k in keys]
+        turns: list[list[Node]] = []
+        for _ in range(2):
+            at = {self.graph.symbol(k): value for k, value in zip(keys, values, strict=True)}
+            values = self.graph.replaced(nodes, at)
+            turns.append(values)
+        return {k for k, one, two in zip(keys, *turns, strict=True) if one is two}
 
     # ------------------------------------------------------------------------------ arguments
 
