@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+DENTATE_CELLS = 10  # of each kind
 Built = tuple[list[Any], float, object]
 
 
@@ -88,11 +89,12 @@ def traub(h: Any) -> Built:
 
 
 def dentate(h: Any) -> Built:
-    """Dentate gyrus, reduced: seven kinds of cells, gap junctions."""
+    """Dentate gyrus, reduced: seven kinds of cells, of each a few; gap junctions."""
     text = Path("main.hoc").read_text("utf-8").split("proc prun() {")[0]
     Path("part.hoc").write_text(text, "utf-8")
     run = Path("run.hoc").read_text("utf-8").replace("main.hoc", "part.hoc")
     Path("begin.hoc").write_text(run, "utf-8")
+    h(f"max_cells_per_type = {DENTATE_CELLS}")  # the model's own option
     h.load_file(1, "begin.hoc")
     h("objref fi_status, fi_vrecord")  # print and record by CVode.event
     return roots(h), -75.0, h
@@ -134,11 +136,13 @@ CASES = {
         edits=(("mod_files/cdp5.mod", "CONSTANT { cao = 2\t(mM) }", "ASSIGNED { cao (mM) }"),),
     ),
     "nrntraub": Case(
-        "NetStim with noise, many kinds of cells, secondorder = 2",
+        "NetStim with noise, many kinds of cells, secondorder = 2; a tenth of the cells; without "
+        "ri.mod, which does not compile with NEURON 9 (its VERBATIM takes Section and Node apart) "
+        "and is called only where use_traubexact is 1",
         "mod", ".", traub, 10.0, without=("mod/ri.mod",),
     ),
     "reduced_dentate": Case(
-        "gap junctions by ParallelContext, VecStim, ions",
+        f"gap junctions by ParallelContext, VecStim, ions; {DENTATE_CELLS} cells of each kind",
         "mechanisms", ".", dentate, 10.0, variables={"HOC_LIBRARY_PATH": "templates"},
     ),
     "netpyne": Case("NetStim with noise", "", "examples/HHTut/src", netpyne_hh, 1000.0),

@@ -46,7 +46,10 @@ CASES = [
 ]
 
 
-STEPS = [*CASES, *((case, "steps") for case in ("recorders", "events", "streams", "watched", "common"))]
+STEPS = [
+    *CASES,
+    *((case, "steps") for case in ("recorders", "events", "streams", "watched", "common")),
+]
 
 
 @pytest.mark.slow

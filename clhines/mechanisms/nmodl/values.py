@@ -69,11 +69,16 @@ class Loop:
             kept = more
         if len(kept) == count:
             return self
-        names, ends, starts, values = (
-            [part[k] for k in sorted(kept)]
-            for part in (self.names, self.ends, self.starts, self.values)
+        places = sorted(kept)
+        return Loop(
+            [self.names[k] for k in places],
+            [self.ends[k] for k in places],
+            [self.starts[k] for k in places],
+            [self.values[k] for k in places],
+            self.go_on,
+            self.most,
+            self.entered,
         )
-        return Loop(names, ends, starts, values, self.go_on, self.most, self.entered)
 
 
 @dataclass
