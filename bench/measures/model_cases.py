@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+MOSSY = "templates/MossyCell.hoc"
 DENTATE_CELLS = 10  # of each kind
 Built = tuple[list[Any], float, object]
 
@@ -90,10 +91,12 @@ def traub(h: Any) -> Built:
 
 def dentate(h: Any) -> Built:
     """Dentate gyrus, reduced: seven kinds of cells, of each a few; gap junctions."""
+    sys.path.insert(0, str(Path.cwd()))
     text = Path("main.hoc").read_text("utf-8").split("proc prun() {")[0]
     Path("part.hoc").write_text(text, "utf-8")
     run = Path("run.hoc").read_text("utf-8").replace("main.hoc", "part.hoc")
     Path("begin.hoc").write_text(run, "utf-8")
+    Path("datasets/Control/MCtoMC.dat").touch()  # a projection that a copy may lack
     h(f"max_cells_per_type = {DENTATE_CELLS}")  # the model's own option
     h.load_file(1, "begin.hoc")
     h("objref fi_status, fi_vrecord")  # print and record by CVode.event
@@ -142,8 +145,15 @@ CASES = {
         "mod", ".", traub, 10.0, without=("mod/ri.mod",),
     ),
     "reduced_dentate": Case(
-        f"gap junctions by ParallelContext, VecStim, ions; {DENTATE_CELLS} cells of each kind",
-        "mechanisms", ".", dentate, 10.0, variables={"HOC_LIBRARY_PATH": "templates"},
+        f"gap junctions by ParallelContext, VecStim, ions; {DENTATE_CELLS} cells of each kind, "
+        "none from MC to MC; without Gfluct3, whose VERBATIM is rejected",
+        "mechanisms", ".", dentate, 100.0,
+        edits=(
+            (MOSSY, "soma fl = new Gfluct3(0.5)\n    fl.g_e0 = 0.023\n", ""),
+            (MOSSY, "fl.h = 0.25\n    fl.on = 1", ""),
+            (MOSSY, "fl.noiseFromRandom123(gid, 0, 3)", ""),
+        ),
+        variables={"HOC_LIBRARY_PATH": "templates"},
     ),
     "netpyne": Case("NetStim with noise", "", "examples/HHTut/src", netpyne_hh, 1000.0),
     "bmtk": Case(
