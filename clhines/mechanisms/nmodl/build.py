@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 
 from clhines.mechanisms.equations import Quantity
 from clhines.mechanisms.expressions import Node
@@ -230,7 +231,7 @@ class _Builder:
                     if key in body.writes:
                         free = body.writes[key].free
                         in_turn = free & uniform & body.writes.keys()
-                        if in_turn and key not in self._settled(uniform):
+                        if in_turn and key not in self._settled(body, uniform):
                             turned.add(key)
                         if key in turned or not free <= (uniform - suspects) | shared:
                             suspects.add(key)
@@ -247,24 +248,33 @@ class _Builder:
             what = f"'{name}' is one for all instances and keeps what each of them sets"
             raise Refused(what, line, "declare it in RANGE")
 
-    def _settled(self, uniform: set[str]) -> set[str]:
-        """Variables that INITIAL alone sets, and that it does not change a second time.
+    def _settled(self, body: Body, uniform: set[str]) -> set[str]:
+        """Variables of all instances that a block does not change where it has just been executed.
 
-        So are those that it sets where a flag is 0, as the flag then is 1.
+        So are those that it sets where a flag is 0, as the flag then is 1. Looked at for some
+        values of what they depend on; INITIAL, where it alone sets them, begins with defaults.
         """
-        initial = self.blocks["initial"]
-        later = {k for name, b in self.blocks.items() if name != "initial" for k in b.writes}
-        keys = [k for k in initial.writes if k in uniform - later]
-        if initial.loops:
+        keys = [k for k in body.writes if k in uniform]
+        nodes = [body.writes[k] for k in keys]
+        if body.loops:
             return set()
-        nodes = [initial.writes[k] for k in keys]
-        values = [self.graph.number(Fraction(self.names.default(k))) for k in keys]
-        turns: list[list[Node]] = []
-        for _ in range(2):
-            at = {self.graph.symbol(k): value for k, value in zip(keys, values, strict=True)}
-            values = self.graph.replaced(nodes, at)
-            turns.append(values)
-        return {k for k, one, two in zip(keys, *turns, strict=True) if one is two}
+        later = {k for b in self.blocks.values() if b is not body for k in b.writes}
+        at_start = body is self.blocks.get("initial")
+        free = sorted({name for node in nodes for name in node.free} | {*keys})
+        random, settled = Random(1), {*keys}
+        for turn in range(8):
+            point = {
+                k: Fraction(self.names.default(k))
+                if (turn == 0 and k in self.names.elements) or (at_start and k in {*keys} - later)
+                else Fraction(random.choice([0, 1, random.randint(2, 99)]))
+                for k in free
+            }
+            at = {self.graph.symbol(k): self.graph.number(x) for k, x in point.items()}
+            first = self.graph.replaced(nodes, {**at})
+            at |= {self.graph.symbol(k): node for k, node in zip(keys, first, strict=True)}
+            again = self.graph.replaced(nodes, at)
+            settled -= {k for k, x, y in zip(keys, first, again, strict=True) if x is not y}
+        return settled
 
     # ------------------------------------------------------------------------------ arguments
 
