@@ -80,7 +80,7 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
 
 
 HEAD = (
-    "model           cells compart.    ms spikes equal differs by  reordered    nudged  clhines"
+    "model          cells compart.    ms spikes equal differs by  reordered     nudged  clhines"
     "  NEURON    Core"
 )
 
@@ -89,10 +89,10 @@ def line_of(row: dict[str, Any]) -> str:
     """Return a line of the table."""
     ours, core_s = row["clhines"], row.get("core_s")
     return (
-        f"{row['model']:<15}{row['cells']:>6}{row['compartments']:>9}{row['stop_ms']:>6g}"
+        f"{row['model']:<15}{row['cells']:>5}{row['compartments']:>9}{row['stop_ms']:>6g}"
         f"{row['spikes']:>7}{'yes' if ours['equal_spikes'] else 'no':>6}"
         f"{ours['largest_mv']:>8.1e} mV{row['reordered']['largest_mv']:>8.1e} mV"
-        f"{row['nudged']['largest_mv']:>7.1e} mV{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
+        f"{row['nudged']['largest_mv']:>8.1e} mV{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
         + (f"{core_s:>6.1f} s" if core_s is not None else f"{'-':>8}")
     )
 
@@ -131,7 +131,7 @@ def text(result: dict[str, Any]) -> str:
         "(ParallelContext.optimize_node_order); nudged: NEURON beside NEURON with each voltage "
         "that is recorded an ulp nearer to 0 after each step. equal until: no voltage differs by "
         f"more than {EQUAL_V:g} mV. Core: CoreNEURON on {THREADS} threads, where a model has as "
-        "many cells.",
+        "many cells; - where it was not measured (--core).",
         *(note for r in good for note in notes_of(r)),
         "Times are of one run each, on a machine that was shared as the numbers of processes say.",
     ]
