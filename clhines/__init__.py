@@ -99,4 +99,7 @@ def __getattr__(name: str) -> object:
         return getattr(import_module(f"clhines.{_HOME_OF[name]}"), name)
     if name in _MODULES:
         return import_module(f"clhines.{_MODULES[name]}")
-    raise AttributeError(f"module 'clhines' has no attribute {name!r}")
+    from clhines.errors import meant
+
+    near = meant(name, [*_HOME_OF, *_MODULES])
+    raise AttributeError(f"module 'clhines' has no attribute {name!r}{near}")

@@ -7,13 +7,16 @@ the cells of a run: `steps`, `epoch` or `epoch_vector`. A *run* is an executor w
 the delivery of spikes. A *rank* is an MPI process.
 
 Who owns what
-    `simulation`: `Simulation`, what users call. `runs`: the run on one device, and the choice of
-    its executor. `steps`: a few kernels per step, cells of any size. `epoch`, `epoch_plan`,
+    `simulation`: `Simulation`, what users call; `recording`: its `record`. `runs`: the run on one
+    device, and the choice of its executor. `steps`: a few kernels per step, cells of any size.
+    `epoch`, `epoch_plan`,
     `epoch_spec`: whole cells on the chip of a GPU, with `epoch_table`: their lanes and places,
     `epoch_nodes`: nodes by class where cells have many mechanisms, `epoch_rates`: rate functions
     for these. `epoch_vector`: the same on CPUs, one cell per
     lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
-    voltages, states and events on the device. `records`: recorded quantities. `decisions`: what no
+    voltages, states and events on the device. `records`: recorded quantities; `reduced`: what is
+    kept of their values, made of the rows of a chunk after it; `membrane`: currents of membranes
+    from voltages; `currents`: those of mechanisms. `decisions`: what no
     partition of a network may change, made once. `delivery`: spikes to targets, by one of several
     algorithms; its kernels are declared in `delivery_spec`, their connections are arrays of
     `delivery_tables`, and `delivery_timing` measures the algorithms. Its sums are in

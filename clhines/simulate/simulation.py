@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +12,12 @@ import pyopencl as cl
 from numpy.typing import ArrayLike, DTypeLike
 from tqdm import tqdm
 
-from clhines.checks import as_choice, as_switch, as_whole_number, check_room, shown
+from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive, lock_of
 from clhines.errors import InputError, SimulationError
 from clhines.files import PathLike
-from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
@@ -28,13 +26,15 @@ from clhines.simulate.changing import Changing
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_ranks import ExtendedSplit
+from clhines.simulate.making import check_options
 from clhines.simulate.mpi import Ranks, agreed, own_queue
 from clhines.simulate.partition import (
     check_same,
     exchanged_during,
     ranks_of,
 )
-from clhines.simulate.records import find_record
+from clhines.simulate.recording import Recording
+from clhines.simulate.records import Record, digest_of
 from clhines.simulate.result import Result, joined_result
 from clhines.simulate.runs import (
     DeviceRun,
@@ -45,7 +45,7 @@ from clhines.simulate.runs import (
     take_chunk,
 )
 from clhines.simulate.split_run import SplitRun
-from clhines.simulate.state import Chunk, Record
+from clhines.simulate.state import Chunk
 from clhines.simulate.wires import wires_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
-class Simulation(Changing):
+class Simulation(Changing, Recording):
     """A network advanced in time.
 
     The network is frozen once a simulation has been made of it. Attributes are read-only; `set`
@@ -142,6 +142,7 @@ class Simulation(Changing):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
             if not callable(engine):
                 as_choice("engine", engine, tuple(ENGINES))
+            check_options(options, signature(Simulation).parameters)
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
             made_of = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
@@ -191,27 +192,6 @@ class Simulation(Changing):
         return self.step * self._model.dt
 
     @exclusive
-    def record(self, what: str, where: ArrayLike | Group, index: ArrayLike | None = None) -> int:
-        """Record voltages of nodes or a state of instances in the runs that follow.
-
-        Parameters
-        ----------
-        what : str
-            ``v``, a state, or of extended networks an output or a variable of an ion, as ``cai``.
-        where : (r,) integer, or Group
-            Natural nodes for ``v`` and ions; the group that has the state.
-        index : (r,) integer, optional
-            Which of the group's instances; default: all.
-
-        Returns
-        -------
-        int
-            Number of the record: ``result[number]``.
-        """
-        self._records.append(find_record(self.network, self._model, what, where, index))
-        return len(self._records) - 1
-
-    @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
         """Advance by a time.
 
@@ -241,49 +221,41 @@ class Simulation(Changing):
             steps = _whole_steps(duration, self._model.dt, LAST_STEP - self.step)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
-            width = sum(len(r.index) for r in self._records)
-            size = width * steps * self.dtype.itemsize
-            check_room(size, f"{width} values recorded in {steps} steps")
+            records, chunk = self._recorded_in(steps)
         if self.ranks is not None:
-            known = digest_of(self._records)
+            known = digest_of(records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
         begin, end = self._leave_start(), self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
-        chunks = [self._start()] if begin == 0 else []
+        chunks = self._start(records)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
         with _bar(steps * self._model.dt, progress) as bar:
             clock = time.perf_counter()
             while self.step < end and not failed:
-                count = min(self.chunk, end - self.step)
-                chunk = self._advance_whole(count, cost)
-                failed = int(min(chunk.failed[chunk.failed > 0], default=0))
-                chunks.append(chunk)
+                count = min(chunk, end - self.step)
+                done = self._advance_whole(count, records, cost)
+                failed = int(min(done.failed[done.failed > 0], default=0))
+                chunks.append(done)
                 self._step += count
                 if bar is not None:
                     bar.update(count * self._model.dt)
-                    done = (self.step - begin) * self._model.dt * 1e-3
-                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / done:.3g} s a second")
+                    second = (self.step - begin) * self._model.dt * 1e-3
+                    bar.set_postfix_str(f"{(time.perf_counter() - clock) / second:.3g} s a second")
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
-        last = failed - 1 if failed else end
-        result = joined_result(chunks, self._records, self._model.dt, (begin, last), cost)
+        taken = begin, failed - 1 if failed else end
+        result = joined_result(chunks, records, self._model.dt, taken, bool(failed), cost)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
 
-    def _start(self) -> Chunk:
-        """Record at t = 0."""
-        values = self.runner.now(self._records)
-        none = np.zeros(0, np.int64)
-        return Chunk(none, none, np.zeros(0, np.int32), values)
-
-    def _advance_whole(self, count: int, cost: dict[str, float]) -> Chunk:
+    def _advance_whole(self, count: int, records: list[Record], cost: dict[str, float]) -> Chunk:
         """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
         try:
-            with naming_memory(self.network, self.chunk):
-                return take_chunk(self.runner, self.step, count, self._records, cost)
+            with naming_memory(self.network, count):
+                return take_chunk(self.runner, self.step, count, records, cost)
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
@@ -400,12 +372,6 @@ class Simulation(Changing):
             raise InputError("the network has no rings; expected an extended one")
         wires = wires_of(self._model, self._model.extended)
         return wires.ring_first, wires.ring_size
-
-
-def digest_of(records: Sequence[Record]) -> str:
-    """Digest of what is recorded, which all ranks compare."""
-    known = [(r.name, r.kind, r.index.tobytes()) for r in records]
-    return hashlib.sha256(repr(known).encode()).hexdigest()[:8]
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

@@ -35,7 +35,9 @@ from clhines.simulate import (
     spread,
     state,
 )
+from clhines.simulate.currents import CurrentsSpec
 from clhines.simulate.extended_tables import filled_arenas, spec_of
+from clhines.simulate.reduced import ReducedSpec
 from clhines.simulate.steps import StepSpec
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
@@ -112,6 +114,7 @@ def network_specs(dtype, limits):
         network = model(noise, secondorder)
         plain, source = kinds.model_kinds(network, real)
         yield StepSpec(real, plain, secondorder, source)
+        yield from (CurrentsSpec(real, kind, source if kind.uses_noise else "") for kind in plain)
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
             yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source)
@@ -142,6 +145,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
     yield spread.SpreadSpec(real)
+    yield ReducedSpec(real)
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield state.EventsSpec()
     yield plasticity.PlasticSpec(16)
