@@ -40,7 +40,13 @@ def record_of(result: Results, record: int) -> np.ndarray:
     count = len(result.values)
     if not count:
         raise InputError(f"record is {record}; expected a result with records")
-    return result.values[as_whole_number("record", record, 0, count - 1)]
+    found = result.values[as_whole_number("record", record, 0, count - 1)]
+    if found.ndim != 2 or len(found) != len(result.t):
+        raise InputError(
+            f"record {record} has shape {found.shape}; expected one of all {len(result.t)} rows, "
+            "without every and reduce"
+        )
+    return found
 
 
 def cells_of(result: Spikes, num_cells: int) -> int:

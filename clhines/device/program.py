@@ -132,13 +132,17 @@ class BoundKernel:
         items: int,
         work_group: int,
         wait_for: Sequence[cl.Event] | None = None,
+        rows: int | None = None,
     ) -> cl.Event:
-        """Enqueue the kernel with its arguments as they are now, after some events."""
+        """Enqueue the kernel with its arguments as they are now, after some events.
+
+        With `rows` the work-items have a second dimension, of which each has a work-group.
+        """
         given = [a.data if isinstance(a, cla.Array) else a for a in self._arguments]
         self._kernel.set_args(*given)
-        return cl.enqueue_nd_range_kernel(
-            queue, self._kernel, (items,), (work_group,), wait_for=wait_for
-        )
+        size = (items,) if rows is None else (items, rows)
+        local = (work_group,) if rows is None else (work_group, 1)
+        return cl.enqueue_nd_range_kernel(queue, self._kernel, size, local, wait_for=wait_for)
 
 
 def _dump(source: str, spec: Spec) -> None:

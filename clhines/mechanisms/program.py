@@ -194,6 +194,8 @@ class Program:
     built_in : tuple of str
     electrode : bool
         Whether its current is one of an electrode; `i` is outward all the same.
+    electrode_currents : tuple of str
+        Names of the variables that have currents of electrodes, into the cell.
     """
 
     name: str
@@ -209,6 +211,7 @@ class Program:
     blocks: dict[str, tuple[Argument, ...]] = field(default_factory=dict)
     built_in: tuple[str, ...] = ()
     electrode: bool = False
+    electrode_currents: tuple[str, ...] = ()
 
     def calls(self, block: str) -> tuple[Argument, ...]:
         """Return the arguments of a block's function."""

@@ -7,22 +7,27 @@ the cells of a run: `steps`, `epoch` or `epoch_vector`. A *run* is an executor w
 the delivery of spikes. A *rank* is an MPI process.
 
 Who owns what
-    `simulation`: `Simulation`, what users call. `runs`: the run on one device, and the choice of
-    its executor. `steps`: a few kernels per step, cells of any size. `epoch`, `epoch_plan`,
+    `simulation`: `Simulation`, what users call; `recording`: its `record`. `runs`: the run on one
+    device, and the choice of its executor. `steps`: a few kernels per step, cells of any size.
+    `epoch`, `epoch_plan`,
     `epoch_spec`: whole cells on the chip of a GPU, with `epoch_table`: their lanes and places,
     `epoch_nodes`: nodes by class where cells have many mechanisms, `epoch_rates`: rate functions
     for these. `epoch_vector`: the same on CPUs, one cell per
     lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
-    voltages, states and events on the device. `records`: recorded quantities. `decisions`: what no
+    voltages, states and events on the device. `records`: recorded quantities; `reduced`: what is
+    kept of their values, made of the rows of a chunk after it; `membrane`: currents of membranes
+    from voltages; `currents`: those of mechanisms. `decisions`: what no
     partition of a network may change, made once. `delivery`: spikes to targets, by one of several
     algorithms; its kernels are declared in `delivery_spec`, their connections are arrays of
     `delivery_tables`, and `delivery_timing` measures the algorithms. Its sums are in
     `state.incoming`: a ring buffer of event sums, row ``step % slots``, which executors read and
     clear. `plasticity`: weights. `engines`: names of the engines; `making`
     chooses and makes what advances a network. `result`: `Result`. `saved`:
-    files. `reference`: the same in NumPy, the oracle. Several processes: `mpi` (collectives, and
-    errors that all ranks raise), `partition` (which cells), `split_run` (advance and exchange),
-    `received` (spikes that come and go). `passive`: `PassiveCells`.
+    files. `changing`: values set on the way, on the device by `device_changes` and `spread`;
+    `constant_pivots` are eliminated once; `branching` copies a state. `reference`: the same in
+    NumPy, the oracle. Several processes: `mpi` (collectives, and errors that all ranks raise),
+    `partition` (which cells), `split_run` (advance and exchange), `received` (spikes that come and
+    go). `passive`: `PassiveCells`. `population`: `Population`, many parameter sets of one cell.
     Extended networks: `wires` has the tables by which events come to instances, `variables` all
     that changes, `start` INITIAL blocks, `host_events` events on the host, `extended_reference` the
     oracle; `extended` the kernels' launches, `extended_spec` and `extended_tables` what they take,

@@ -26,8 +26,10 @@ from clhines.simulate.extended_tables import (
     spec_of,
 )
 from clhines.simulate.recorder import Recorder
+from clhines.simulate.records import Record
+from clhines.simulate.reduced import DeviceReducer, Reducers
 from clhines.simulate.runs import Request
-from clhines.simulate.state import Chunk, Record, TimedChunk
+from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.steps import of_whole
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
@@ -93,7 +95,8 @@ class ExtendedSteps:
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
         self._records: list[Record] = []
-        self._recorder = Recorder(queue, self.dtype)
+        self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
+        self._recorder, self._first = Recorder(queue, self.dtype), 0
         self._early: Chunk | None = self._host.end()
         self._build(self._host.variables)
 
@@ -193,6 +196,8 @@ class ExtendedSteps:
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._taken = True
+        if row == 0:
+            self._first = first
         for k in range(count):
             self._step(first + k)
             self._recorder.enqueue(row + k, self._v[0], self._mem)
@@ -219,9 +224,11 @@ class ExtendedSteps:
         same = rows == self._rows and len(records) == len(self._records)
         if same and all(a is b for a, b in zip(records, self._records, strict=True)):
             return
-        self._want(records)
+        self._reducers.begin(records)
+        sources = self._reducers.sources
+        self._want(sources)
         self._rows, self._records = rows, list(records)
-        self._recorder.begin(rows, [self._location(record) for record in records])
+        self._recorder.begin(rows, [self._location(source) for source in sources])
 
     def _location(self, record: Record) -> tuple[str, np.ndarray]:
         return location(record, self._variables, self.arenas["mem"], self.place)
@@ -241,8 +248,22 @@ class ExtendedSteps:
         if early is not None and isinstance(early, TimedChunk):
             source = np.concatenate([early.spike_cell, source])
             t = np.concatenate([early.spike_time, t])
-        values = self._recorder.values()
+        values = self._recorded()
         return TimedChunk.of(t, source, self.model.dt, self._failed.get(self.queue), values)
+
+    def _recorded(self) -> list[np.ndarray]:
+        """Wait, and return what is kept of the rows of each record."""
+        each = self._reducers.each
+        if all(reducer.plain for reducer in each):
+            return self._recorder.values(range(len(each)))
+        begin = offsets(np.array([len(r.sources) for r in each])).tolist()
+        spans = [range(a + 1, b) for a, b in zip(begin[:-1], begin[1:], strict=True)]
+        outputs = iter(self._recorder.values([k for span in spans for k in span]))
+        views = self._recorder.views()
+        return [
+            reducer.chunk(views[a], self._rows, self._first, [next(outputs) for _ in span])
+            for reducer, a, span in zip(each, begin[:-1], spans, strict=True)
+        ]
 
     # -- other ranks ---------------------------------------------------------------------------
 
@@ -287,11 +308,14 @@ class ExtendedSteps:
         self.queue.finish()
         return [*marks[:-1], self._host.mark()]
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        self._want(records)
+        self._reducers.begin(records)
+        sources = self._reducers.sources
+        self._want(sources)
         arrays = {"v": self._v[0].get(self.queue), "mem": self._mem.get(self.queue)}
-        return [arrays[source][at][None] for source, at in map(self._location, records)]
+        found = [arrays[source][at][None] for source, at in map(self._location, sources)]
+        return self._reducers.now(found, step)
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""

@@ -13,9 +13,10 @@ from clhines.simulate.extended_partition import ExtendedShare, steps_together
 from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.extended_tables import is_artificial
 from clhines.simulate.mpi import Ranks
-from clhines.simulate.partition import cell_costs, split
+from clhines.simulate.partition import cell_costs, join_columns, split
+from clhines.simulate.records import Record
 from clhines.simulate.runs import Request
-from clhines.simulate.state import Chunk, Record, TimedChunk
+from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import SPIKE_LATE, wires_of
 
@@ -109,7 +110,7 @@ class ExtendedSplit:
         some = self._own.nodes if record.kind < 0 else self._own.instances[record.kind]
         columns = np.flatnonzero(np.isin(record.index, some))
         index = np.searchsorted(some, record.index[columns])
-        return Record(record.name, record.kind, index), columns
+        return record.at(index), columns
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take steps; no more than need no events of other ranks."""
@@ -143,18 +144,15 @@ class ExtendedSplit:
         parts = self.ranks.comm.allgather(list(zip(columns, values, strict=True)))
         found = []
         for k, (record, *_) in enumerate(self._records):
-            rows = np.empty((len(values[k]), len(record.index)), values[k].dtype)
-            for part in parts:
-                rows[:, part[k][0]] = part[k][1]
-            found.append(rows)
+            found.append(join_columns([part[k] for part in parts], len(record.index)))
         return found
 
     # -- the whole -----------------------------------------------------------------------------
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
         with self.ranks.agreed():
-            values = self.run.now(self._localised(records))
+            values = self.run.now(self._localised(records), step)
         return self._joined(values)
 
     def voltages(self) -> np.ndarray:

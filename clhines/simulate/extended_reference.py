@@ -11,8 +11,10 @@ from clhines import reference
 from clhines.network.extended import Played
 from clhines.network.model import Model
 from clhines.simulate.host_events import HostEvents
+from clhines.simulate.records import Record
+from clhines.simulate.reduced import HostReducer, HostReducers
 from clhines.simulate.start import currents, started
-from clhines.simulate.state import Chunk, Record, TimedChunk
+from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
 
@@ -87,6 +89,8 @@ class ExtendedReference:
         self._clock, self._order = Clock(model.dt), reference.elimination_steps(model.forest)
         self.variables, self.events = self._started()
         self.records: list[Record] = []
+        self._reducers = HostReducers(lambda record: HostReducer(record, model))
+        self._first = 0
         self.failed = np.zeros(model.forest.num_cells, np.int32)
         self._rows: list[list[np.ndarray]] = []
 
@@ -106,12 +110,15 @@ class ExtendedReference:
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps."""
-        self.want(records)
-        self.records = list(records)
-        self._rows = [[] for _ in records]
+        self._reducers.begin(records)
+        self.records = self._reducers.sources
+        self.want(self.records)
+        self._rows = [[] for _ in self.records]
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take `count` steps from step `first`; the first is recorded in `row`."""
+        if row == 0:
+            self._first = first
         with np.errstate(all="ignore"):  # what is not finite is found by `failed`
             for step in range(first, first + count):
                 self._step(step)
@@ -133,10 +140,7 @@ class ExtendedReference:
     def end(self) -> Chunk:
         """Return what was found since `begin`."""
         source, t = self.new_events()
-        values = [
-            np.array(rows).reshape(len(rows), len(record.index))
-            for rows, record in zip(self._rows, self.records, strict=True)
-        ]
+        values = self._reducers.chunk(self._rows, self._first)
         return TimedChunk.of(t, source, self.model.dt, self.failed.copy(), values)
 
     def deliver(self, first: int, count: int) -> None:
@@ -215,10 +219,12 @@ class ExtendedReference:
         """(w,) float64: of all connections, those of one after another, as they are now."""
         return self.variables.weight.copy()
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        self.want(records)
-        return [self.recorded(record)[None] for record in records]
+        self._reducers.begin(records)
+        sources = self._reducers.sources
+        self.want(sources)
+        return self._reducers.now([self.recorded(source)[None] for source in sources], step)
 
     def save(self) -> dict[str, np.ndarray]:
         """Return arrays that `load` takes."""

@@ -11,7 +11,7 @@ from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Kind, Model
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
-from clhines.simulate.state import Record
+from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
 

@@ -14,7 +14,7 @@ from clhines.network.connections import Connections
 from clhines.network.model import Events, Kind, Model
 from clhines.simulate.decisions import MAX_EPOCH
 from clhines.simulate.mpi import Ranks
-from clhines.simulate.state import Record
+from clhines.simulate.records import VOLTAGE, Record
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -22,6 +22,23 @@ if TYPE_CHECKING:
 # Cost of an instance in a step, in nodes: by itself, and for each of its states. With
 # two CPU cores and a GPU a cell with `hh` everywhere takes some 16 times one that is passive.
 _INSTANCE, _STATE = 1.0, 5.0
+
+
+def join_columns(parts: Sequence[tuple[np.ndarray, np.ndarray]], width: int) -> np.ndarray:
+    """(rows, width): what each rank has kept of a record.
+
+    Parameters
+    ----------
+    parts : sequence of ((c,) int64, (rows, c) array)
+        Columns of each rank and their values. Where they have different numbers of rows, as
+        crossings have, -1 follows.
+    width : int
+    """
+    rows = max(len(own) for _, own in parts)
+    found = np.full((rows, width), -1, np.result_type(*(own.dtype for _, own in parts)))
+    for columns, own in parts:
+        found[: len(own), columns] = own
+    return found
 
 
 def cell_costs(model: Model) -> np.ndarray:
@@ -238,9 +255,9 @@ class Share:
         ].tolist()
         columns = np.flatnonzero((record.index >= low) & (record.index < high))
         if not len(columns):
-            return Record("v", -1, columns), columns
+            return replace(record, name="v", kind=VOLTAGE, index=columns), columns
         kind = record.kind if record.kind < 0 else self.kinds(rank).index(record.kind)
-        return Record(record.name, kind, record.index[columns] - low), columns
+        return replace(record, kind=kind, index=record.index[columns] - low), columns
 
     def cut(self, rank: int, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return a rank's part of a saved state."""

@@ -10,6 +10,7 @@ import pyopencl.array as cla
 
 from clhines.device import devices, program
 from clhines.plan.plan import real_name
+from clhines.simulate.reduced import View
 from clhines.simulate.state import RecordSpec
 
 
@@ -59,8 +60,17 @@ class Recorder:
                 values.data,
             )
 
-    def values(self) -> list[np.ndarray]:
-        """Wait, and return the (rows, r) values of each record."""
-        rows = {s: a.get(self._queue)[: self._rows] for s, (_, a) in self._room.items()}
+    def views(self) -> list[View]:
+        """Where the rows of each record are on the device."""
+        none = cla.zeros(self._queue, (1, 1), self._dtype)
+        found = [(self._room.get(source), begin) for source, begin, _ in self._columns]
+        return [View(none if room is None else room[1], begin) for room, begin in found]
+
+    def values(self, some: Sequence[int]) -> list[np.ndarray]:
+        """Wait, and return the (rows, r) values of some records."""
+        wanted = {self._columns[k][0] for k in some}
+        rows = {
+            s: a.get(self._queue)[: self._rows] for s, (_, a) in self._room.items() if s in wanted
+        }
         none = np.zeros((self._rows, 0), self._dtype)
-        return [rows.get(source, none)[:, a:b] for source, a, b in self._columns]
+        return [rows.get(source, none)[:, a:b] for source, a, b in (self._columns[k] for k in some)]

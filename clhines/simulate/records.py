@@ -2,16 +2,176 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.checks import as_array, as_indices, shown
+from clhines.checks import (
+    as_array,
+    as_choice,
+    as_indices,
+    as_number,
+    as_real,
+    check_room,
+    shown,
+)
 from clhines.errors import InputError, meant
 from clhines.network.extended import IonNodes
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
-from clhines.simulate.state import Record
+from clhines.network.times import whole_steps
+from clhines.simulate.membrane import Membrane
+
+_log = logging.getLogger(__name__)
+ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
+VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
+REDUCTIONS = ("min", "max", "mean", "integral", "count", "crossings")
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A request to record: a variable at places, and what is kept of its values.
+
+    Attributes
+    ----------
+    name : str
+        Of the variable.
+    kind : int
+        Number of the kind that has it; -1 for voltages, -2 for variables of ions, -3 for currents
+        of membranes.
+    index : (r,) int64
+        Natural nodes, or instances of the kind.
+    every : int
+        Steps from one recorded row to the next.
+    reduce : str
+        One of `REDUCTIONS`, or empty: rows are kept.
+    threshold : float
+        Of ``count`` and ``crossings``.
+    matrix : (k, r) float64, or None
+        The values of a row are its products with the variable's.
+    """
+
+    name: str
+    kind: int
+    index: np.ndarray
+    every: int = 1
+    reduce: str = ""
+    threshold: float = 0.0
+    matrix: np.ndarray | None = None
+
+    @property
+    def width(self) -> int:
+        """Columns of what is kept."""
+        return len(self.index if self.matrix is None else self.matrix)
+
+    @property
+    def follows(self) -> bool:
+        """Whether the values before the first step are needed, from which it is crossed."""
+        return self.reduce in ("count", "crossings")
+
+    @property
+    def values_per_step(self) -> int:
+        """Values on the device for each step of a chunk, at most about."""
+        several = 2 if self.kind == MEMBRANE else 1
+        return several * len(self.index) + (0 if self.matrix is None else len(self.matrix))
+
+    def steps(self, begin: int, end: int) -> np.ndarray:
+        """Return the steps taken before each row that a run from `begin` to `end` keeps."""
+        first = begin + 1 if begin else 0
+        return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
+
+    def at(self, index: np.ndarray) -> Record:
+        """Return the same of other places."""
+        return replace(self, index=index)
+
+
+def for_run(records: Sequence[Record]) -> list[Record]:
+    """Return the records of a run: new ones where they are reduced, as that begins anew."""
+    return [replace(r) if r.reduce else r for r in records]
+
+
+def is_current(record: Record, model: Model) -> bool:
+    """Whether it is a current of instances, which is no variable of networks not extended."""
+    if record.kind < 0 or model.extended is not None:
+        return False
+    return record.name not in model.kinds[record.kind].mechanism.states
+
+
+def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
+    """Check the host's memory for what a run keeps, and return the steps of a chunk.
+
+    These are fewer than `chunk` where the rows of so many take more than `ROOM` bytes.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    steps : int
+        Of the run.
+    itemsize : int
+    chunk : int
+    epoch : int
+        Steps that are taken at once.
+    """
+    if not records:
+        return chunk
+    kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in records)
+    check_room(kept * itemsize, f"{kept} values recorded in {steps} steps")
+    size = sum(r.values_per_step for r in records) * itemsize
+    most = ROOM // max(size, 1)
+    most = min(chunk, max(most // epoch, 1) * epoch)
+    _log.info(
+        "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory",
+        *(size * min(most, steps) / 2**20, most, kept * itemsize / 2**20),
+    )
+    return most
+
+
+def digest_of(records: Sequence[Record]) -> str:
+    """Return a digest by which ranks compare what they record."""
+    told = [(r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold) for r in records]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
+
+
+def kept_of(
+    record: Record,
+    dt: float,
+    every: float | None,
+    reduce: str | None,
+    threshold: float | None,
+    matrix: ArrayLike | None,
+) -> Record:
+    """Check what is to be kept of a record's values, and return the record with it."""
+    if reduce is not None:
+        as_choice("reduce", reduce, REDUCTIONS)
+        if every is not None:
+            raise InputError(
+                f"every is {shown(every)} with reduce={reduce!r}; expected one of the two, as "
+                "reductions are of all steps"
+            )
+    steps = 1 if every is None else whole_steps(every, dt)
+    if not steps:
+        raise InputError(
+            f"every is {shown(every)} ms; expected a multiple of dt, {dt:g} ms, above 0"
+        )
+    crossed = reduce in ("count", "crossings")
+    if crossed != (threshold is not None):
+        told = "a number" if crossed else "None, or reduce='count' or 'crossings'"
+        raise InputError(f"threshold is {shown(threshold)}; expected {told}")
+    limit = 0.0 if threshold is None else as_number("threshold", threshold)
+    weights = None
+    if matrix is not None:
+        weights = as_real("matrix", matrix)
+        shape, expected = weights.shape, len(record.index)
+        if weights.ndim != 2 or not weights.shape[0] or weights.shape[1] != expected:
+            raise InputError(
+                f"matrix has shape {shape}; expected (k, {expected}), a column for each place"
+            )
+    return replace(record, every=steps, reduce=reduce or "", threshold=limit, matrix=weights)
 
 
 def find_record(
@@ -23,6 +183,12 @@ def find_record(
 ) -> Record:
     """Check the arguments of `Simulation.record` and return the record."""
     if not isinstance(where, Group):
+        if isinstance(what, str) and what == "i_membrane":
+            nodes = as_indices(
+                "where", np.atleast_1d(as_array("where", where)), model.forest.num_nodes, "node"
+            )
+            Membrane(model, nodes)  # rejects what it cannot
+            return Record(what, MEMBRANE, nodes)
         ions = model.extended.ions if model.extended is not None else ()
         known = {name: ion for ion in ions for name in ion.variables}
         if isinstance(what, str) and what in known:
@@ -30,10 +196,10 @@ def find_record(
         if not isinstance(what, str) or what != "v":
             raise InputError(
                 f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
-                "or add() gave"
+                "or add() gave, or 'i_membrane'"
             )
         nodes = np.atleast_1d(as_array("where", where))
-        return Record("v", -1, as_indices("where", nodes, model.forest.num_nodes, "node"))
+        return Record("v", VOLTAGE, as_indices("where", nodes, model.forest.num_nodes, "node"))
     if where.network is not network:
         raise InputError(f"group {where.mechanism.name} belongs to another network")
     chosen = np.arange(len(where))
@@ -41,8 +207,10 @@ def find_record(
         index = np.atleast_1d(as_array("index", index))
         chosen = as_indices("index", index, len(where), where.mechanism.name)
     if what == "v":
-        return Record("v", -1, where.nodes[chosen])
+        return Record("v", VOLTAGE, where.nodes[chosen])
     names = where.mechanism.states
+    if model.extended is None and what == "i" and "i" not in names:
+        return _current_record(model, where, chosen)
     if model.extended is not None:
         program = where.mechanism.program
         played = [p.parameter for p in model.extended.played]
@@ -56,6 +224,17 @@ def find_record(
     return Record(what, kind, instance[chosen])
 
 
+def _current_record(model: Model, where: Group, chosen: np.ndarray) -> Record:
+    """Return the record of the current of some of a group."""
+    kind, instance = model.instances[where.number]
+    name = where.mechanism.name
+    if kind < 0:
+        raise InputError(f"the current of {name} is linear in v with constants; expected 'v'")
+    if len(np.unique(chosen)) < len(chosen):
+        raise InputError(f"index has an instance of {name} twice; expected each once")
+    return Record("i", kind, instance[chosen])
+
+
 def _ion_record(ion: IonNodes, what: str, where: ArrayLike) -> Record:
     """Return the record of a variable of an ion at nodes."""
     nodes = np.atleast_1d(as_array("where", where))
@@ -64,4 +243,4 @@ def _ion_record(ion: IonNodes, what: str, where: ArrayLike) -> Record:
     bare = index[~np.isin(index, ion.node)]
     if len(bare):
         raise InputError(f"{what} of node {bare[0]}, where there is no ion {ion.name}")
-    return Record(what, -2, index)
+    return Record(what, ION, index)

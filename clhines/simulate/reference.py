@@ -13,8 +13,10 @@ from clhines.arrays import ranges
 from clhines.mechanisms.noise import normal
 from clhines.network.model import Model
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.records import Record, is_current
+from clhines.simulate.reduced import HostReducer, HostReducers
 from clhines.simulate.runs import Mark, values_now
-from clhines.simulate.state import Chunk, Record
+from clhines.simulate.state import Chunk
 
 
 class ReferenceRun:
@@ -48,16 +50,21 @@ class ReferenceRun:
         self._order = reference.elimination_steps(model.forest)
         self._parameters = [kind.arrays() for kind in model.kinds]
         self._spikes: list[tuple[int, np.ndarray]] = []
+        self._reducers = HostReducers(lambda record: HostReducer(record, model))
         self._rows: list[list[np.ndarray]] = []
-        self._told = 0
+        self._told, self._first = 0, 0
+        self._i: dict[int, np.ndarray] = {}  # currents of each kind in the step
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Begin a chunk of so many steps."""
-        self.records = list(records)
-        self._rows, self._spikes, self._told = [[] for _ in records], [], 0
+        self._reducers.begin(records)
+        self.records = self._reducers.sources
+        self._rows, self._spikes, self._told = [[] for _ in self.records], [], 0
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take `count` steps from step `first`; the first is recorded in `row`."""
+        if row == 0:
+            self._first = first
         with np.errstate(all="ignore"):  # `failed` finds values that are not finite
             for step in range(first, first + count):
                 self._step(step)
@@ -66,7 +73,10 @@ class ReferenceRun:
     def record(self) -> None:
         """Record the voltages and states as they are."""
         for rows, record in zip(self._rows, self.records, strict=True):
-            source = self.v if record.kind < 0 else self.states[record.kind][record.name]
+            if is_current(record, self.model):
+                source = self._i[record.kind]
+            else:
+                source = self.v if record.kind < 0 else self.states[record.kind][record.name]
             rows.append(source[record.index])
 
     def end(self) -> Chunk:
@@ -76,10 +86,7 @@ class ReferenceRun:
             spike_step=np.concatenate([np.zeros(0, np.int64), *step]),
             spike_cell=np.concatenate([np.zeros(0, np.int64), *(c for _, c in self._spikes)]),
             failed=self.failed.copy(),
-            values=[
-                np.array(rows).reshape(len(rows), len(record.index))
-                for rows, record in zip(self._rows, self.records, strict=True)
-            ],
+            values=self._reducers.chunk(self._rows, self._first),
         )
 
     def _step(self, step: int) -> None:
@@ -131,6 +138,7 @@ class ReferenceRun:
             t = (step + 0.5) * model.dt
             args = self.v[kind.node], t, self._parameters[k], self.states[k]
             i, g = kind.mechanism.current(*args, noise, model.dt)
+            self._i[k] = i
             g_sum += np.bincount(kind.node, kind.factor * g, n)
             i_sum += np.bincount(kind.node, kind.factor * i, n)
         return g_sum, i_sum
@@ -212,9 +220,10 @@ class ReferenceRun:
         """(m,) float64: of all connections, as they are now."""
         return self.weight.copy()
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        return values_now(self, records)
+        self._reducers.begin(records)
+        return self._reducers.now(values_now(self, self.model, self._reducers.sources), step)
 
     def save(self) -> dict[str, np.ndarray]:
         """Arrays that `load` takes."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clhines.simulate.state import Chunk, Record, TimedChunk
+from clhines.simulate.records import Record
+from clhines.simulate.state import Chunk, TimedChunk
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,9 +18,13 @@ class Result:
     Attributes
     ----------
     t : (rows,) float64, ms
-        Times of the recorded rows: the ends of the steps, and 0 where the run began there.
-    values : list of (rows, r) arrays
-        One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``.
+        The ends of the steps, and 0 where the run began there.
+    values : list of arrays
+        One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``: (rows, r),
+        or with ``reduce`` (r,), the times of crossings excepted: (m, r), ms, each column filled up
+        with NaN. Where a run has failed, extremes, means and integrals are NaN and counts -1.
+    times : list of (rows,) float64, ms
+        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce``.
     spike_time : (k,) float64, ms
     spike_cell : (k,) int64
         By time, then cell. In an extended network events of all sources, by their numbers:
@@ -36,6 +41,7 @@ class Result:
     spike_time: np.ndarray
     spike_cell: np.ndarray
     cost: dict[str, float]
+    times: list[np.ndarray]
 
     def __getitem__(self, k: int) -> np.ndarray:
         return self.values[k]
@@ -46,6 +52,7 @@ def joined_result(
     records: Sequence[Record],
     dt: float,
     steps: tuple[int, int],
+    failed: bool,
     cost: dict[str, float],
 ) -> Result:
     """Join the chunks of a run.
@@ -57,20 +64,56 @@ def joined_result(
     dt : float, ms
     steps : (int, int)
         First step of the run, and the first one whose spikes and records are left out.
+    failed : bool
+        Steps after these were taken too.
     cost : dict of str to float, s
     """
     begin, last = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
-    values = [
-        np.concatenate([c.values[k] for c in chunks])[: len(t)]
-        if chunks
-        else np.zeros((0, len(record.index)))
-        for k, record in enumerate(records)
-    ]
+    values, times = list[np.ndarray](), list[np.ndarray]()
+    for k, record in enumerate(records):
+        own = [c.values[k] for c in chunks]
+        steps_of_rows = record.steps(begin, last)
+        if record.reduce:
+            values.append(_reduced(record, own, dt, (begin, last), failed))
+            times.append(np.zeros(0))
+        else:
+            rows = np.concatenate(own) if own else np.zeros((0, record.width))
+            values.append(rows[: len(steps_of_rows)])
+            times.append(steps_of_rows * dt if record.every > 1 else t)
     none = [np.zeros(0, np.int64)]
     step = np.concatenate(none + [c.spike_step for c in chunks])
     cell = np.concatenate(none + [c.spike_cell for c in chunks])
     kept = step < last
     timed = [c.spike_time for c in chunks if isinstance(c, TimedChunk)]
     time = np.concatenate(timed)[kept] if timed else (step[kept] + 1) * dt
-    return Result(t, values, time, cell[kept], cost)
+    return Result(t, values, time, cell[kept], cost, times)
+
+
+def _reduced(
+    record: Record, own: list[np.ndarray], dt: float, steps: tuple[int, int], failed: bool
+) -> np.ndarray:
+    """Return the reduction of a record of all steps of a run, from what its chunks gave."""
+    begin, last = steps
+    reduce, width, taken = record.reduce, record.width, last - begin
+    if reduce == "crossings":
+        return _crossings(own, width, last, dt)
+    if failed or not own:
+        nothing = {"integral": 0.0, "count": 0}.get(reduce, np.nan)
+        return np.full(width, (-1 if reduce == "count" else np.nan) if failed else nothing)
+    found: np.ndarray = own[-1][0]
+    return {"mean": found / taken, "integral": found * dt}.get(reduce, found)
+
+
+def _crossings(own: list[np.ndarray], width: int, last: int, dt: float) -> np.ndarray:
+    """(m, width) ms: times of crossings in steps before `last`, by time."""
+    step = np.concatenate([np.zeros((0, width), np.int64), *own]).astype(np.int64)
+    known = (step >= 0) & (step < last)
+    found = np.full((int(known.sum(axis=0).max(initial=0)), width), np.nan)
+    row, column = np.nonzero(known)
+    order = np.lexsort((row, column))
+    row, column = row[order], column[order]
+    number = known.sum(axis=0)
+    at = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
+    found[at, column] = (step[row, column] + 1) * dt
+    return found

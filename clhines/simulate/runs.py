@@ -7,21 +7,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.errors import DeviceMemoryError, InputError
+from clhines.network.model import Model
+from clhines.simulate.currents import current_now
 from clhines.simulate.decisions import external_sums
 from clhines.simulate.delivery import Delivery
 from clhines.simulate.epoch import BlockEpochs
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.received import Received, Spikes
-from clhines.simulate.state import Chunk, Record, State
+from clhines.simulate.records import Record, is_current
+from clhines.simulate.spread import Storage
+from clhines.simulate.state import Chunk, State
 from clhines.simulate.steps import Steps
 
 _log = logging.getLogger(__name__)
@@ -75,6 +80,20 @@ class Executor(Protocol):
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) real, mV, in natural order."""
+
+
+@runtime_checkable
+class Changeable(Protocol):
+    """An executor whose numbers can be changed on the device, without another plan."""
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Arrays on the device that `set_voltages` sets."""
 
 
 MakeExecutor: TypeAlias = Callable[[State], Executor]  # an engine of one's own
@@ -140,8 +159,11 @@ class Run(Protocol):
     def end(self) -> Chunk:
         """Wait, and return the spikes, failures and records since `begin`."""
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
-        """Values of records as they are, (1, r) real each."""
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
+        """Values of records at the begin of a step, (1, r) real each, whatever is kept of them.
+
+        Crossings of thresholds are found from these on.
+        """
 
     def voltages(self) -> np.ndarray:
         """(n,) real, mV, in natural order: as they are now."""
@@ -191,14 +213,21 @@ class PartRun(Run, Protocol):
         """
 
 
-def values_now(run: Run, records: Sequence[Record]) -> list[np.ndarray]:
-    """Values of records as they are, (1, r) each; `run` advances the model."""
+def values_now(run: Run, model: Model, records: Sequence[Record]) -> list[np.ndarray]:
+    """Values of variables as they are, (1, r) each; `run` advances the model."""
     kinds = {r.kind < 0 for r in records}
     v = run.voltages() if True in kinds else np.zeros(0)
     states = run.save() if False in kinds else {}
-    return [
-        (v if r.kind < 0 else states[f"state{r.kind}_{r.name}"])[r.index][None] for r in records
-    ]
+    found = []
+    for r in records:
+        if is_current(r, model):
+            kind = model.kinds[r.kind]
+            own = {name: states[f"state{r.kind}_{name}"] for name in kind.mechanism.states}
+            values = current_now(model, kind, v, own)
+        else:
+            values = v if r.kind < 0 else states[f"state{r.kind}_{r.name}"]
+        found.append(values[r.index][None])
+    return found
 
 
 def take_chunk(
@@ -272,7 +301,7 @@ class DeviceRun:
         self.max_steps = executor.max_steps
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
-        self._set = False
+        self._set, self.weight = False, state.connections.weight
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
         self._received = Received(state) if state.decisions.split else None
@@ -314,9 +343,15 @@ class DeviceRun:
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take `count` steps; records go to `row` and after it."""
+        if row == 0:
+            self.state.first_step = first
+            if self.state.record_currents:
+                self.state.begin_currents(self.executor.voltages())
         self.state.add_events(first, count)
-        each = 1 if self.state.record_states else count  # states are recorded between launches
+        between = self.state.record_states or self.state.record_currents
+        each = 1 if between else count  # these are recorded between launches
         for k in range(0, count, each):
+            self.state.enqueue_currents(first + k, row + k)
             self.executor.advance(first + k, each, row + k)
             self.state.enqueue_states(row + k)
 
@@ -341,9 +376,11 @@ class DeviceRun:
         found = self._received.put(source, step, self.delivery)
         change.enqueue(*found, self.state.incoming, first, count)
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        return values_now(self, records)
+        reducers = self.state.reducers
+        reducers.begin(records)
+        return reducers.now(values_now(self, self.model, reducers.sources), step)
 
     def mark(self) -> Mark:
         """Return a mark of this position in the queue, for `seconds`."""
@@ -373,7 +410,7 @@ class DeviceRun:
         """Return the weights as they are now."""
         if self.plasticity is not None:
             return self.plasticity.weight
-        return self.state.connections.weight.copy()
+        return self.weight.copy()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Restore a state that `save` returned."""

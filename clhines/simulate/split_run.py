@@ -13,10 +13,11 @@ import numpy as np
 
 from clhines.errors import InputError
 from clhines.simulate.mpi import Ranks, decoded, encoded
-from clhines.simulate.partition import Share
+from clhines.simulate.partition import Share, join_columns
 from clhines.simulate.received import Spikes
-from clhines.simulate.runs import Mark, PartRun, values_now
-from clhines.simulate.state import Chunk, Record, by_time
+from clhines.simulate.records import Record
+from clhines.simulate.runs import Mark, PartRun
+from clhines.simulate.state import Chunk, by_time
 
 _Found = TypeVar("_Found")
 
@@ -138,16 +139,12 @@ class SplitRun:
         ])  # fmt: skip
         found = []
         for k, (record, *_) in enumerate(self._records):
-            rows = np.empty((len(values[k]), len(record.index)), values[k].dtype)
-            for part in parts:
-                columns, own = part[k]
-                rows[:, columns] = own
-            found.append(rows)
+            found.append(join_columns([part[k] for part in parts], len(record.index)))
         return found
 
-    def now(self, records: Sequence[Record]) -> list[np.ndarray]:
+    def now(self, records: Sequence[Record], step: int) -> list[np.ndarray]:
         """Values of records as they are, (1, r) each."""
-        found = self._try(values_now, self.run, self._localised(records))
+        found = self._try(self.run.now, self._localised(records), step)
         self._settle()
         return self._joined(found)
 

@@ -15,7 +15,10 @@ from clhines.errors import DeviceMemoryError, SpikeOverflowError
 from clhines.network.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
+from clhines.simulate.currents import Currents
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.records import Record, is_current
+from clhines.simulate.reduced import DeviceReducer, Reducers, View
 
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
@@ -48,25 +51,6 @@ class RecordSpec(TemplateSpec):
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
-    """A request to record: voltages of nodes, or a state of instances.
-
-    Attributes
-    ----------
-    name : str
-        Of the state, or ``v``.
-    kind : int
-        Number of the kind, -1 for voltages, -2 for variables of ions.
-    index : (r,) int64
-        Natural nodes, or instances of the kind.
-    """
-
-    name: str
-    kind: int
-    index: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class Chunk:
     """Results of a chunk of steps.
 
@@ -76,8 +60,8 @@ class Chunk:
         By step, then cell.
     failed : (num_cells,) integer
         1 + the step after which the soma's voltage was first not finite, 0 where it never was.
-    values : list of (rows, r) arrays
-        One per record.
+    values : list of arrays
+        One per record, see `DeviceReducer.chunk`.
     """
 
     spike_step: np.ndarray
@@ -173,11 +157,17 @@ class State:
         Spikes of the chunk so far, those beyond the capacity too.
     failed : (num_cells,) int32
         See `Chunk`.
+    reducers : Reducers
+        Of what is recorded.
+    first_step : int
+        Of the chunk.
     record_node : (r,) int32
-        Natural nodes of all records of voltages, one after another.
+        Natural nodes of all recorded voltages, one record after another.
     record_v : (rows, r) real
     record_states : list of (int, (r,) int32, (rows, r) real)
         Kind, indices into its states, values.
+    record_currents : list of (Currents, int, (rows, r) real)
+        Column of the voltages that they need, values.
     """
 
     def __init__(
@@ -218,7 +208,8 @@ class State:
         built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
         self._record = program.typed_kernel(built, "record", "ii")
         self.records: list[Record] = []
-        self.rows = -1
+        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
+        self.rows, self.first_step = -1, 0
         self.begin(0, [])
 
     def _put_events(self) -> None:
@@ -259,20 +250,43 @@ class State:
             if all(a is b for a, b in zip(records, self.records, strict=True)):
                 return
         self.rows, self.records = rows, list(records)
-        index = [r.index for r in records if r.kind < 0]
+        self.reducers.begin(records)
+        index = [r.index for r in self.reducers.sources if r.kind < 0]
         nodes = np.concatenate([np.zeros(0, np.int64), *index])
         self.record_node = self._indices(nodes)
         self.record_v = self._zeros(rows, len(nodes))
-        self.record_states = [
-            (r.kind, self._indices(self._indices_of(r)), self._zeros(rows, len(r.index)))
-            for r in records
-            if r.kind >= 0
-        ]
+        self.record_states, self.record_currents, column = [], [], 0
+        for reducer in self.reducers.each:
+            r = reducer.record
+            if r.kind < 0:
+                column += len(reducer.sources[0].index)
+                continue
+            values = self._zeros(rows, len(r.index))
+            if is_current(r, self.model):
+                given = self.model, r.kind, r.index, self.states[r.kind], self.incoming_scale
+                self.record_currents.append((Currents(self.queue, *given), column, values))
+                column += len(r.index)
+            else:
+                self.record_states.append((r.kind, self._indices(self._indices_of(r)), values))
+        self.before_v = self._zeros(1, len(nodes))
 
     def _indices_of(self, record: Record) -> np.ndarray:
         """Return the indices of the values of a record in the states of its kind."""
         kind = self.model.kinds[record.kind]
         return kind.mechanism.states.index(record.name) * kind.count + record.index
+
+    def begin_currents(self, v: np.ndarray) -> None:
+        """Take the voltages before the first step of a chunk, (n,) mV in natural order."""
+        nodes = self.record_node.get(self.queue)[: self.num_recorded_nodes]
+        if len(nodes):
+            self.before_v.set(v[nodes][None].astype(self.dtype), self.queue)
+
+    def enqueue_currents(self, step: int, row: int) -> None:
+        """Enqueue that a row of all records of currents is written, before its step."""
+        events = step % self.slots * self.model.num_targets
+        v, at = (self.record_v, row - 1) if row else (self.before_v, 0)
+        for currents, column, values in self.record_currents:
+            currents.enqueue(step, row, (v, at, column), self.incoming, events, values)
 
     def enqueue_states(self, row: int) -> None:
         """Enqueue that a row of all records of states is written."""
@@ -306,7 +320,7 @@ class State:
     @property
     def num_recorded_nodes(self) -> int:
         """Number of nodes whose voltages are recorded."""
-        return sum(len(r.index) for r in self.records if r.kind < 0)
+        return sum(len(r.index) for r in self.reducers.sources if r.kind < 0)
 
     def end(self) -> Chunk:
         """Wait, and return the spikes, failures and records since `begin`.
@@ -336,17 +350,28 @@ class State:
         )
 
     def _recorded(self) -> list[np.ndarray]:
+        of_nodes = [r for r in self.reducers.each if r.record.kind < 0]
+        whole = all(r.plain for r in of_nodes)  # read at once: each read waits for the device
         v = np.zeros((self.rows, 0), self.dtype)
-        if self.num_recorded_nodes:  # each read waits for the device
+        if whole and self.num_recorded_nodes:
             v = self.record_v.get(self.queue)
-        states = [values for *_, values in self.record_states]
+        states = iter(values for *_, values in self.record_states)
+        currents = iter(values for *_, values in self.record_currents)
         found, column = [], 0
-        for record in self.records:
-            if record.kind < 0:
-                found.append(v[: self.rows, column : column + len(record.index)])
-                column += len(record.index)
+        for reducer in self.reducers.each:
+            width, values = len(reducer.sources[0].index), self.record_v
+            begin = column
+            if reducer.record.kind >= 0:
+                is_one = len(reducer.sources) > 1  # a current, beside the voltages that it needs
+                begin, values = 0, next(currents if is_one else states)
+                column += width if is_one else 0
             else:
-                found.append(states.pop(0).get(self.queue)[: self.rows, : len(record.index)])
+                column += width
+            if reducer.plain and (whole or reducer.record.kind >= 0):
+                rows = v if reducer.record.kind < 0 else values.get(self.queue)
+                found.append(rows[: self.rows, begin : begin + width])
+            else:
+                found.append(reducer.chunk(View(values, begin), self.rows, self.first_step))
         return found
 
     def save(self) -> dict[str, np.ndarray]:

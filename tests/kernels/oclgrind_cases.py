@@ -266,6 +266,12 @@ def network_case(queue, engine, dtype, lanes, constant=False):
         assert sim.runner.executor.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
+    if engine == "steps":
+        weights = np.linspace(-1.0, 1.0, 2 * len(net.area)).reshape(2, -1)
+        for given in ({"every": 0.2}, {"reduce": "mean"}, {"reduce": "max"}):
+            sim.record("i_membrane", np.arange(len(net.area)), matrix=weights, **given)
+        sim.record("v", net.soma, reduce="crossings", threshold=-64.9)
+        sim.record("i", syn, every=0.2)
     found = sim.run(0.5)
     assert len(found.spike_time)
     assert np.isfinite(sim.voltages()).all()

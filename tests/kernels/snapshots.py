@@ -25,8 +25,19 @@ from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate import delivery, epoch_plan, epoch_vector, kinds, passive, plasticity, state
+from clhines.simulate import (
+    delivery,
+    epoch_plan,
+    epoch_vector,
+    kinds,
+    passive,
+    plasticity,
+    spread,
+    state,
+)
+from clhines.simulate.currents import CurrentsSpec
 from clhines.simulate.extended_tables import filled_arenas, spec_of
+from clhines.simulate.reduced import ReducedSpec
 from clhines.simulate.steps import StepSpec
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
@@ -103,6 +114,7 @@ def network_specs(dtype, limits):
         network = model(noise, secondorder)
         plain, source = kinds.model_kinds(network, real)
         yield StepSpec(real, plain, secondorder, source)
+        yield from (CurrentsSpec(real, kind, source if kind.uses_noise else "") for kind in plain)
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
             yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source)
@@ -132,6 +144,8 @@ def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
     yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
+    yield spread.SpreadSpec(real)
+    yield ReducedSpec(real)
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield state.EventsSpec()
     yield plasticity.PlasticSpec(16)

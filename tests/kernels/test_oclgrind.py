@@ -130,7 +130,9 @@ def test_every_template_is_covered():
         "simulate/epoch_vector",
         "simulate/epoch",
         "simulate/events",
+        "simulate/currents",
         "simulate/record",
+        "simulate/reduced",
         "simulate/extended",
     }
     taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}

@@ -102,7 +102,9 @@ class InNeuron:
         h = self.h
         h.cvode.active(0)
         h.dt, h.secondorder, h.usetable_hh, h.usetable_ext_table = dt, secondorder, 0, 1
-        kept = {name: [getattr(s, f"_ref_{name}") for s in self.segments] for name in ("v", *IONS)}
+        h.cvode.use_fast_imem(1)
+        of_nodes = "v", *IONS, "i_membrane_"
+        kept = {name: [getattr(s, f"_ref_{name}") for s in self.segments] for name in of_nodes}
         for mechanism, names in STATES.items():
             of = self.points.get(mechanism) or [getattr(s, mechanism) for s in self.segments]
             for name in names:
@@ -176,6 +178,8 @@ def recorded(sim, groups):
     """Numbers of records by the names of `InNeuron.run`."""
     nodes = np.arange(12)
     found = {name: sim.record(name, nodes) for name in ("v", *IONS)}
+    if not sim.model.secondorder:
+        found["i_membrane_"] = sim.record("i_membrane", nodes)
     for mechanism, names in STATES.items():
         found |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
     return found

@@ -181,6 +181,7 @@ class _Builder:
             blocks=blocks,
             built_in=tuple(k for k in parameters if self.names.elements[k] in BUILT_IN),
             electrode=bool(self.file.electrode),
+            electrode_currents=tuple(plain(name) for name in self.file.electrode),
         )
         where = {
             k: tuple(name for name in blocks if k in self.blocks[name].writes) for k in outputs
