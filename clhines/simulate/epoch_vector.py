@@ -51,7 +51,7 @@ class CellEpochSpec(TemplateSpec):
         "epoch": (
             "int first_step, int steps, real dt, const int *restrict blocks",
             "const int *restrict parents, const lanes *restrict over_dts",
-            "const lanes *restrict constant_bs, lanes *restrict fs, lanes *restrict inverses",
+            "const lanes *restrict constant_bs, lanes *restrict fs, const lanes *restrict inverses",
             "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs if secondorder",
             "const lanes *restrict base_ds, const lanes *restrict us, lanes *restrict ds",
             "const int *restrict cells, const real *restrict threshold, int *restrict failed",
@@ -65,8 +65,8 @@ class CellEpochSpec(TemplateSpec):
     of_kind: ClassVar[tuple[str, ...]] = (
         "int count_{k}, int target_{k}, int number_{k}, const int *restrict member_{k}",
         "const int *restrict place_{k}, const int *restrict run_{k}",
-        "const real *restrict parameters_{k}, const real{width} *restrict given_{k}",
-        "const real{width} *restrict factor_{k}, real *restrict states_{k}",
+        "const real *restrict parameters_{k}, const real{given_width} *restrict given_{k}",
+        "const real{given_width} *restrict factor_{k}, real *restrict states_{k}",
         "real{width} *restrict held_{k}",
     )
     real: str
@@ -308,6 +308,22 @@ def choose_width(counts: np.ndarray, most: int) -> int:
     return next(w for w, number in zip(widths, groups) if number <= _SPARE * groups[-1])
 
 
+def _numbers(kind: Kind, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters that are not single and factors of a kind, by group and lane.
+
+    (num_groups, number of parameters, width) and (num_groups, width); width 1 where each group has
+    one number of each.
+    """
+    parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
+    instance = np.where(groups.member < 0, ~groups.member, groups.member)
+    given = [p[instance] for p in parameters if isinstance(p, np.ndarray)]
+    numbers = np.stack(given or [np.zeros(instance.shape)], axis=1)
+    factor = kind.factor[instance]
+    if (numbers == numbers[..., :1]).all() and (factor == factor[:, :1]).all():
+        return numbers[..., :1], factor[:, :1]
+    return numbers, factor
+
+
 class CellEpochs:
     """Advance a model in epochs on a CPU.
 
@@ -346,9 +362,12 @@ class CellEpochs:
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism))
             for k in model.kinds
         ]
+        self._numbers = [_numbers(k, g) for k, g in zip(model.kinds, self.groups, strict=True)]
         kinds = tuple(
-            grouped_kind_spec(kind, real, groups.member.shape[1])
-            for kind, groups in zip(model.kinds, self.groups, strict=True)
+            grouped_kind_spec(kind, real, groups.member.shape[1], factor.shape[1])
+            for kind, groups, (_, factor) in zip(
+                model.kinds, self.groups, self._numbers, strict=True
+            )
         )
         noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
         spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
@@ -377,7 +396,7 @@ class CellEpochs:
         for k, kind in enumerate(model.kinds):
             numbers = kind.count, kind.first_target, kind.first_instance
             arguments += [np.int32(n) for n in numbers]
-            *by_group, held = self._of_groups(kind, self.groups[k])
+            *by_group, held = self._of_groups(k)
             arguments += [*by_group, state.states[k], held]
         return arguments
 
@@ -428,21 +447,16 @@ class CellEpochs:
             values(left, moving), values(model.u, moving), values(left, moving),
         ]  # fmt: skip
 
-    def _of_groups(self, kind: Kind, groups: Groups) -> list[cla.Array]:
-        """Give what the kernel takes of a kind by group, length for states last."""
-        dtype, put = self.state.dtype, self._put
+    def _of_groups(self, k: int) -> list[cla.Array]:
+        """Give what the kernel takes of kind `k` by group, length for states last."""
+        dtype, put, kind, groups = self.state.dtype, self._put, self.model.kinds[k], self.groups[k]
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
-        instance = np.where(groups.member < 0, ~groups.member, groups.member)
-        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
-            np.zeros(instance.shape)
-        ]
-        length = max(1, len(kind.mechanism.states)) * instance.size
+        length = max(1, len(kind.mechanism.states)) * groups.member.size
         return [
             *(put(a.astype(np.int32)) for a in (groups.member, groups.place, groups.run)),
             put(np.array(single, dtype)),
-            put(np.stack(given, axis=1).astype(dtype)),
-            put(kind.factor[instance].astype(dtype)),
+            *(put(a.astype(dtype)) for a in self._numbers[k]),
             cla.zeros(self.queue, length, dtype),
         ]
 

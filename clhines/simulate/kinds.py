@@ -40,6 +40,9 @@ class MechanismSpec:
         Of ``epoch_vector.mako``: instances of a group, one per lane of a vector. Number s of lane l
         of group q lies at ``(q * num_numbers + s) * width + l``, both for states and for the
         parameters that are not single. 0 elsewhere.
+    given_width : int
+        Of ``epoch_vector.mako``: `width`, or 1 where the parameters that are not single, and the
+        factors, are one number in each group.
     num_constants : int
         Of ``epoch_vector.mako``: results of the mechanism's function of constants.
     number : int
@@ -66,6 +69,7 @@ class MechanismSpec:
     takes_events: bool
     uses_noise: bool
     width: int = 0
+    given_width: int = 0
     num_constants: int = 0
     number: int = 0
     literals: tuple[str, ...] = ()
@@ -107,12 +111,14 @@ def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[P
     Parameters
     ----------
     texts : sequence of str
-        As in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the number and
-        attributes of a kind.
+        As in `TemplateSpec.kernels`, with ``{k}``, ``{name}``, ``{width}`` and ``{given_width}``
+        for the number and attributes of a kind.
     kinds : sequence of MechanismSpec
     """
     return [
-        parameter(text.format(k=k, name=kind.name, width=kind.width))
+        parameter(
+            text.format(k=k, **{a: getattr(kind, a) for a in ("name", "width", "given_width")})
+        )
         for k, kind in enumerate(kinds)
         for several in texts
         for text in several.split(",")
@@ -155,7 +161,8 @@ def _of_groups(kind: MechanismSpec, k: int) -> str:
     prefix = kind.name if kind.width == 1 else f"{kind.name}__v{kind.width}"
     values = [*kind.values("given[{}]"), *(f"c[{i}]" for i in range(kind.num_constants))]
     states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if kind.uses_noise else []
-    where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
+    where = "__global const real *p, const real *c, "
+    where += f"__global const real{kind.given_width} *given, __global"
     text = ""
     if kind.num_constants:
         single = [v for v in values if v.startswith("p[")]
@@ -186,7 +193,8 @@ def _event_of_lane(kind: MechanismSpec, k: int) -> str:
     w = kind.width
     states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
     pointers = [f"&s{i}" for i in range(kind.num_states)]
-    given = ", ".join(["weight", *kind.values(f"given[{{}} * {w} + lane]"), *pointers])
+    number = "given[{}]" if kind.given_width == 1 else f"given[{{}} * {w} + lane]"
+    given = ", ".join(["weight", *kind.values(number), *pointers])
     return (
         f"\nstatic void event_{k}(const real weight, const int lane, __global const real *p,\n"
         f"    __global const real *given, __global real *s)\n{{\n"
@@ -203,7 +211,9 @@ def _stores(states: list[str]) -> str:
     return "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
 
 
-def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
+def grouped_kind_spec(
+    kind: Kind, real: str, width: int, given_width: int | None = None
+) -> MechanismSpec:
     """Return what a template needs to know of a kind whose instances it takes in groups.
 
     Parameters
@@ -212,12 +222,20 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
     real : str
         ``double`` or ``float``.
     width : int
+    given_width : int, optional
+        See `MechanismSpec`; by default `width`.
     """
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = kind_spec(kind, real)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
     functions, constants = kind.mechanism.grouped(real, width, names)
-    return replace(plain, source=functions, width=width, num_constants=len(constants))
+    return replace(
+        plain,
+        source=functions,
+        width=width,
+        given_width=width if given_width is None else given_width,
+        num_constants=len(constants),
+    )
 
 
 def kind_spec(kind: Kind, real: str) -> MechanismSpec:
