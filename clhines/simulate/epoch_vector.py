@@ -126,8 +126,13 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
     return lanes
 
 
-def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
+def make_blocks(
+    forest: Forest, variable: np.ndarray, lanes: int, classes: np.ndarray | None = None
+) -> Blocks:
     """Group cells by shape and order their nodes.
+
+    Nodes come by how often the class changes between them and the root, then by class, then by
+    depth: children before their parents, and nodes of a class side by side.
 
     Parameters
     ----------
@@ -135,10 +140,18 @@ def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
     variable : (num_nodes of all shapes,) bool
         Nodes of `forest.trees` whose pivots change.
     lanes : int
+    classes : (num_nodes of all shapes,) int64, optional
+        See `node_classes`; by default all are of one.
     """
     trees = forest.trees
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
-    order = np.lexsort((-trees.depth, variable, tree))
+    if classes is None:
+        classes = np.zeros(len(tree), np.int64)
+    changes = (classes != classes[trees.parent]) & (trees.parent >= 0)
+    changes = changes.astype(np.int64)
+    for nodes in _levels(trees.depth)[1:]:
+        changes[nodes] += changes[trees.parent[nodes]]
+    order = np.lexsort((-trees.depth, classes, -changes, variable, tree))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     above = trees.parent[order]
@@ -174,19 +187,37 @@ def variable_nodes(model: Model) -> np.ndarray:
     nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
     cell = stretch_of(forest.cell_offsets, nodes)
     variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
-    by_depth = np.argsort(trees.depth, kind="stable")
-    cuts = np.flatnonzero(np.diff(trees.depth[by_depth])) + 1
-    for deep in reversed(np.split(by_depth, cuts)[1:]):
+    for deep in reversed(_levels(trees.depth)[1:]):
         variable[trees.parent[deep[variable[deep]]]] = True
     return variable
 
 
-def variable_in_part(model: Model, network: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: as `variable_nodes` of the network, for a part's shapes."""
+def node_classes(model: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: number of the set of kinds that cells of the shape have."""
+    forest = model.forest
+    trees = forest.trees
+    classes = np.zeros(len(trees.parent), np.int64)
+    for kind in model.kinds:
+        cell = stretch_of(forest.cell_offsets, kind.node)
+        there = np.zeros(len(classes), np.int64)
+        within = kind.node - forest.cell_offsets[cell]
+        there[within + trees.offsets[forest.shape_of_cell[cell]]] = 1
+        classes = np.unique(2 * classes + there, return_inverse=True)[1].reshape(-1)
+    return classes
+
+
+def _levels(depth: np.ndarray) -> list[np.ndarray]:
+    """Nodes of each depth, the roots first."""
+    by_depth = np.argsort(depth, kind="stable")
+    return np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+
+
+def nodes_in_part(model: Model, network: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: the nodes of the network's shapes that a part's are."""
     whole, shapes = network.forest, model.forest.shape_of_cell
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
-    return variable_nodes(network)[ranges(start, model.forest.trees.sizes)]
+    return ranges(start, model.forest.trees.sizes)
 
 
 def eliminate_constant(
@@ -349,8 +380,11 @@ class CellEpochs:
         device, chosen = self.queue.device, lanes
         lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
         split, network = state.decisions.split, state.decisions.network
-        variable = variable_in_part(model, network) if split else variable_nodes(model)
-        self.blocks = make_blocks(model.forest, variable, lanes)
+        variable, classes = variable_nodes(network), node_classes(network)
+        if split:
+            own = nodes_in_part(model, network)
+            variable, classes = variable[own], classes[own]
+        self.blocks = make_blocks(model.forest, variable, lanes, classes)
         most = devices.limits(device).vector_bytes // state.dtype.itemsize
         if split:
             units = devices.whole_device(device).max_compute_units

@@ -46,9 +46,7 @@ typedef real${width} __attribute__((aligned(sizeof(real)))) loose_real${width};
 
 static real${width} gather_${width}(__global const real *a, __global const int *place)
 {
-    real${width} x;
-    for (int lane = 0; lane < ${width}; lane++) ((real *)&x)[lane] = a[place[lane]];
-    return x;
+    return (real${width})(${", ".join(f"a[place[{lane}]]" for lane in range(width))});
 }
 
 // One after another, as several instances may be at one place.
