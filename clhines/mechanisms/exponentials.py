@@ -46,7 +46,7 @@ def series(real: str, low: Fraction = -_HALF, high: Fraction = _HALF) -> tuple[f
     """Coefficients of a polynomial for ``(exp(z) - 1)/z`` from `low` to `high`, lowest power first.
 
     Its Taylor series, in a variable from -1 to 1, of which the highest power is replaced by lower
-    ones again and again, as long as the errors add up to less than 1/16 of a rounding:
+    ones again and again, as long as the errors add up to less than 1/4 of a rounding of 1:
     ``t**n`` less Chebyshev's polynomial of that degree is at most ``2**(1 - n)``.
     """
     eps = float(np.finfo(np.float32 if real == "float" else np.float64).eps)
@@ -63,7 +63,7 @@ def series(real: str, low: Fraction = -_HALF, high: Fraction = _HALF) -> tuple[f
         n = len(found) - 1
         highest = found[n] / chebyshev[n][n]
         rest += abs(float(highest))
-        if rest > eps / 32:  # the least of the function's values is above 1/2
+        if rest > eps / 8:  # the least of the function's values is above 1/2
             return tuple(
                 float(c) for c in _moved([c / half**k for k, c in enumerate(found)], -middle)
             )

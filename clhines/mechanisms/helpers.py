@@ -170,7 +170,7 @@ def _vector_bodies(
     }
 
 
-_WEIGHTS = Fraction(-1), Fraction(1, 16)  # rates times step, for which vectors have a polynomial
+_WEIGHTS = Fraction(-3, 4), Fraction(1, 16)  # rates times step, for which vectors have a polynomial
 _SMALL = 0.03125  # rate times step, below which a short series will do
 _COMMENTS = {
     "bernoulli": "x / (exp(x) - 1), e = exp(x); its series near x = 0",
