@@ -4,7 +4,10 @@ OpenCL is looked for when the first test wants a queue: `pytest tests/plan` runs
 """
 
 import functools
+import itertools
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +49,49 @@ def _parameter(pair):
     name = f"{device.platform.name.split()[0]}-{index}"
     marks = [pytest.mark.oclgrind] if devices.is_simulator(device) else []
     return pytest.param(pair, id=name, marks=marks)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--all-cases",
+        action="store_true",
+        help="run every combination of three and more parameters; default: every pair of values",
+    )
+
+
+def pytest_configure(config):
+    """Let all processes of a run share what nrnivmodl compiles."""
+    if not hasattr(config, "workerinput") and "CLHINES_TEST_BUILDS" not in os.environ:
+        made = tempfile.TemporaryDirectory()
+        os.environ["CLHINES_TEST_BUILDS"] = made.name
+        config.add_cleanup(made.cleanup)
+
+
+def _text(value):
+    """What tells values of a parameter apart; integers of thousands of digits cannot be printed."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"at {id(value)}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Of tests with three and more parameters, keep those that have a new pair of values."""
+    if config.getoption("--all-cases"):
+        return
+    seen, kept, left_out = set(), [], []
+    for item in items:
+        given = getattr(item, "callspec", None)
+        values = sorted((n, _text(v)) for n, v in given.params.items()) if given else []
+        test = item.nodeid.partition("[")[0]
+        pairs = {(test, *pair) for pair in itertools.combinations(values, 2)}
+        new = len(values) < 3 or not pairs <= seen
+        (kept if new else left_out).append(item)
+        seen |= pairs
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
 
 def pytest_generate_tests(metafunc):

@@ -8,13 +8,14 @@ step only moves their right-hand sides.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import pyopencl.array as cla
 
 from clhines import reference
-from clhines.arrays import offsets, ranges, starts, stretch_of
+from clhines.arrays import offsets, ranges, starts
 from clhines.device import devices, program
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
@@ -22,7 +23,15 @@ from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind
+from clhines.simulate.constant_pivots import (
+    class_changes,
+    eliminate_constant,
+    node_classes,
+    nodes_in_part,
+    variable_nodes,
+)
+from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
+from clhines.simulate.spread import Storage
 from clhines.simulate.state import State
 
 _LANES = {"double": 8, "float": 16}
@@ -65,8 +74,8 @@ class CellEpochSpec(TemplateSpec):
     of_kind: ClassVar[tuple[str, ...]] = (
         "int count_{k}, int target_{k}, int number_{k}, const int *restrict member_{k}",
         "const int *restrict place_{k}, const int *restrict run_{k}",
-        "const real *restrict parameters_{k}, const real{given_width} *restrict given_{k}",
-        "const real{given_width} *restrict factor_{k}, real *restrict states_{k}",
+        "const real *restrict parameters_{k}, const real{width} *restrict given_{k}",
+        "const real{width} *restrict factor_{k}, real *restrict states_{k}",
         "real{width} *restrict held_{k}",
     )
     real: str
@@ -129,10 +138,7 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
 def make_blocks(
     forest: Forest, variable: np.ndarray, lanes: int, classes: np.ndarray | None = None
 ) -> Blocks:
-    """Group cells by shape and order their nodes.
-
-    Nodes come by how often the class changes between them and the root, then by class, then by
-    depth: children before their parents, and nodes of a class side by side.
+    """Group cells by shape and order their nodes: children first, those of a class side by side.
 
     Parameters
     ----------
@@ -145,13 +151,8 @@ def make_blocks(
     """
     trees = forest.trees
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
-    if classes is None:
-        classes = np.zeros(len(tree), np.int64)
-    changes = (classes != classes[trees.parent]) & (trees.parent >= 0)
-    changes = changes.astype(np.int64)
-    for nodes in _levels(trees.depth)[1:]:
-        changes[nodes] += changes[trees.parent[nodes]]
-    order = np.lexsort((-trees.depth, classes, -changes, variable, tree))
+    by_class = () if classes is None else (classes, -class_changes(trees, classes))
+    order = np.lexsort((-trees.depth, *by_class, variable, tree))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     above = trees.parent[order]
@@ -174,67 +175,6 @@ def make_blocks(
         sizes=trees.sizes,
         constant=np.add.reduceat((~variable).astype(np.int64), trees.offsets[:-1]),
     )
-
-
-def variable_nodes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
-
-    Roots always.
-    """
-    forest = model.forest
-    trees = forest.trees
-    variable = trees.parent < 0
-    nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
-    cell = stretch_of(forest.cell_offsets, nodes)
-    variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
-    for deep in reversed(_levels(trees.depth)[1:]):
-        variable[trees.parent[deep[variable[deep]]]] = True
-    return variable
-
-
-def node_classes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) int64: number of the set of kinds that cells of the shape have."""
-    forest = model.forest
-    trees = forest.trees
-    classes = np.zeros(len(trees.parent), np.int64)
-    for kind in model.kinds:
-        cell = stretch_of(forest.cell_offsets, kind.node)
-        there = np.zeros(len(classes), np.int64)
-        within = kind.node - forest.cell_offsets[cell]
-        there[within + trees.offsets[forest.shape_of_cell[cell]]] = 1
-        classes = np.unique(2 * classes + there, return_inverse=True)[1].reshape(-1)
-    return classes
-
-
-def _levels(depth: np.ndarray) -> list[np.ndarray]:
-    """Nodes of each depth, the roots first."""
-    by_depth = np.argsort(depth, kind="stable")
-    return np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
-
-
-def nodes_in_part(model: Model, network: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) int64: the nodes of the network's shapes that a part's are."""
-    whole, shapes = network.forest, model.forest.shape_of_cell
-    first = np.unique(shapes, return_index=True)[1] + model.first_cell
-    start = whole.trees.offsets[whole.shape_of_cell[first]]
-    return ranges(start, model.forest.trees.sizes)
-
-
-def eliminate_constant(
-    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray
-) -> np.ndarray:
-    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others.
-
-    Parameters
-    ----------
-    d, u : (n,) float64
-    constant : (n,) bool
-    """
-    left = d.copy()
-    for nodes in reversed(reference.elimination_steps(forest)[1:]):
-        some = nodes[constant[nodes]]
-        np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
-    return left
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,22 +279,6 @@ def choose_width(counts: np.ndarray, most: int) -> int:
     return next(w for w, number in zip(widths, groups) if number <= _SPARE * groups[-1])
 
 
-def _numbers(kind: Kind, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-    """Parameters that are not single and factors of a kind, by group and lane.
-
-    (num_groups, number of parameters, width) and (num_groups, width); width 1 where each group has
-    one number of each.
-    """
-    parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
-    instance = np.where(groups.member < 0, ~groups.member, groups.member)
-    given = [p[instance] for p in parameters if isinstance(p, np.ndarray)]
-    numbers = np.stack(given or [np.zeros(instance.shape)], axis=1)
-    factor = kind.factor[instance]
-    if (numbers == numbers[..., :1]).all() and (factor == factor[:, :1]).all():
-        return numbers[..., :1], factor[:, :1]
-    return numbers, factor
-
-
 class CellEpochs:
     """Advance a model in epochs on a CPU.
 
@@ -380,28 +304,23 @@ class CellEpochs:
         device, chosen = self.queue.device, lanes
         lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
         split, network = state.decisions.split, state.decisions.network
-        variable, classes = variable_nodes(network), node_classes(network)
-        if split:
-            own = nodes_in_part(model, network)
-            variable, classes = variable[own], classes[own]
+        whole = network if split else model
+        own = nodes_in_part(model, network) if split else slice(None)
+        variable, classes = variable_nodes(whole)[own], node_classes(whole)[own]
         self.blocks = make_blocks(model.forest, variable, lanes, classes)
         most = devices.limits(device).vector_bytes // state.dtype.itemsize
+        several = dict[Mechanism, bool]()
         if split:
             units = devices.whole_device(device).max_compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, _LANES[real], units)
             several = in_groups(network, lanes_of_all, most)
-        else:
-            several = {}
         self.groups = [
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism))
             for k in model.kinds
         ]
-        self._numbers = [_numbers(k, g) for k, g in zip(model.kinds, self.groups, strict=True)]
         kinds = tuple(
-            grouped_kind_spec(kind, real, groups.member.shape[1], factor.shape[1])
-            for kind, groups, (_, factor) in zip(
-                model.kinds, self.groups, self._numbers, strict=True
-            )
+            grouped_kind_spec(kind, real, groups.member.shape[1])
+            for kind, groups in zip(model.kinds, self.groups, strict=True)
         )
         noise = normal_source(real) if any(kind.uses_noise for kind in kinds) else ""
         spec = CellEpochSpec(real, lanes, kinds, model.secondorder, noise)
@@ -413,6 +332,7 @@ class CellEpochs:
         model, blocks, state = self.model, self.blocks, self.state
         real, put = state.dtype.type, self._put
         self._place_nodes()
+        self._constants, self._parameters = list[cla.Array](), list[tuple[cla.Array, cla.Array]]()
         arrays = self._node_values(variable)
         found = [state.spike_source, state.spike_step, state.spike_count]
         self._table_on_device = put(self._table)
@@ -430,7 +350,8 @@ class CellEpochs:
         for k, kind in enumerate(model.kinds):
             numbers = kind.count, kind.first_target, kind.first_instance
             arguments += [np.int32(n) for n in numbers]
-            *by_group, held = self._of_groups(k)
+            *by_group, held = self._of_groups(kind, self.groups[k])
+            self._parameters.append((by_group[3], by_group[4]))
             arguments += [*by_group, state.states[k], held]
         return arguments
 
@@ -459,11 +380,8 @@ class CellEpochs:
         node, slot, sizes = self._node, self._slot, blocks.sizes[blocks.shape]
         start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
         within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
-        constant = ~variable[start + within]
-        over_dt = model.capacitance_over_dt
-        left = eliminate_constant(forest, over_dt + model.constant_d, model.u, constant)
-        inverse = np.where(constant, 1 / left, 0.0)
-        moving = ~constant[node[:, 0]]
+        self._constant = ~variable[start + within]
+        self._moving = ~self._constant[node[:, 0]]
         count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
         self._variable = starts(count)
 
@@ -475,22 +393,77 @@ class CellEpochs:
         columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
         columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
         self._table = np.stack(columns, axis=1).astype(np.int32)
+        fixed = [self._put(a) for a in self._fixed(model.constant_d, model.constant_b)]
+        constant_b, base_d, f, inverse = self._constants = fixed
         return [
-            values(over_dt), values(model.constant_b), values(model.u * inverse), values(inverse),
+            values(model.capacitance_over_dt), constant_b, f, inverse,
             self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
-            values(left, moving), values(model.u, moving), values(left, moving),
+            base_d, values(model.u, self._moving), base_d.copy(),
         ]  # fmt: skip
 
-    def _of_groups(self, k: int) -> list[cla.Array]:
-        """Give what the kernel takes of kind `k` by group, length for states last."""
-        dtype, put, kind, groups = self.state.dtype, self._put, self.model.kinds[k], self.groups[k]
+    def _fixed(self, constant_d: np.ndarray, constant_b: np.ndarray) -> list[np.ndarray]:
+        """By slot and lane constant currents, reduced diagonal, factors and inverse pivots."""
+        model, constant, real = self.model, self._constant, self.state.dtype.type
+        total = model.capacitance_over_dt + constant_d
+        if not constant.any() and self._constants:  # the others are 0
+            return [a.astype(real) for a in (constant_b[self._node], total[self._moving_node])]
+        left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
+        inverse = np.where(constant, 1 / left, 0.0)
+        found = [constant_b[self._node], left[self._moving_node]]
+        found += [(model.u * inverse)[self._node], inverse[self._node]]
+        return [a.astype(real) for a in found]
+
+    @cached_property
+    def _steps(self) -> list[np.ndarray]:
+        return reference.elimination_steps(self.model.forest) if self._constant.any() else []
+
+    @cached_property
+    def _moving_node(self) -> np.ndarray:
+        return self._node[self._moving]
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are."""
+        kind, groups = self.model.kinds[k], self.groups[k]
+        single, index = place_of(kind, name)
+        ones, given = self._parameters[k]
+        if single:
+            return [Storage(ones, index)]
+        width = groups.member.shape[1]
+        number = sum(np.ndim(v) > 0 for v in kind.parameters.values())
+
+        def places() -> tuple[np.ndarray, np.ndarray]:
+            first = np.arange(len(groups.member)) * (number * width)
+            member = groups.member.reshape(-1)
+            at = (first[:, None] + np.arange(width)).reshape(-1)
+            return at, np.where(member < 0, ~member, member)
+
+        return [Storage(given, index * width, k, places)]
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+        for array, values in zip(self._constants, self._fixed(d, b), strict=False):
+            array.set(values.reshape(-1), self.queue)
+        return True
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Arrays on the device that `set_voltages` sets."""
+        return [self._v]
+
+    def _of_groups(self, kind: Kind, groups: Groups) -> list[cla.Array]:
+        """Give what the kernel takes of a kind by group, length for states last."""
+        dtype, put = self.state.dtype, self._put
         parameters = [kind.parameters[name] for name in kind.mechanism.parameters]
         single = [p for p in parameters if np.ndim(p) == 0] or [0.0]
-        length = max(1, len(kind.mechanism.states)) * groups.member.size
+        instance = np.where(groups.member < 0, ~groups.member, groups.member)
+        given = [p[instance] for p in parameters if isinstance(p, np.ndarray)] or [
+            np.zeros(instance.shape)
+        ]
+        length = max(1, len(kind.mechanism.states)) * instance.size
         return [
             *(put(a.astype(np.int32)) for a in (groups.member, groups.place, groups.run)),
             put(np.array(single, dtype)),
-            *(put(a.astype(dtype)) for a in self._numbers[k]),
+            put(np.stack(given, axis=1).astype(dtype)),
+            put(kind.factor[instance].astype(dtype)),
             cla.zeros(self.queue, length, dtype),
         ]
 

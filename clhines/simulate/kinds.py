@@ -40,9 +40,6 @@ class MechanismSpec:
         Of ``epoch_vector.mako``: instances of a group, one per lane of a vector. Number s of lane l
         of group q lies at ``(q * num_numbers + s) * width + l``, both for states and for the
         parameters that are not single. 0 elsewhere.
-    given_width : int
-        Of ``epoch_vector.mako``: `width`, or 1 where the parameters that are not single, and the
-        factors, are one number in each group.
     num_constants : int
         Of ``epoch_vector.mako``: results of the mechanism's function of constants.
     number : int
@@ -69,7 +66,6 @@ class MechanismSpec:
     takes_events: bool
     uses_noise: bool
     width: int = 0
-    given_width: int = 0
     num_constants: int = 0
     number: int = 0
     literals: tuple[str, ...] = ()
@@ -111,14 +107,12 @@ def of_each_kind(texts: Sequence[str], kinds: Sequence[MechanismSpec]) -> list[P
     Parameters
     ----------
     texts : sequence of str
-        As in `TemplateSpec.kernels`, with ``{k}``, ``{name}``, ``{width}`` and ``{given_width}``
-        for the number and attributes of a kind.
+        As in `TemplateSpec.kernels`, with ``{k}``, ``{name}`` and ``{width}`` for the number and
+        attributes of a kind.
     kinds : sequence of MechanismSpec
     """
     return [
-        parameter(
-            text.format(k=k, **{a: getattr(kind, a) for a in ("name", "width", "given_width")})
-        )
+        parameter(text.format(k=k, name=kind.name, width=kind.width))
         for k, kind in enumerate(kinds)
         for several in texts
         for text in several.split(",")
@@ -161,8 +155,7 @@ def _of_groups(kind: MechanismSpec, k: int) -> str:
     prefix = kind.name if kind.width == 1 else f"{kind.name}__v{kind.width}"
     values = [*kind.values("given[{}]"), *(f"c[{i}]" for i in range(kind.num_constants))]
     states, noise = [f"s[{i}]" for i in range(n)], ["noise"] if kind.uses_noise else []
-    where = "__global const real *p, const real *c, "
-    where += f"__global const real{kind.given_width} *given, __global"
+    where = f"__global const real *p, const real *c, __global const {vector} *given, __global"
     text = ""
     if kind.num_constants:
         single = [v for v in values if v.startswith("p[")]
@@ -193,8 +186,7 @@ def _event_of_lane(kind: MechanismSpec, k: int) -> str:
     w = kind.width
     states = [f"s[{f'{i * w} + ' if i else ''}lane]" for i in range(kind.num_states)]
     pointers = [f"&s{i}" for i in range(kind.num_states)]
-    number = "given[{}]" if kind.given_width == 1 else f"given[{{}} * {w} + lane]"
-    given = ", ".join(["weight", *kind.values(number), *pointers])
+    given = ", ".join(["weight", *kind.values(f"given[{{}} * {w} + lane]"), *pointers])
     return (
         f"\nstatic void event_{k}(const real weight, const int lane, __global const real *p,\n"
         f"    __global const real *given, __global real *s)\n{{\n"
@@ -211,9 +203,7 @@ def _stores(states: list[str]) -> str:
     return "".join(f"    {state} = s{i};\n" for i, state in enumerate(states))
 
 
-def grouped_kind_spec(
-    kind: Kind, real: str, width: int, given_width: int | None = None
-) -> MechanismSpec:
+def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
     """Return what a template needs to know of a kind whose instances it takes in groups.
 
     Parameters
@@ -222,20 +212,12 @@ def grouped_kind_spec(
     real : str
         ``double`` or ``float``.
     width : int
-    given_width : int, optional
-        See `MechanismSpec`; by default `width`.
     """
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
     plain = _described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
     functions, constants = kind.mechanism.grouped(real, width, names)
-    return replace(
-        plain,
-        source=functions,
-        width=width,
-        given_width=width if given_width is None else given_width,
-        num_constants=len(constants),
-    )
+    return replace(plain, source=functions, width=width, num_constants=len(constants))
 
 
 def kind_spec(kind: Kind, real: str) -> MechanismSpec:
@@ -290,6 +272,13 @@ def parameter_array(kind: Kind, dtype: np.dtype) -> np.ndarray:
     return np.concatenate([np.zeros(0), *(np.atleast_1d(v) for v in ordered or [0.0])]).astype(
         dtype
     )
+
+
+def place_of(kind: Kind, name: str) -> tuple[bool, int]:
+    """Whether a parameter is one number for all instances, and which of those that are, or not."""
+    single = np.ndim(kind.parameters[name]) == 0
+    alike = [n for n in kind.mechanism.parameters if (np.ndim(kind.parameters[n]) == 0) == single]
+    return single, alike.index(name)
 
 
 def model_kinds(model: Model, real: str) -> tuple[tuple[MechanismSpec, ...], str]:

@@ -23,7 +23,7 @@
     w = spec.lanes
     lanes = "real" if w == 1 else f"{spec.real}{w}"
     columns = 7 + 2 * len(spec.kinds)
-    widths = sorted({w for kind in spec.kinds for w in (kind.width, kind.given_width)})
+    widths = sorted({kind.width for kind in spec.kinds})
 %>\
 // Whole epochs of a network: one work-item takes all the steps of a block, ${w} cell(s) of one
 // shape, lane by lane. Slots of a block are in the order of elimination: first those whose pivots

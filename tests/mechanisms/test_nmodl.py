@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import pickle
 import re
 import shutil
@@ -10,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mod_files
 import numpy as np
 import pytest
 from nmodl_cases import CASES
@@ -37,18 +37,18 @@ needs_neuron = pytest.mark.skipif(
 def reference(tmp_path_factory):
     """What NEURON gives for every case at each dt; its .mod files are compiled once."""
     folder = tmp_path_factory.mktemp("nmodl")
-    beside = Path(sys.executable).with_name("nrnivmodl")
-    command = str(beside) if beside.is_file() else "nrnivmodl"
-    environment = {**os.environ, "PATH": f"{beside.parent}{os.pathsep}{os.environ['PATH']}"}
-    for step in ([command, str(OWN)], [sys.executable, str(ORACLE), "specs.json", "out.npz"]):
-        specs = [
-            {**case, "name": f"{case['name']}@{dt}", "dt": dt, "steps": steps}
-            for dt, steps in STEPS.items()
-            for case in CASES
-        ]
-        (folder / "specs.json").write_text(json.dumps(specs))
-        done = subprocess.run(step, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-2000:]
+    specs = [
+        {**case, "name": f"{case['name']}@{dt}", "dt": dt, "steps": steps}
+        for dt, steps in STEPS.items()
+        for case in CASES
+    ]
+    (folder / "specs.json").write_text(json.dumps(specs))
+    library = mod_files.compiled([*sorted(OWN.glob("*.mod")), *sorted(OWN.glob("*.inc"))])
+    given = [str(folder / name) for name in ("specs.json", "out.npz")]
+    done = subprocess.run(
+        [sys.executable, str(ORACLE), *given], cwd=library, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
     with np.load(folder / "out.npz") as found:
         return dict(found)
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = [pytest.mark.neuron, pytest.mark.slow]
 PROGRAM = Path(__file__).parents[1] / "support" / "neuron_random.py"
-SEEDS, TOGETHER, STOP = 6, 6, 500.0  # ms
+SEEDS, TOGETHER, STOP = 3, 3, 500.0  # ms
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, TOGETHER))

@@ -242,7 +242,7 @@ def ranks(one_process):
 @pytest.mark.slow
 @pytest.mark.mpi
 @needs_mpi
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [4])
 def test_extended_networks_have_the_same_bits_on_ranks(extended, count):
     """Events, pointers over ranks, artificial cells; a state saved by one process."""
     folder, expected = extended

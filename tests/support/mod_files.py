@@ -1,6 +1,9 @@
-"""Mechanisms of tests/mod, compiled for NEURON once per session, and read by this package."""
+"""Mechanisms of tests/mod, compiled for NEURON once for all processes, and read by this package."""
 
+import fcntl
 import functools
+import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -18,20 +21,40 @@ def loaded(prefix):
     from neuron import h
 
     h.load_file("stdrun.hoc")  # cvode
-    if any(hasattr(h, path.stem) for path in files(prefix)):
-        return h
-    where = Path(tempfile.mkdtemp())
-    for path in files(prefix):
-        shutil.copy(path, where)
-    command = shutil.which("nrnivmodl") or Path(sys.executable).with_name("nrnivmodl")
-    subprocess.run([command], cwd=where, check=True, capture_output=True)
-    h.nrn_load_dll(str(next(where.rglob("libnrnmech.so"))))
+    paths = files(prefix)
+    if not any(hasattr(h, path.stem) for path in paths):
+        h.nrn_load_dll(str(next(compiled(paths).rglob("libnrnmech.so"))))
     return h
 
 
-def files(prefix):
+def compiled(paths):
+    """Folder in which nrnivmodl has compiled these files; made by the first process that asks.
+
+    ``CLHINES_TEST_BUILDS`` names the folder that the processes of a run share (`conftest`).
+    """
+    texts = b"".join(path.name.encode() + path.read_bytes() for path in paths)
+    shared = Path(os.environ.get("CLHINES_TEST_BUILDS") or tempfile.mkdtemp())
+    folder = shared / hashlib.sha256(texts).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(folder.rglob("libnrnmech.so")):
+            for path in paths:
+                shutil.copy(path, folder)
+            beside = Path(sys.executable).with_name("nrnivmodl")
+            command = str(beside) if beside.is_file() else "nrnivmodl"
+            path = f"{beside.parent}{os.pathsep}{os.environ['PATH']}"
+            done = subprocess.run(
+                [command, "-incflags", "-O0"], cwd=folder, env={**os.environ, "PATH": path},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr[-2000:]
+    return folder
+
+
+def files(prefix, folder=FOLDER):
     """Files whose names begin with a prefix."""
-    return sorted(FOLDER.glob(f"{prefix}*.mod"))
+    return sorted(folder.glob(f"{prefix}*.mod"))
 
 
 @functools.cache

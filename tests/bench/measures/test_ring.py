@@ -23,7 +23,7 @@ SIMULATORS = {"NEURON": "neuron", "CoreNEURON": "neuron", "Arbor": "arbor", "Jax
 def ring_ran(tmp_path_factory):
     """One small run of the command; what it wrote and printed."""
     out = tmp_path_factory.mktemp("ring")
-    command = [sys.executable, BENCH, "ring", "--out", out, "--paths", "reference"]
+    command = [sys.executable, BENCH, "ring", "--out", out, "--engines", "reference"]
     command += "--cells 3 --hh soma --shapes 2 --levels 2 --compartments 2 --duration 12".split()
     command += "--seconds 5 --dtype float64 --threads 2 --most 60".split()
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
@@ -92,7 +92,7 @@ def test_sizes_beyond_the_time_are_not_tried(monkeypatch):
     clock = iter([0, 30, 30, 60, 60, 120])  # runs take 30 s, and 60 s of more cells
     monkeypatch.setattr(ring, "start", start)
     monkeypatch.setattr(ring.time, "perf_counter", lambda: next(clock))
-    text = "--cells 16 32 256 --peers NEURON Arbor --paths --hh soma --shapes 2"
+    text = "--cells 16 32 256 --peers NEURON Arbor --engines --hh soma --shapes 2"
     text += " --seconds 10 --most 100"
     found = list(ring.measured(asked(*text.split())))
     assert tried == [("NEURON", 16), ("Arbor", 16), ("NEURON", 32)]
@@ -122,7 +122,7 @@ def test_cases_of_a_run(monkeypatch, capsys):
         return {"name": name, "cells": case.cells, "reason": "not here"}
 
     monkeypatch.setattr(ring, "start", start)
-    text = "--cells 128 --peers NEURON --paths --shapes 64 all"
+    text = "--cells 128 --peers NEURON --engines --shapes 64 all"
     found = list(ring.measured(asked(*text.split())))
     assert tried == [(hh, 128, n) for hh in ("soma", "all") for n in (64, 128)]
     assert [f["case"] for f in found][:2] == [
@@ -143,7 +143,7 @@ def test_simulators_take_turns(monkeypatch):
         return {"name": name, "simulated_ms": len(taken), "compartments": 10, "taken": taken}
 
     monkeypatch.setattr(ring, "start", start)
-    text = "--cells 16 --peers NEURON Arbor --paths --hh soma --shapes 2 --rounds 2"
+    text = "--cells 16 --peers NEURON Arbor --engines --hh soma --shapes 2 --rounds 2"
     neuron, arbor = ring.measured(asked(*text.split()))
     assert tried == ["NEURON", "Arbor"] * 2
     for r in (neuron, arbor):
