@@ -25,6 +25,7 @@ from clhines.simulate.decisions import incoming_scale
 from clhines.simulate.device_changes import DeviceChanges, from_start
 from clhines.simulate.making import Made, make_run
 from clhines.simulate.mpi import Ranks, agreed
+from clhines.simulate.records import MEMBRANE, Record, is_current
 from clhines.simulate.runs import DeviceRun, Request, Run
 
 _Self = TypeVar("_Self", bound="Changing")
@@ -51,6 +52,7 @@ class Changing:
     engine: str
     chunk: int
     _lock: threading.RLock
+    _records: list[Record]
     _step: int
     _broken: str
 
@@ -71,6 +73,7 @@ class Changing:
         self._model, self._model_is_old, self._used = model, False, False
         self._constants_are_old = self._start_is_old = self._kept = False
         self._again: list[str] = []  # why to plan again
+        self._in_place = False  # parameters are others on the device than in the run's model
         whole = self.ranks is None and isinstance(made.runner, DeviceRun)
         self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
         self._unit = incoming_scale(model) if model.extended is None else 1.0
@@ -123,7 +126,7 @@ class Changing:
         plans the run again, once; the logger ``clhines`` says so at INFO. All other changes of
         parameters cost a copy to the device. Weights plan again where they grow, become much
         smaller, or are plastic; events, extended networks and several ranks do so each time, and
-        ``reference`` computes all arrays again.
+        ``reference`` computes all arrays again. Where currents are recorded, parameters plan again.
 
         Raises
         ------
@@ -259,12 +262,18 @@ class Changing:
             if device is None or not device.set_parameter(group.number, name, value):
                 self._changes.stored.add((mechanism.name, name))
                 again.append(name)
+            else:
+                self._in_place = True
         if again:  # once for all that is set before the run is used
             self._again.append(f"{mechanism.name}: {', '.join(again)}")
 
     def _settle_values(self) -> None:
         """Bring the run to the parameters as they are: planned again, or constants summed again."""
-        if self._again:
+        if self._in_place and any(
+            r.kind == MEMBRANE or is_current(r, self._model) for r in self._records
+        ):
+            self._remake("currents that are recorded are computed from parameters")
+        elif self._again:
             self._remake(f"no memory for other values of {'; '.join(self._again)}")
         if not self._constants_are_old:
             return

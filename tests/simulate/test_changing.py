@@ -275,6 +275,24 @@ def test_what_cannot_be_set_is_refused():
         sim.model.v_init[0] = -70.0
 
 
+def test_recorded_currents_are_those_of_the_parameters_as_set(fast_queue):
+    net, groups = passive_below(amp=spread(0.1, 0.3))
+    other, known = passive_below(amp=spread(0.9, 0.4))
+    sim = Simulation(net, DT, queue=fast_queue, engine="epochs")
+    sim.record("i", groups["iclamp"])
+    sim.run(1.0)
+    sim.set(groups["iclamp"], amp=spread(0.9, 0.4))
+    sim.record("i_membrane", net.soma)
+    sim.reset()
+    fresh = Simulation(other, DT, engine="reference")
+    fresh.record("i", known["iclamp"])
+    fresh.record("i_membrane", other.soma)
+    found, expected = sim.run(1.0), fresh.run(1.0)
+    for k in range(2):
+        assert np.abs(found[k] - expected[k]).max() < tolerance("float64")  # nA
+    assert np.abs(found[0]).max() == 0.9
+
+
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
 def test_records_of_currents_follow_what_is_set(fast_queue, engine):
     """Of a simulation with other conductances, as of one made with them; nothing of before."""
