@@ -19,7 +19,7 @@ The map, two wings and a roof::
 `clhines.cells`         files and synthetic trees -> `Morphology` -> `Cable` -> matrix
 `clhines.mechanisms`    channels, synapses and clamps from equations: `Mechanism`
 `clhines.network`       what users describe: `Network`, `STDP`, the ring network
-`clhines.simulate`      a network in time: `Simulation`, `PassiveCells`
+`clhines.simulate`      a network in time: `Simulation`, `Population`, `PassiveCells`
 `clhines.neuron`        models in NEURON's memory: `from_neuron`, `run`, `check`
 `clhines.analysis`      results: features of voltages by eFEL's definitions; pandas, Neo, SONATA
 `clhines.torch`         `solve.torch`: solves that PyTorch differentiates
@@ -76,6 +76,7 @@ _HOMES = {
     "plan.plan": "Plan",
     "plan.transforms": "Rerooted reroot",
     "simulate.passive": "PassiveCells",
+    "simulate.population": "Population",
     "simulate.simulation": "Simulation",
     "solve.factors": "Factors",
     "solve.solver": "Solver",
@@ -98,4 +99,7 @@ def __getattr__(name: str) -> object:
         return getattr(import_module(f"clhines.{_HOME_OF[name]}"), name)
     if name in _MODULES:
         return import_module(f"clhines.{_MODULES[name]}")
-    raise AttributeError(f"module 'clhines' has no attribute {name!r}")
+    from clhines.errors import meant
+
+    near = meant(name, [*_HOME_OF, *_MODULES])
+    raise AttributeError(f"module 'clhines' has no attribute {name!r}{near}")

@@ -258,9 +258,10 @@ def activity(
     if len(when) != len(cell):
         raise InputError(f"got {len(when)} spike times and {len(cell)} cells; expected as many")
     figure = _figure(figsize=(9, 6))
-    raster, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
     # Only as far up as cells spike: in a short run of a large ring these are few.
     top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
+    heights = [3, 2] if top > 4 else [1, 4]
+    raster, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
     size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
     raster.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
     if top < num_cells:
@@ -269,11 +270,11 @@ def activity(
     if not len(when):
         raster.text(0.5, 0.5, "no spikes", transform=raster.transAxes, ha="center")
     raster.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}", title=title)
-    raster.yaxis.get_major_locator().set_params(integer=True)
+    raster.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     t, v, names = traces
     for k, name in enumerate(names):
         below.plot(t, v[:, k], lw=1.1, label=name)
-    below.set(xlabel="time [ms]", ylabel="voltage in the soma's middle [mV]")
+    below.set(xlabel="time [ms]", ylabel="voltage [mV]")
     if len(t) > 1:
         below.set_xlim(float(t[0]), float(t[-1]))
     if names:

@@ -10,6 +10,7 @@ from clhines import METHODS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+SUPPORTED = "docs/supported.md"
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no docs here")
 
 
@@ -78,3 +79,14 @@ def test_counts_of_files_are_those_of_the_results():
     assert f"Of {cases + missing} reconstructed SWC files, {cases - different} give" in text
     assert f"; {words[different]} have one of the differences" in text
     assert f"and {words[missing]} are not imported by NEURON" in text
+
+
+def test_the_table_of_runtimes_is_that_of_the_results():
+    text = (ROOT / "bench/results/runtimes.txt").read_text("utf-8")
+    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
+    measured = [[c.strip() for c in line[1:-1].split("|")] for line in lines]
+    assert len(measured) == 4
+    shown = [
+        [row[1], *(c.split(":")[0] for c in row[3:])] for row in rows(SUPPORTED, "## Runtimes")
+    ]
+    assert shown == [row[1:5] for row in measured]

@@ -73,6 +73,17 @@ def test_a_raster_says_what_it_leaves_out():
     assert raster.get_title(loc="right") == ""
 
 
+@pytest.mark.parametrize("num_cells", [1, 2, 40])
+def test_cells_of_a_raster_are_whole_numbers(num_cells):
+    spikes = np.array([1.0]), np.array([0])
+    traces = np.arange(3.0), np.zeros((3, 1)), ["tip"]
+    raster, below = draw.activity(spikes, num_cells, traces, "few cells").axes
+    bottom, top = raster.get_ylim()
+    ticks = [tick for tick in raster.get_yticks() if bottom <= tick <= top]
+    assert ticks and all(tick == round(tick) for tick in ticks)
+    assert below.get_ylabel() == "voltage [mV]"  # of whatever the names say
+
+
 def test_lines_differ_in_grey_too():
     """Traces of one picture have styles of their own, not only colours."""
     traces = np.arange(3.0), np.zeros((3, 6)), [f"cell {k}" for k in range(6)]

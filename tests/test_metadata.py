@@ -24,7 +24,7 @@ def setup():
     ("name", "pattern"),
     [
         ("CITATION.cff", r"^version: (.*)$"),
-        (".ci/conda/meta.yaml", r'^{% set version = "(.*)" %}$'),
+        (".ci/conda/recipe.yaml", r'^  version: "(.*)"$'),
         ("CHANGELOG.md", r"^## \[(\d.*?)\]"),  # the first, which is the newest
     ],
 )
@@ -34,7 +34,7 @@ def test_one_version(name, pattern):
 
 
 def test_the_recipe_has_the_requirements_of_setup_cfg(setup):
-    recipe = (ROOT / ".ci/conda/meta.yaml").read_text("utf-8")
+    recipe = (ROOT / ".ci/conda/recipe.yaml").read_text("utf-8")
     run = re.search(r"^  run:\n((?:    - .*\n)+)", recipe, re.MULTILINE).group(1)
     found = {line.strip("- ").replace(" ", "") for line in run.splitlines()}
     wanted = set(setup["options"]["install_requires"].split())

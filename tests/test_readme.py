@@ -6,6 +6,8 @@ with `clhines` are run by the command line. `cell.swc` lies in the folder.
 
 import os
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,6 +112,17 @@ def run(page, names, folder):
     return names
 
 
+def run_apart(page, folder):
+    """Run a page in a process of its own: NEURON keeps what a script builds."""
+    head = f"import sys; sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}\n"
+    program = "from pathlib import Path; from test_readme import run\n"
+    program += f"run(Path({str(page)!r}), {{}}, Path({str(folder)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", head + program], capture_output=True, text=True, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "cell.swc").write_text(CELL, "utf-8")
@@ -129,6 +142,12 @@ PAGES_WITH_CODE = [p for p in PAGES if p.is_file() and any(pieces(p))]
 def test_code_blocks(page, folder, capsys, monkeypatch):
     """Each block runs, and prints what the comments after prints of shapes say, in that order."""
     monkeypatch.setattr("sys.argv", ["clhines"])
+    if any("from neuron import" in block for block in python_blocks(page)):
+        pytest.importorskip("neuron")
+        if not any(not devices.is_simulator(device) for _, device in devices.all_devices()):
+            pytest.skip("only a simulator was found; it is too slow for this page")
+        run_apart(page, folder)
+        return
     names = run(page, {}, folder)
     said = re.findall(r"^print\(.*\.shape\)  # (.*)$", "\n".join(python_blocks(page)), re.MULTILINE)
     printed = iter(capsys.readouterr().out.splitlines())

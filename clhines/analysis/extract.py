@@ -11,7 +11,7 @@ from clhines.analysis import windows
 from clhines.analysis.spikes import Lists, lists_of, min_ahp_indices, peak_indices
 from clhines.analysis.traces import Traces, checked_traces
 from clhines.checks import as_real, shown
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 
 Feature = Callable[[Traces], "np.ndarray | Lists"]
 _SKIPPED_FRACTION, _SKIPPED_MOST = 0.1, 2  # of spikes, in adaptation_index
@@ -272,7 +272,10 @@ def extract(
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in FEATURES:
-            raise InputError(f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}")
+            raise InputError(
+                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
+                f"{meant(name, FEATURES)}"
+            )
     given = v, t, stim_start, stim_end, stimulus_current, threshold, interp_step
     traces = checked_traces(*given)
     with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN

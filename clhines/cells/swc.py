@@ -26,7 +26,7 @@ from typing import Literal, NoReturn, overload
 import numpy as np
 
 from clhines.cells.morphology import Morphology, Row
-from clhines.errors import InputError, MorphologyError, shown
+from clhines.errors import InputError, MorphologyError, meant, shown
 from clhines.files import path_text
 
 _COLUMNS = ("id", "type", "x", "y", "z", "radius", "parent")
@@ -93,14 +93,16 @@ def read_swc(
         For each repaired sample.
     """
     if roots not in ("refuse", "split"):
-        raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"')
+        near = meant(roots, ("refuse", "split"))
+        raise InputError(f'roots is {shown(roots)}, expected "refuse" or "split"{near}')
     from clhines.cells.repair import (
         REPAIRS,
         repaired,  # which needs this module
     )
 
     if repair is not None and repair not in REPAIRS:
-        raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None')
+        near = meant(repair, REPAIRS)
+        raise InputError(f'repair is {shown(repair)}, expected "zero-radius" or None{near}')
     cell = _read(path)
     top = _root_of_each(cell.parent, cell.id, cell.line, cell.name)
     if roots == "split":

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import clhines
+from clhines.cli.progress import doing
 from clhines.errors import ClhinesError
 
 if TYPE_CHECKING:
@@ -39,8 +40,16 @@ def add_doctor(commands: Commands) -> None:
 def run_doctor(_: argparse.Namespace) -> int:
     """Run all checks; returns 1 where one of them found a fault."""
     faults = 0
-    for check in (versions, opencl, solves, mpi, extras):
-        for finding in check():
+    for check, what in (
+        (versions, "reading versions"),
+        (opencl, "looking for OpenCL devices"),
+        (solves, "solving on each device"),
+        (mpi, "looking for MPI"),
+        (extras, "looking for optional packages"),
+    ):
+        with doing(what):
+            findings = check()
+        for finding in findings:
             faults += not finding.good
             _print("ok" if finding.good else "FAULT", finding.what)
             if finding.advice:

@@ -15,6 +15,7 @@ import numpy as np
 import clhines
 from clhines import files
 from clhines.cli.arguments import Once, positive_number
+from clhines.cli.progress import doing
 from clhines.cli.report import as_json, check_writable, named_option, print_report
 from clhines.errors import InputError
 
@@ -36,7 +37,7 @@ def add_model(networks: Any) -> None:
     model = networks.add_parser("model", help="a model of NEURON: a script, .py or .hoc")
     add = model.add_argument
     add("script", metavar="FILE", help="builds the model; it need not run it")
-    add("--stop", type=positive_number, required=True, metavar="MS", help="until when")
+    add("--stop", type=positive_number, metavar="MS", help="until when; not with --check")
     add("--check", action="store_true", help="only list what cannot be simulated")
     add("--mechanisms", metavar="FILE", help="compiled mechanisms: libnrnmech.so of nrnivmodl")
     add("--v-init", type=float, metavar="MV", help="default: h.v_init of the script")
@@ -52,16 +53,21 @@ def add_model(networks: Any) -> None:
 
 def run_model(arguments: argparse.Namespace) -> int:
     """Build the model with the script, simulate it, and write the spikes."""
+    if arguments.stop is None and not arguments.check:
+        raise InputError("--stop is missing; expected until when [ms] to simulate, or --check")
     if arguments.out is not None:
         check_writable(arguments.out, "--out", (".npz",))
     begin = time.perf_counter()
-    _build(arguments)
+    with doing("building the model"):
+        _build(arguments)
     built = time.perf_counter()
     if arguments.check:
-        rejected = clhines.neuron.check()
+        with doing("reading the model"):
+            rejected = clhines.neuron.check()
         print("\n".join(str(r) for r in rejected) or "all is simulated")
         return int(bool(rejected))
-    sim, at = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
+    with doing("reading the model and building kernels"):
+        sim, at = clhines.from_neuron(arguments.dtype, arguments.device, arguments.engine)
     ready = time.perf_counter()
     steps = max(round((arguments.stop - sim.t) / sim.model.dt), 1)
     result = sim.run(steps * sim.model.dt, progress=sys.stderr.isatty())

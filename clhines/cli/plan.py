@@ -49,7 +49,7 @@ def run_plan(arguments: argparse.Namespace) -> int:
     with doing("planning"):
         made = clhines.make_plan(forest, arguments.method, dtype, limits)
     if arguments.plot is not None:
-        with named_option("--plot"):
+        with named_option("--plot"), doing("drawing"):
             made.plot(arguments.plot)
     text = f"device            {name}"[:100] + f"\n{made.describe()}"
     print_report(text, arguments.plot)

@@ -104,7 +104,8 @@ def run_ring(arguments: argparse.Namespace) -> int:
             draw.check_matplotlib()
     begin, built = time.perf_counter(), len(program.build_seconds)
     cables, count = _ring_cells(arguments)
-    network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
+    with doing("connecting the cells"):
+        network = ring_network(cables, count, arguments.hh, arguments.weight, arguments.delay)
     queue, where = _queue_of(arguments) if comm is None else (None, "")
     with doing("planning and building kernels"):
         simulation = Simulation(
@@ -121,7 +122,8 @@ def run_ring(arguments: argparse.Namespace) -> int:
     if recorded:
         simulation.record("v", network.soma[:RECORDED])
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
-    runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
+    with doing("first step"):
+        runs = [simulation.run(arguments.dt)]  # some drivers compile for the device only now
     if steps > 1:
         runs.append(simulation.run((steps - 1) * arguments.dt, progress=sys.stderr.isatty()))
     if not first:
@@ -136,7 +138,8 @@ def run_ring(arguments: argparse.Namespace) -> int:
             r.cost["all"] for r in runs
         )
     if recorded:
-        _write_activity(arguments, network, runs)
+        with doing("writing and drawing"):
+            _write_activity(arguments, network, runs)
     drawn = arguments.plot is not None and files.is_stdout(arguments.plot)
     text = as_json(report) if arguments.json else _ring_table(report)
     print_report(text, arguments.plot if drawn else arguments.out)
@@ -262,7 +265,7 @@ def _write_activity(arguments: argparse.Namespace, network: Network, runs: list[
     if arguments.plot is not None:
         compartments = np.count_nonzero(network.area)
         title = f"{network.num_cells} cells in a ring, {compartments} compartments"
-        traces = found["t"], found["v"], [f"cell {k}" for k in found["v_cell"]]
+        traces = found["t"], found["v"], [f"soma {k}" for k in found["v_cell"]]
         with named_option("--plot"):
             draw.activity(spikes, network.num_cells, traces, title, arguments.plot)
 

@@ -96,7 +96,8 @@ def run_solve(arguments: argparse.Namespace) -> int:
         )
     state_memory(cells.solver)
     ready, early = time.perf_counter(), sum(program.build_seconds[built:])
-    first_s = cells.advance(range(1))  # some drivers compile for the device only now
+    with doing("first step"):
+        first_s = cells.advance(range(1))  # some drivers compile for the device only now
     rest_s = first_s
     if arguments.steps > 1:
         bar = tqdm(range(1, arguments.steps), "steps", disable=None, leave=False)
@@ -118,10 +119,13 @@ def run_solve(arguments: argparse.Namespace) -> int:
         "first_step_ms": first_s * 1e3,
         "step_ms": rest_s * 1e3,
     }
-    report |= _speed(cells, rest_s)
-    failed = "" if arguments.no_check else _check(cells, report)
+    with doing("timing a solve"):
+        report |= _speed(cells, rest_s)
+    with doing("checking the last step"):
+        failed = "" if arguments.no_check else _check(cells, report)
     if arguments.out is not None:
-        write_cells(arguments.out, cables, cells)
+        with doing("writing"):
+            write_cells(arguments.out, cables, cells)
     print_report(as_json(report) if arguments.json else _table(report, solver), arguments.out)
     if failed:
         print(f"clhines: the check failed: {failed}", file=sys.stderr)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import clhines
 from clhines.cli.cells import read_cells
+from clhines.cli.progress import doing
 from clhines.cli.report import as_json
 from clhines.errors import InputError
 from clhines.plan.auto import Candidate
@@ -28,8 +29,10 @@ def run_tune(arguments: argparse.Namespace) -> int:
         return _list_store(arguments) if arguments.list else _clear_store()
     parents = [c.parent for c in read_cells(arguments)]
     forest = clhines.Forest.repeated(parents, arguments.cells or len(parents))
-    solver = Solver(forest, dtype=arguments.dtype, device=arguments.device, tune="measure")
-    report, candidates = _tuning_report(solver)
+    with doing("planning and building the candidates"):
+        solver = Solver(forest, dtype=arguments.dtype, device=arguments.device, tune="measure")
+    with doing("timing the memory floor"):
+        report, candidates = _tuning_report(solver)
     text = as_json(report | {"candidates": candidates})
     print(text if arguments.json else _tuning_table(report, candidates))
     return 0

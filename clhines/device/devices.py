@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from typing import TYPE_CHECKING
 
@@ -215,7 +216,8 @@ def _named(text: str, origin: str) -> cl.Device:
     ]
     if not matches:
         listed = "; ".join(f"{index} {d.name.strip()}" for index, d in devices)
-        near = meant(text, [word for _, d in devices for word in (d.name.strip(), *d.name.split())])
+        names = [f"{d.name} {d.platform.name}" for _, d in devices]
+        near = meant(text, [word for name in names for word in re.findall(r"\w+", name)])
         raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}{near}")
     return matches[0]
 

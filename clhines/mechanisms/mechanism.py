@@ -164,6 +164,15 @@ class Mechanism(Described):
     def _current_uses(self) -> frozenset[str]:
         return frozenset(self._equations.current(Scope(self._equations)).free)
 
+    @cached_property
+    def initial_uses(self) -> frozenset[str]:
+        """Parameters on which the states at the start depend; of NMODL all."""
+        if self.nmodl is not None:
+            return frozenset(self.parameters)
+        scope = Scope(self._equations)
+        found = {n for e in self._equations.initial.values() for n in scope.expression(e).free}
+        return frozenset(found & {*self.parameters})
+
     @property
     def uses_noise(self) -> bool:
         """Whether the current takes a normal number."""

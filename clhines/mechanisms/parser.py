@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 
+from clhines.errors import meant
 from clhines.mechanisms import exact
 from clhines.mechanisms.exact import ExpressionError
 from clhines.mechanisms.expressions import Graph, Node
@@ -223,7 +224,8 @@ class Parser:
     def _call(self, name: str) -> Node:
         if name not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
-            raise ExpressionError(f"unknown function '{shortened(name)}'; known are {known}")
+            near = meant(name, FUNCTIONS)
+            raise ExpressionError(f"unknown function '{shortened(name)}'; known are {known}{near}")
         self.take("(")
         values = []
         if self.next != ")":

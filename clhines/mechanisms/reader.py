@@ -250,7 +250,7 @@ class Reader:
         if name in FUNCTIONS:
             return f"'{name}' is a function and needs its argument in brackets"
         known = [*self.parameters, *self.states, *self.named, *self.currents, *sorted(NAMES)]
-        near = get_close_matches(name[:60], known[:2000], n=1, cutoff=0.75)
+        near = get_close_matches(name[:60], known[:2000], n=1, cutoff=0.6)
         if near:
             return f"did you mean '{near[0]}'?"
         return "known are " + shortened(", ".join(known), 100)

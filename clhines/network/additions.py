@@ -135,6 +135,11 @@ class Additions:
         """Return a parameter of instances at nodes as a float or (count,) float64."""
         raise NotImplementedError
 
+    def only_cells(self, count: int) -> bool:
+        """Whether as many values as there are cells can be of nothing but cells."""
+        sizes = self.forest.sizes
+        return self.num_cells not in (count, 1, self.forest.num_nodes, int(sizes[0]))
+
     def _group(
         self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
     ) -> Group:

@@ -28,6 +28,9 @@ class Owner(Protocol):
     ) -> float | np.ndarray:
         """Return a parameter of instances at nodes as a float or (count,) float64."""
 
+    def only_cells(self, count: int) -> bool:
+        """Whether as many values as there are cells can be of nothing but cells."""
+
 
 class Parameters(dict[str, "float | np.ndarray"]):
     """Parameters of a group; those of a frozen network do not change."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -56,6 +56,7 @@ def kinds_of(
     constant_d: np.ndarray,
     constant_b: np.ndarray,
     celsius: float,
+    stored: Collection[tuple[str, str]] = (),
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
     """Merge the groups of each mechanism; constant mechanisms are added to the arrays.
 
@@ -70,6 +71,8 @@ def kinds_of(
         Gets their currents at 0 mV, negated.
     celsius : float
         Of mechanisms that use it.
+    stored : collection of (str, str)
+        Mechanisms and parameters that get a value for each instance in any case.
 
     Returns
     -------
@@ -95,41 +98,46 @@ def kinds_of(
         for group, end in zip(groups, ends.tolist(), strict=True):
             instances[group.number] = len(kinds), rank[end - len(group) : end]
         node = node[order]
-        values = {p: _merged(groups, p, order) for p in mechanism.parameters}
+        values = {
+            p: _merged(groups, p, order, (mechanism.name, p) in stored)
+            for p in mechanism.parameters
+        }
         if "celsius" in mechanism.program.built_in:
             values["celsius"] = celsius
-        kind = Kind(
-            mechanism=mechanism,
-            node=node,
-            parameters=values,
-            factor=_factor(mechanism, area[node]),
-            first_target=targets if mechanism.takes_events else -1,
-            first_instance=first,
-        )
-        kinds.append(kind)
-        first += kind.count
-        targets += kind.count if mechanism.takes_events else 0
+        target = targets if mechanism.takes_events else -1
+        kinds.append(Kind(mechanism, node, values, factor_of(mechanism, area[node]), target, first))
+        first += len(node)
+        targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)
 
 
-def _factor(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
+def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
+    """Return what makes µS and nA of a mechanism's conductance and current; see `Kind`."""
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 
 def _fold(group: Group, area: np.ndarray, constant_d: np.ndarray, constant_b: np.ndarray) -> None:
     """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
-    mechanism, count = group.mechanism, len(group)
-    values = {k: np.broadcast_to(np.float64(v), count) for k, v in group.parameters.items()}
-    i, g = mechanism.current(np.zeros(count), 0.0, values, {})
-    factor, n = _factor(mechanism, area[group.nodes]), len(area)
+    i, g = at_0_mv(group.mechanism, group.parameters, len(group))
+    factor, n = factor_of(group.mechanism, area[group.nodes]), len(area)
     constant_d += np.bincount(group.nodes, factor * g, n)
     constant_b -= np.bincount(group.nodes, factor * i, n)
 
 
-def _merged(groups: Sequence[Group], name: str, order: np.ndarray) -> float | np.ndarray:
-    """Join a parameter of several groups; a float where it is one number."""
+def at_0_mv(
+    mechanism: Mechanism, parameters: Mapping[str, float | np.ndarray], count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(count,) float64 each: current at 0 mV and conductance of a mechanism linear in v."""
+    values = {k: np.broadcast_to(np.float64(v), count) for k, v in parameters.items()}
+    return mechanism.current(np.zeros(count), 0.0, values, {})
+
+
+def _merged(
+    groups: Sequence[Group], name: str, order: np.ndarray, each: bool = False
+) -> float | np.ndarray:
+    """Join a parameter of several groups; a float where it is one number, unless `each` has one."""
     values = [g.parameters[name] for g in groups]
-    if all(np.ndim(v) == 0 and v == values[0] for v in values):
+    if not each and all(np.ndim(v) == 0 and v == values[0] for v in values):
         return values[0]
-    each = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
-    return np.concatenate(each)[order]
+    parts = [np.broadcast_to(v, len(g)) for v, g in zip(values, groups, strict=True)]
+    return np.concatenate(parts)[order]

@@ -99,6 +99,8 @@ class Model:
         Number of cell 0 in the network; not 0 in a part of one.
     extended : Extended or None
         Where it is an extended network; `connections` and `events` are then empty.
+    stored : frozenset of (str, str)
+        Mechanisms and parameters whose values a simulation changes; see `Changes`.
     """
 
     forest: Forest
@@ -120,6 +122,7 @@ class Model:
     seed: int
     first_cell: int = 0
     extended: Extended | None = None
+    stored: frozenset[tuple[str, str]] = frozenset()
 
     @cached_property
     def constant_factors(self) -> bool:

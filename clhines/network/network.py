@@ -16,27 +16,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.cells.cable import Cable
-from clhines.checks import (
-    as_array,
-    as_finite,
-    as_indices,
-    as_seed,
-    shown,
-    spread,
-)
+from clhines.checks import as_array, as_finite, as_indices
 from clhines.errors import InputError
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.additions import Additions, Sources
-from clhines.network.extend import Instances, extended_of, needs_extension
-from clhines.network.extended import Extended
+from clhines.network.changes import Changes
+from clhines.network.compiled import compiled
+from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group, Parameters, values_of
-from clhines.network.instances import check_celsius, check_name, check_once, kinds_of
-from clhines.network.model import Kind, Model, as_parameter
+from clhines.network.instances import check_name, check_once
+from clhines.network.model import Model, as_parameter
 from clhines.network.places import PerCell, Places, Value
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
-from clhines.network.times import as_step
 from clhines.network.wiring import Wiring
 
 
@@ -53,6 +46,8 @@ class Network(Additions):
         Repeated in turn to `num_cells` cells; or compartments as arrays, see `from_arrays`.
     num_cells : int, optional
         Default: one of each.
+    branched_from : Network, optional
+        The network whose copies this is; see `Simulation.branch`.
 
     Attributes
     ----------
@@ -66,6 +61,8 @@ class Network(Additions):
     area : (n,) float64, µm²
         0 at junctions, which have no membrane.
     groups : tuple of Group
+    structure : Structure
+    branched_from : Network or None
     frozen : bool
         Whether a `Simulation` has been made of it.
     threshold : float or (num_cells,) float64, mV
@@ -79,10 +76,13 @@ class Network(Additions):
     """
 
     def __init__(
-        self, cables: Cable | Sequence[Cable] | Structure, num_cells: int | None = None
+        self,
+        cables: Cable | Sequence[Cable] | Structure,
+        num_cells: int | None = None,
+        branched_from: Network | None = None,
     ) -> None:
         structure = cables if isinstance(cables, Structure) else of_cables(cables, num_cells)
-        self._frozen, self._structure = False, structure
+        self._frozen, self.structure, self.branched_from = False, structure, branched_from
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
         self.area = structure.whole("area")
@@ -140,7 +140,7 @@ class Network(Additions):
         if self._frozen:
             raise InputError(
                 f"{what}: the network is frozen, as a Simulation was made of it; expected changes "
-                "before that, or a new Network"
+                "before that, Simulation.set(), or a new Network"
             )
 
     def freeze(self) -> None:
@@ -337,7 +337,12 @@ class Network(Additions):
     # -- arrays --------------------------------------------------------------------------------
 
     def compile(
-        self, dt: float = 0.025, v_init: ArrayLike = -65.0, secondorder: bool = False, seed: int = 0
+        self,
+        dt: float = 0.025,
+        v_init: ArrayLike = -65.0,
+        secondorder: bool = False,
+        seed: int = 0,
+        changes: Changes | None = None,
     ) -> Model:
         """Check the whole and make the arrays that executors take.
 
@@ -349,54 +354,27 @@ class Network(Additions):
             NEURON's ``secondorder = 2``: half a step implicitly, then extrapolated.
         seed : int
             Of the noise.
+        changes : Changes, optional
+            What a simulation was told by `set`.
 
         Returns
         -------
         Model
         """
-        dt = as_step(dt)
-        n, u = self.forest.num_nodes, -self._structure.whole("g_axial")
-        constant_d, constant_b = self._structure.whole("g_total"), np.zeros(n)
-        extended = needs_extension(self._added, self.groups, self._wiring.given)
-        kinds, instances = kinds_of(self.groups, self.area, constant_d, constant_b, self.celsius)
-        check_celsius(kinds, self.celsius)
-        first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
-        targets = sum(k.count for k in kinds if k.first_target >= 0)
-        places = dt, 0 if extended else targets, first, instances
-        wiring = self._wiring if not extended else Wiring(self)
-        return Model(
-            forest=self.forest,
-            soma=self.soma,
-            u=u,
-            capacitance=self._structure.whole("capacitance"),
-            area=self.area,
-            constant_d=constant_d,
-            constant_b=constant_b,
-            kinds=kinds,
-            instances=instances,
-            num_targets=places[1],
-            connections=wiring.compiled_connections(*places),
-            events=wiring.compiled_events(dt, first, instances),
-            threshold=spread("threshold", self.threshold, self.num_cells),
-            v_init=spread("v_init", v_init, n),
-            dt=dt,
-            secondorder=_second_order(secondorder, extended),
-            seed=as_seed(seed),
-            extended=self._extended(kinds, instances, secondorder) if extended else None,
+        changes = changes or Changes()
+        return compiled(
+            network=self,
+            added=self._added,
+            groups=changes.groups(self._groups),
+            wiring=self.wiring(changes),
+            stored=changes.stored,
+            times=(dt, v_init, secondorder, seed),
         )
 
-    def _extended(self, kinds: tuple[Kind, ...], instances: Instances, order: object) -> Extended:
-        threshold = spread("threshold", self.threshold, self.num_cells)
-        cells = Sources(self, 0, self.soma, threshold)
-        wiring, places = (self._wiring.given, self._wiring.outside), (kinds, instances)
-        return extended_of(self._added, cells, *places, self.area, self.celsius, wiring, order)
+    def wiring(self, changes: Changes) -> Wiring:
+        """Return the connections and events with what a simulation has changed."""
+        return self._wiring.changed(changes)
 
-
-def _second_order(value: object, extended: bool) -> bool:
-    """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    known = (0, 1, 2) if extended else (0, 2)
-    if not isinstance(value, (int, np.integer)) or value not in known:
-        raise InputError(f"secondorder is {shown(value)}; expected True or False")
-    return bool(value > 0)
+    def constant_sums(self) -> ConstantSums:
+        """Return the sums of the constant mechanisms, to be summed again when these change."""
+        return ConstantSums(self._groups, self.forest, self.area, self.structure.whole("g_total"))

@@ -13,7 +13,7 @@ from clhines.arrays import repeat, stretch_of
 from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
 from clhines.checks import as_array, as_finite, as_indices, shown
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.network.structure import Structure
 
 
@@ -152,8 +152,11 @@ class Places:
 
     def _region(self, where: str) -> np.ndarray:
         if where not in (*WORDS, "soma.middle"):
-            words = ", ".join(["soma", "soma.middle", *WORDS[1:]])
-            raise InputError(f"where={shown(where)}; expected {words}, nodes or a mask")
+            words = ["soma", "soma.middle", *WORDS[1:]]
+            raise InputError(
+                f"where={shown(where)}; expected {', '.join(words)}, nodes or a mask"
+                f"{meant(where, words)}"
+            )
         if where == "all":
             return np.flatnonzero(self.area > 0)
         if where in ("soma", "soma.middle"):

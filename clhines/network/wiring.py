@@ -9,11 +9,14 @@ from numpy.typing import ArrayLike
 
 from clhines.checks import as_array, as_finite, as_indices, broadcast
 from clhines.errors import InputError
+from clhines.network.changes import Changes
 from clhines.network.connections import Connections
 from clhines.network.groups import Group, Owner
 from clhines.network.model import Events, joined_columns, targets_of
 from clhines.network.plasticity import STDP
 from clhines.network.times import LAST_STEP, ROUNDING, delay_steps, event_steps
+
+Columns = list[tuple[np.ndarray, ...]]
 
 
 class Wiring:
@@ -23,14 +26,21 @@ class Wiring:
     ----------
     network : Network
         Whose connections and events these are.
+    connections : columns
+        To begin with; likewise `weights`, `events` and `rule`.
     """
 
-    def __init__(self, network: Owner) -> None:
+    def __init__(
+        self,
+        network: Owner,
+        connections: Columns | None = None,
+        weights: list[np.ndarray] | None = None,
+        events: Columns | None = None,
+        rule: STDP | None = None,
+    ) -> None:
         self._network, self._num_cells = network, network.num_cells
-        self._weights: list[np.ndarray] = []
-        self._rule: STDP | None = None
-        self._connections: list[tuple[np.ndarray, ...]] = []
-        self._events: list[tuple[np.ndarray, ...]] = []
+        self._weights, self._rule = weights or [], rule
+        self._connections, self._events = connections or [], events or []
 
     def check_target(self, target: object) -> None:
         """Raise InputError unless `target` is a group of the network that takes events."""
@@ -85,15 +95,49 @@ class Wiring:
         self._events.append((np.full(len(times), target.number), instance, times, weights))
 
     @property
-    def given(self) -> list[tuple[np.ndarray, ...]]:
+    def given(self) -> Columns:
         """Source, group, instance, rows of weights, delay and plastic of each `connect`."""
         columns = zip(self._connections, self._weights, strict=True)
         return [(*c[:3], rows, *c[4:]) for c, rows in columns]
 
     @property
-    def outside(self) -> list[tuple[np.ndarray, ...]]:
+    def outside(self) -> Columns:
         """Group, instance, time and weight of each `event`."""
         return list(self._events)
+
+    def changed(self, changes: Changes) -> Wiring:
+        """Return these connections and events with other weights, and other events from outside.
+
+        Raises
+        ------
+        InputError
+            Not as many weights as there are; or wrong events.
+        """
+        if changes.weight is None and changes.events is None:
+            return self
+        connections, weights = self._connections, self._weights
+        if changes.weight is not None:
+            connections, weights = self._reweighed(changes.weight)
+        events = self._events if changes.events is None else []
+        found = Wiring(self._network, connections, weights, events, self._rule)
+        for target, index, time, weight in changes.events or []:
+            self.check_target(target)
+            found.event(target, index, time, weight)
+        return found
+
+    def _reweighed(self, weight: np.ndarray) -> tuple[Columns, list[np.ndarray]]:
+        """Return connections and rows with other weights, one connection after another."""
+        sizes = [max(1, rows.shape[1]) * len(rows) for rows in self._weights]
+        if weight.shape != (sum(sizes),):
+            raise InputError(f"weight has shape {weight.shape}; expected ({sum(sizes)},)")
+        parts = np.split(weight, np.cumsum(sizes)[:-1]) if sizes else []
+        rows = [part.reshape(len(old), -1) for part, old in zip(parts, self._weights, strict=True)]
+        connections = [
+            (*given[:3], new[:, 0].copy(), *given[4:])
+            for given, new in zip(self._connections, rows, strict=True)
+        ]
+        kept = [new[:, : old.shape[1]] for new, old in zip(rows, self._weights, strict=True)]
+        return connections, kept
 
     def _check_rule(self, rule: STDP | None) -> None:
         if rule is None:

@@ -189,7 +189,7 @@ def run(
     Parameters
     ----------
     tstop : float, ms
-    device, dtype, path
+    device, dtype, engine
         See `Simulation`.
     progress : bool
         Show a bar.

@@ -56,6 +56,10 @@ class Method:
     chains_only: bool = False
 
 
+# Of a `Solver`, whose other arguments come here as options: one may have been misspelled.
+_ARGUMENTS = ("method", "dtype", "device", "queue", "max_memory", "tune", "devices", "shares")
+
+
 def make_plan(
     forest: Forest,
     method: str = "auto",
@@ -96,7 +100,8 @@ def make_plan(
     if unknown:
         raise InputError(
             f"option {shown(unknown[0])} is not one of method {shown(method)}; "
-            f"expected {', '.join(row.options) or 'none'}{meant(unknown[0], row.options)}"
+            f"expected {', '.join(row.options) or 'none'}"
+            f"{meant(unknown[0], [*row.options, *_ARGUMENTS])}"
         )
     for name, value in options.items():
         _check_option(name, value, limits)
@@ -134,7 +139,7 @@ def candidate_plans(
     if unknown:
         raise InputError(
             f"option {shown(unknown[0])} is not one of what auto chooses from; "
-            f"expected {', '.join(known)}{meant(unknown[0], known)}"
+            f"expected {', '.join(known)}{meant(unknown[0], [*known, *_ARGUMENTS])}"
         )
     refused: InputError | None = None
     yielded: list[tuple[str, dict[str, Option]]] = []

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import DTypeLike
 
-from clhines.errors import InputError, shown
+from clhines.errors import InputError, meant, shown
 from clhines.files import PathLike
 from clhines.forest import Forest
 from clhines.plan import layout
@@ -338,7 +338,7 @@ def real_name(dtype: DTypeLike) -> str:
         return "float"
     raise InputError(
         f"dtype {shown(dtype)} is not supported; expected float64 or float32 (or 'mixed' of a "
-        "Solver)"
+        f"Solver){meant(dtype, ('float64', 'float32', 'mixed'))}"
     )
 
 

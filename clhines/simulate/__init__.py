@@ -23,9 +23,11 @@ Who owns what
     `state.incoming`: a ring buffer of event sums, row ``step % slots``, which executors read and
     clear. `plasticity`: weights. `engines`: names of the engines; `making`
     chooses and makes what advances a network. `result`: `Result`. `saved`:
-    files. `reference`: the same in NumPy, the oracle. Several processes: `mpi` (collectives, and
-    errors that all ranks raise), `partition` (which cells), `split_run` (advance and exchange),
-    `received` (spikes that come and go). `passive`: `PassiveCells`.
+    files. `changing`: values set on the way, on the device by `device_changes` and `spread`;
+    `constant_pivots` are eliminated once; `branching` copies a state. `reference`: the same in
+    NumPy, the oracle. Several processes: `mpi` (collectives, and errors that all ranks raise),
+    `partition` (which cells), `split_run` (advance and exchange), `received` (spikes that come and
+    go). `passive`: `PassiveCells`. `population`: `Population`, many parameter sets of one cell.
     Extended networks: `wires` has the tables by which events come to instances, `variables` all
     that changes, `start` INITIAL blocks, `host_events` events on the host, `extended_reference` the
     oracle; `extended` the kernels' launches, `extended_spec` and `extended_tables` what they take,

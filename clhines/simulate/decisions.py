@@ -71,7 +71,7 @@ class Decisions:
             slots=ring_slots(network),
             scale=incoming_scale(network),
             constant_factors=network.constant_factors,
-            inflow=bool(network.constant_b.any()),
+            inflow=bool(network.constant_b.any() or network.stored),
         )
 
     @property

@@ -18,7 +18,12 @@ from clhines.network.model import Model
 from clhines.plan.plan import Limits
 from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
+from clhines.simulate.epoch_spec import WARP
+from clhines.simulate.kinds import place_of
+from clhines.simulate.spread import Spread, Storage, each_instance
 from clhines.simulate.state import State
+
+_VALUES = 6  # of `_Launch._lists`: the values of nodes and instances
 
 
 class BlockEpochs:
@@ -50,7 +55,7 @@ class BlockEpochs:
     ) -> None:
         self.model, self.queue, self.max_steps = model, state.queue, state.epoch
         plans = plan_epochs(model, state.dtype, limits, segment, units, state.decisions, by_node)
-        shared = _Shared(model, state, plans[0])
+        shared, self._inflow = _Shared(model, state, plans[0]), state.decisions.inflow
         self._shared = shared
         context, device = self.queue.context, self.queue.device
         self.launches = [_Launch(model, state, plan, shared) for plan in plans]
@@ -84,6 +89,30 @@ class BlockEpochs:
         if ends:
             cl.enqueue_barrier(self.queue, wait_for=ends)
 
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty: in the program."""
+        kind = self.model.kinds[k]
+        single, index = place_of(kind, name)
+        if single:
+            return []
+        if not self.launches[0].spec.by_node:
+            array = self._shared.of_kinds[k][1][-self._shared.num_varying[k] + index]
+            return [Storage(array, 0, k, lambda: each_instance(kind))]
+        if (kind.mechanism.name, name) not in self.model.stored:
+            return []
+        return [launch.storage(k, index) for launch in self.launches]
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+        if b.any() and not self._inflow:
+            return False
+        done = [launch.set_constants(d, b) for launch in self.launches]
+        return all(done)
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Arrays on the device that `set_voltages` sets."""
+        return [launch.v for launch in self.launches]
+
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV, in natural order."""
         for launch in self.launches:
@@ -102,8 +131,10 @@ class _Shared:
     def __init__(self, model: Model, state: State, plan: EpochPlan) -> None:
         self.queue, self.state = state.queue, state
         self.of_kinds = []  # states, number of instances; factor and parameters that vary
+        self.num_varying: list[int] = []
         for kind, spec, states in zip(model.kinds, plan.spec.kinds, state.states, strict=True):
             varying = [self.reals(v) for v in kind.parameters.values() if np.ndim(v)]
+            self.num_varying.append(len(varying))
             factor = [self.reals(kind.factor)] if spec.density and not spec.factor else []
             self.of_kinds.append((states, [np.int32(kind.count), *factor, *varying]))
         self.threshold = self.reals(model.threshold)
@@ -135,8 +166,13 @@ class _Launch:
     def __init__(self, model: Model, state: State, plan: EpochPlan, shared: _Shared) -> None:
         self.model, self.plan, self._state, self._shared = model, plan, state, shared
         self.queue, self.spec = state.queue, plan.spec
+        self._spread: Spread | None = None
         self._upload()
         if self.spec.constant:
+            self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
+            dense, lanes = max(1, self.spec.of_factors.dense**2), max(1, 3 * plan.table.num_lanes)
+            self._tree = cla.zeros(self.queue, lanes, state.dtype)
+            self._tree_inverses = cla.zeros(self.queue, len(plan.cells) * dense, state.dtype)
             self._factor()
         self._kernel = self._bound()
 
@@ -155,7 +191,7 @@ class _Launch:
             integers(table.lanes.children),
         ]
         self._tie, self._up = (self._packed(model.u, k) for k in (plan.tie, plan.up))
-        self._v = self._packed(model.v_init, plan.gather)
+        self.v = self._packed(model.v_init, plan.gather)
         if plan.lists is not None:
             self._upload_lists(plan.lists)
             return
@@ -181,10 +217,7 @@ class _Launch:
         """Work out f1, f2, 1 / d of all nodes and of the trees of segments."""
         spec = self.spec.of_factors
         kernel = cl.Kernel(program.build(self.queue.context, spec), "advance")
-        self._f1, self._f2, self._inverse = (cla.zeros_like(self._d) for _ in range(3))
-        dtype, cells = self._state.dtype, len(self.plan.cells)
-        self._tree = cla.zeros(self.queue, max(1, 3 * self.plan.table.num_lanes), dtype)
-        self._tree_inverses = cla.zeros(self.queue, cells * max(1, spec.dense**2), dtype)
+        cells = len(self.plan.cells)
         arrays = [self._d, self._tie, self._up, self._f1, self._f2, self._inverse, self._tree]
         arrays.append(self._tree_inverses)
         kernel(
@@ -207,10 +240,10 @@ class _Launch:
         if self.spec.constant:
             arguments += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
         if by_node:
-            arguments += [self._v, *self._lists]
+            arguments += [self.v, *self._lists]
             arguments += [a for states, values in shared.of_kinds for a in (states, values[0])]
         else:
-            arguments += [self._c, self._k, self._v]
+            arguments += [self._c, self._k, self.v]
             for lists, (states, values) in zip(self._instances, shared.of_kinds, strict=True):
                 arguments += [*lists, states, *values]
         if self.spec.has_slots:
@@ -252,12 +285,49 @@ class _Launch:
             kernel[k] = argument
         return kernel.launch(queue, self.plan.groups * group, group, wait_for)
 
+    # -- changes -------------------------------------------------------------------------------
+
+    def storage(self, k: int, index: int) -> Storage:
+        """Where the values of a parameter of kind `k` are in the lists; see `BlockEpochs`."""
+        lists = self.plan.lists
+        assert lists is not None
+        kind, array = self.model.kinds[k], self._lists[_VALUES]
+        name = [n for n, v in kind.parameters.items() if np.ndim(v)][index]
+        offset, places = lists.places_of(k, name)
+        assert isinstance(array, cla.Array)
+        return Storage(array, offset, (k, id(self)), lambda: places)
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other constant conductances and currents, (n,) float64 in natural order."""
+        lists, total = self.plan.lists, self.model.capacitance_over_dt + d
+        if lists is not None:
+            return lists.of_own_cells and self._set_lists(lists, total, b)
+        for array, values, padding in ((self._d, total, 1.0), (self._k, b, 0.0)):
+            gather = self.plan.gather
+            packed = np.where(gather < 0, padding, values[gather])
+            array[: len(packed)].set(packed.astype(self._state.dtype), self.queue)
+        if self.spec.constant:
+            self._factor()
+        return True
+
+    def _set_lists(self, lists: NodeLists, total: np.ndarray, b: np.ndarray) -> bool:
+        array = self._lists[_VALUES]
+        assert isinstance(array, cla.Array)
+        if self._spread is None:
+            self._spread = Spread(self.queue, self._state.dtype, self.model)
+            self._of_nodes = [self._shared.integers(a) for a in lists.places_of_nodes]
+        put, (at, node) = self._spread.values, self._of_nodes
+        put(array, at, node, total, WARP)
+        if self._state.decisions.inflow:
+            put(array, at, node, b, 3 * WARP)
+        return True
+
     def get_voltages(self, v: np.ndarray) -> None:
         """Write those of the own cells into (n,) voltages in natural order."""
         gather = self.plan.gather
-        v[gather[gather >= 0]] = self._v.get()[gather >= 0]
+        v[gather[gather >= 0]] = self.v.get()[gather >= 0]
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Take those of the own cells from (n,) voltages in natural order."""
         gather = self.plan.gather
-        self._v.set(np.where(gather < 0, 0, v[gather]).astype(self._state.dtype))
+        self.v.set(np.where(gather < 0, 0, v[gather]).astype(self._state.dtype))

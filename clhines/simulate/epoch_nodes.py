@@ -39,6 +39,8 @@ class _OfKind:
         self._base = bounds[cells]
         self.varying = [v for v in kind.parameters.values() if isinstance(v, np.ndarray)]
         self.num_states = len(kind.mechanism.states)
+        self.stored = [n for name, n in model.stored if name == kind.mechanism.name]
+        self.places = np.zeros(0, np.int64), np.zeros(0, np.int64)  # of instances, in `values`
         self.uniform: list[str] = []  # parameters that are one number in each list
         self.of_lane: list[np.ndarray] = []  # the other ones that vary
 
@@ -104,6 +106,11 @@ class NodeLists:
         its lists, its first line of states.
     instances : (num_units, num_kinds) int64
         First instance of each kind.
+    places_of_nodes : (k,) int64, (k,) int64
+        Place in `values` and natural number of each node: its diagonal is `WARP` after that, its
+        constant current ``3 * WARP``.
+    of_own_cells : bool
+        Each cell has lists of its own.
     state_lines, local_lines : int
         Of all units in global memory, of a unit in local memory.
 
@@ -128,6 +135,7 @@ class NodeLists:
         self._kinds = [_OfKind(kind, model, cells) for kind in model.kinds]
         if sum(k.density for k in self._kinds) > MAX_DENSITIES:
             raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
+        self.of_own_cells = bool(model.stored)  # as their values are to change
         like = self._equal_cells()
         self._model_cells, number = np.unique(like, return_inverse=True)  # one of each
         number = number.reshape(-1)
@@ -150,6 +158,8 @@ class NodeLists:
         """(m,) int64: of each cell the first one that is equal, of `_SORTS` in a shape, or it."""
         forest, model = self._forest, self._model
         result = np.arange(forest.num_cells)
+        if self.of_own_cells:
+            return result
         arrays = [
             a[self._nodes] for a in (model.capacitance, model.constant_d, model.constant_b, model.u)
         ]
@@ -259,6 +269,8 @@ class NodeLists:
             before = members[:, : k + 1].sum(axis=1)[here]
             self.members[self._member_line[here] + before + again, column] = own
             before = len(of_node) + given[:, : k + 1].sum(axis=1)[here]
+            line = self._value_line[here] + before + again * len(kind.of_lane)
+            kind.places = line * WARP + column, number
             for p, value in enumerate(kind.of_lane):
                 line = self._value_line[here] + before + again * len(kind.of_lane) + p
                 self.values[line, column] = value[number]
@@ -266,6 +278,14 @@ class NodeLists:
                 of_node[0][position] = kind.kind.factor[number]
         for j, value in enumerate(of_node):
             self.values[self._value_line[row] + j, lane] = value
+        self.places_of_nodes = self._value_line[row] * WARP + lane, nodes
+
+    def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
+        """Offset in `values`, and place and instance of kind `k`, of a parameter of lanes."""
+        kind = self._kinds[k]
+        varying = [n for n, v in kind.kind.parameters.items() if isinstance(v, np.ndarray)]
+        of_lane = [n for n in varying if n not in kind.uniform]
+        return of_lane.index(name) * WARP, kind.places
 
     def _find_uniform(self, rows: list[np.ndarray], numbers: list[np.ndarray]) -> None:
         """Find the parameters that are one number in each list, and set `scalars`."""
@@ -276,7 +296,8 @@ class NodeLists:
                     continue
                 column = np.zeros(len(self.places))
                 column[row] = value[number]
-                if kind.density and (column[row] == value[number]).all():
+                uniform = kind.density and name not in kind.stored
+                if uniform and (column[row] == value[number]).all():
                     kind.uniform.append(name)
                     columns.append(column)
                 else:

@@ -8,13 +8,14 @@ step only moves their right-hand sides.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import pyopencl.array as cla
 
 from clhines import reference
-from clhines.arrays import offsets, ranges, starts, stretch_of
+from clhines.arrays import offsets, ranges, starts
 from clhines.device import devices, program
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
@@ -22,7 +23,13 @@ from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind, Model
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.plan import real_name
-from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind
+from clhines.simulate.constant_pivots import (
+    eliminate_constant,
+    variable_in_part,
+    variable_nodes,
+)
+from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
+from clhines.simulate.spread import Storage
 from clhines.simulate.state import State
 
 _LANES = {"double": 8, "float": 16}
@@ -161,49 +168,6 @@ def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
         sizes=trees.sizes,
         constant=np.add.reduceat((~variable).astype(np.int64), trees.offsets[:-1]),
     )
-
-
-def variable_nodes(model: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: nodes at or below which a cell of the shape has instances.
-
-    Roots always.
-    """
-    forest = model.forest
-    trees = forest.trees
-    variable = trees.parent < 0
-    nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
-    cell = stretch_of(forest.cell_offsets, nodes)
-    variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
-    by_depth = np.argsort(trees.depth, kind="stable")
-    cuts = np.flatnonzero(np.diff(trees.depth[by_depth])) + 1
-    for deep in reversed(np.split(by_depth, cuts)[1:]):
-        variable[trees.parent[deep[variable[deep]]]] = True
-    return variable
-
-
-def variable_in_part(model: Model, network: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: as `variable_nodes` of the network, for a part's shapes."""
-    whole, shapes = network.forest, model.forest.shape_of_cell
-    first = np.unique(shapes, return_index=True)[1] + model.first_cell
-    start = whole.trees.offsets[whole.shape_of_cell[first]]
-    return variable_nodes(network)[ranges(start, model.forest.trees.sizes)]
-
-
-def eliminate_constant(
-    forest: Forest, d: np.ndarray, u: np.ndarray, constant: np.ndarray
-) -> np.ndarray:
-    """(n,) float64: pivots of the constant nodes, and the reduced diagonal of the others.
-
-    Parameters
-    ----------
-    d, u : (n,) float64
-    constant : (n,) bool
-    """
-    left = d.copy()
-    for nodes in reversed(reference.elimination_steps(forest)[1:]):
-        some = nodes[constant[nodes]]
-        np.subtract.at(left, forest.parent[some], u[some] ** 2 / left[some])
-    return left
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,6 +324,7 @@ class CellEpochs:
         model, blocks, state = self.model, self.blocks, self.state
         real, put = state.dtype.type, self._put
         self._place_nodes()
+        self._constants, self._parameters = list[cla.Array](), list[tuple[cla.Array, cla.Array]]()
         arrays = self._node_values(variable)
         found = [state.spike_source, state.spike_step, state.spike_count]
         self._table_on_device = put(self._table)
@@ -378,6 +343,7 @@ class CellEpochs:
             numbers = kind.count, kind.first_target, kind.first_instance
             arguments += [np.int32(n) for n in numbers]
             *by_group, held = self._of_groups(kind, self.groups[k])
+            self._parameters.append((by_group[3], by_group[4]))
             arguments += [*by_group, state.states[k], held]
         return arguments
 
@@ -406,11 +372,8 @@ class CellEpochs:
         node, slot, sizes = self._node, self._slot, blocks.sizes[blocks.shape]
         start = np.repeat(forest.trees.offsets[forest.shape_of_cell], forest.sizes)
         within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
-        constant = ~variable[start + within]
-        over_dt = model.capacitance_over_dt
-        left = eliminate_constant(forest, over_dt + model.constant_d, model.u, constant)
-        inverse = np.where(constant, 1 / left, 0.0)
-        moving = ~constant[node[:, 0]]
+        self._constant = ~variable[start + within]
+        self._moving = ~self._constant[node[:, 0]]
         count = (sizes - blocks.constant[blocks.shape]).astype(np.int64)
         self._variable = starts(count)
 
@@ -422,11 +385,61 @@ class CellEpochs:
         columns += [self._variable, np.zeros_like(slot), np.zeros_like(slot)]
         columns += [c for groups in self.groups for c in (groups.ends[:-1], groups.ends[1:])]
         self._table = np.stack(columns, axis=1).astype(np.int32)
+        fixed = [self._put(a) for a in self._fixed(model.constant_d, model.constant_b)]
+        constant_b, base_d, f, inverse = self._constants = fixed
         return [
-            values(over_dt), values(model.constant_b), values(model.u * inverse), values(inverse),
+            values(model.capacitance_over_dt), constant_b, f, inverse,
             self._v, self._b, *([values(model.v_init)] if model.secondorder else []),
-            values(left, moving), values(model.u, moving), values(left, moving),
+            base_d, values(model.u, self._moving), base_d.copy(),
         ]  # fmt: skip
+
+    def _fixed(self, constant_d: np.ndarray, constant_b: np.ndarray) -> list[np.ndarray]:
+        """By slot and lane constant currents, reduced diagonal, factors and inverse pivots."""
+        model, constant, real = self.model, self._constant, self.state.dtype.type
+        total = model.capacitance_over_dt + constant_d
+        if not constant.any() and self._constants:  # the others are 0
+            return [a.astype(real) for a in (constant_b[self._node], total[self._moving_node])]
+        left = eliminate_constant(model.forest, total, model.u, constant, self._steps)
+        inverse = np.where(constant, 1 / left, 0.0)
+        found = [constant_b[self._node], left[self._moving_node]]
+        found += [(model.u * inverse)[self._node], inverse[self._node]]
+        return [a.astype(real) for a in found]
+
+    @cached_property
+    def _steps(self) -> list[np.ndarray]:
+        return reference.elimination_steps(self.model.forest) if self._constant.any() else []
+
+    @cached_property
+    def _moving_node(self) -> np.ndarray:
+        return self._node[self._moving]
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are."""
+        kind, groups = self.model.kinds[k], self.groups[k]
+        single, index = place_of(kind, name)
+        ones, given = self._parameters[k]
+        if single:
+            return [Storage(ones, index)]
+        width = groups.member.shape[1]
+        number = sum(np.ndim(v) > 0 for v in kind.parameters.values())
+
+        def places() -> tuple[np.ndarray, np.ndarray]:
+            first = np.arange(len(groups.member)) * (number * width)
+            member = groups.member.reshape(-1)
+            at = (first[:, None] + np.arange(width)).reshape(-1)
+            return at, np.where(member < 0, ~member, member)
+
+        return [Storage(given, index * width, k, places)]
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+        for array, values in zip(self._constants, self._fixed(d, b), strict=False):
+            array.set(values.reshape(-1), self.queue)
+        return True
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Arrays on the device that `set_voltages` sets."""
+        return [self._v]
 
     def _of_groups(self, kind: Kind, groups: Groups) -> list[cla.Array]:
         """Give what the kernel takes of a kind by group, length for states last."""

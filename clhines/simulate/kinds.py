@@ -269,6 +269,13 @@ def parameter_array(kind: Kind, dtype: np.dtype) -> np.ndarray:
     )
 
 
+def place_of(kind: Kind, name: str) -> tuple[bool, int]:
+    """Whether a parameter is one number for all instances, and which of those that are, or not."""
+    single = np.ndim(kind.parameters[name]) == 0
+    alike = [n for n in kind.mechanism.parameters if (np.ndim(kind.parameters[n]) == 0) == single]
+    return single, alike.index(name)
+
+
 def model_kinds(model: Model, real: str) -> tuple[tuple[MechanismSpec, ...], str]:
     """Return what templates take of a model's kinds, and the source of noise if one needs it."""
     kinds = tuple(kind_spec(kind, real) for kind in model.kinds)

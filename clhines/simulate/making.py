@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
+from inspect import signature
 
+from clhines.errors import InputError, meant, shown
 from clhines.network.model import Model
+from clhines.plan.methods import METHODS
 from clhines.simulate.decisions import Decisions
 from clhines.simulate.extended_ranks import make_extended
 from clhines.simulate.mpi import Ranks, agreed
@@ -22,8 +26,26 @@ from clhines.simulate.runs import (
 from clhines.simulate.split_run import SplitRun
 from clhines.simulate.state import State
 from clhines.simulate.steps import Steps
+from clhines.solve.solver import Solver
 
 _log = logging.getLogger(__name__)
+
+
+def check_options(options: Iterable[str], own: Iterable[str]) -> None:
+    """Reject names that are options of no method, whatever engine will be used.
+
+    `own` are the names of the parameters of `Simulation`, one of which may be meant.
+    """
+    solver = [name for name in signature(Solver).parameters if name not in ("forest", "options")]
+    known = {*solver, *(name for row in METHODS.values() for name in row.options)}
+    expected = [name for name in own if name not in ("self", "options")]
+    for name in options:
+        if name not in known:
+            near = meant(name, [*expected, *sorted(known)])
+            raise InputError(
+                f"option {shown(name)} is none of Simulation; expected {', '.join(expected)}, or "
+                f"an option of a Solver{near}"
+            )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ class Recording:
     """Base of `Simulation`, whose attributes these are."""
 
     network: Network
-    model: Model
+    _model: Model
     runner: Run
     ranks: Ranks | None
     dtype: np.dtype
@@ -70,10 +70,10 @@ class Recording:
         int
             Number of the record: ``result[number]``.
         """
-        record = find_record(self.network, self.model, what, where, index)
-        if is_current(record, self.model) and reduce in ("count", "crossings"):
+        record = find_record(self.network, self._model, what, where, index)
+        if is_current(record, self._model) and reduce in ("count", "crossings"):
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
-        record = kept_of(record, self.model.dt, every, reduce, threshold, matrix)
+        record = kept_of(record, self._model.dt, every, reduce, threshold, matrix)
         if self.ranks is not None and matrix is not None:
             raise InputError("matrix is for one process; expected a simulation without comm")
         self._records.append(record)
@@ -82,7 +82,7 @@ class Recording:
     def _recorded_in(self, steps: int) -> tuple[list[Record], int]:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
         records = for_run(self._records)
-        exchanges = self.ranks is not None or self.model.extended is None
+        exchanges = self.ranks is not None or self._model.extended is None
         epoch = self.runner.max_steps if exchanges else 1
         return records, chunk_of(records, steps, self.dtype.itemsize, self.chunk, epoch)
 

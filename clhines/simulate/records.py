@@ -102,6 +102,11 @@ def is_current(record: Record, model: Model) -> bool:
     return record.name not in model.kinds[record.kind].mechanism.states
 
 
+def is_computed(record: Record, model: Model) -> bool:
+    """Whether its values are made of parameters too, not only of what engines sample."""
+    return record.kind == MEMBRANE or is_current(record, model)
+
+
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
     """Check the host's memory for what a run keeps, and return the steps of a chunk.
 

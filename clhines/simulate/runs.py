@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyopencl as cl
+import pyopencl.array as cla
 
 from clhines.device import devices
 from clhines.device.devices import is_cpu
@@ -24,6 +25,7 @@ from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.received import Received, Spikes
 from clhines.simulate.records import Record, is_current
+from clhines.simulate.spread import Storage
 from clhines.simulate.state import Chunk, State
 from clhines.simulate.steps import Steps
 
@@ -78,6 +80,20 @@ class Executor(Protocol):
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Go on from other voltages, (n,) real, mV, in natural order."""
+
+
+@runtime_checkable
+class Changeable(Protocol):
+    """An executor whose numbers can be changed on the device, without another plan."""
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are; empty where it has no memory."""
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Arrays on the device that `set_voltages` sets."""
 
 
 MakeExecutor: TypeAlias = Callable[[State], Executor]  # an engine of one's own
@@ -285,7 +301,7 @@ class DeviceRun:
         self.max_steps = executor.max_steps
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
-        self._set = False
+        self._set, self.weight = False, state.connections.weight
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self._timed = bool(state.queue.properties & timed)
         self._received = Received(state) if state.decisions.split else None
@@ -394,7 +410,7 @@ class DeviceRun:
         """Return the weights as they are now."""
         if self.plasticity is not None:
             return self.plasticity.weight
-        return self.state.connections.weight.copy()
+        return self.weight.copy()
 
     def load(self, saved: dict[str, np.ndarray]) -> None:
         """Restore a state that `save` returned."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +22,11 @@ from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
 from clhines.plan.plan import real_name
 from clhines.simulate import saved as saved_states
+from clhines.simulate.changing import Changing
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_ranks import ExtendedSplit
-from clhines.simulate.making import make_run
+from clhines.simulate.making import check_options
 from clhines.simulate.mpi import Ranks, agreed, own_queue
 from clhines.simulate.partition import (
     check_same,
@@ -56,10 +57,11 @@ _HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
-class Simulation(Recording):
+class Simulation(Recording, Changing):
     """A network advanced in time.
 
-    The network is frozen once a simulation has been made of it. Attributes are read-only.
+    The network is frozen once a simulation has been made of it. Attributes are read-only; `set`
+    changes what can change.
 
     Parameters
     ----------
@@ -140,9 +142,11 @@ class Simulation(Recording):
                 raise InputError(f"network is {type(network).__name__}; expected a Network")
             if not callable(engine):
                 as_choice("engine", engine, tuple(ENGINES))
+            check_options(options, signature(Simulation).parameters)
             self.network, self._step, self._broken = network, 0, ""
             self._records: list[Record] = []
-            self.model = network.compile(dt, v_init, secondorder, seed)
+            made_of = {"dt": dt, "v_init": v_init, "secondorder": secondorder, "seed": seed}
+            model = network.compile(dt, v_init, secondorder, seed)
             chunk = as_whole_number("chunk", chunk, 1, LAST_STEP)
             if max_spikes is not None:
                 max_spikes = as_whole_number("max_spikes", max_spikes, 1, 2**31 - 1)
@@ -152,15 +156,15 @@ class Simulation(Recording):
                 queue = _queue(self.ranks, queue, device, dtype)
                 on_host = is_cpu(queue.device)
             self.dtype = np.dtype("float64" if engine == "reference" else dtype)
+        request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
         overlap = False
         if self.ranks is not None:
             given = {"dtype": dtype, "engine": engine, "chunk": chunk, "max_spikes": max_spikes}
-            check_same(self.ranks, self.model, self._signature, {**given, "method": method})
-            overlap = exchanged_during(self.ranks, self.model, on_host, OVERLAP)
-        request = Request(network, queue, self.dtype, engine, chunk, max_spikes, method, options)
-        made = make_run(self.ranks, self.model, request, overlap)
-        self.runner: Run = made.runner
-        self.engine, self.chunk = made.engine, made.chunk
+            check_same(
+                self.ranks, model, saved_states.signature(model), {**given, "method": method}
+            )
+            overlap = exchanged_during(self.ranks, model, on_host, OVERLAP)
+        self._begin_changes(model, made_of, request, overlap)
         network.freeze()
         self._made = True
 
@@ -185,7 +189,7 @@ class Simulation(Recording):
     @property
     def t(self) -> float:
         """Time, ms."""
-        return self.step * self.model.dt
+        return self.step * self._model.dt
 
     @exclusive
     def run(self, duration: float, progress: bool = False) -> Result:
@@ -211,21 +215,23 @@ class Simulation(Recording):
         DeviceMemoryError
             The records of a chunk do not fit into the memory of the device.
         """
+        self._refresh_records()
+        self._settle()
         with agreed(self.ranks):
             progress = as_switch("progress", progress)
-            steps = _whole_steps(duration, self.model.dt, LAST_STEP - self.step)
+            steps = _whole_steps(duration, self._model.dt, LAST_STEP - self.step)
             if self._broken:
                 raise InputError(f"{self._broken}; restore() an earlier state to go on")
             records, chunk = self._recorded_in(steps)
         if self.ranks is not None:
             known = digest_of(records)
             self.ranks.same({"duration": duration, "digest of what is recorded": known})
-        begin, end = self.step, self.step + steps
+        begin, end = self._leave_start(), self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = self._start(records)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
-        with _bar(steps * self.model.dt, progress) as bar:
+        with _bar(steps * self._model.dt, progress) as bar:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
@@ -234,14 +240,14 @@ class Simulation(Recording):
                 chunks.append(done)
                 self._step += count
                 if bar is not None:
-                    bar.update(count * self.model.dt)
-                    second = (self.step - begin) * self.model.dt * 1e-3
+                    bar.update(count * self._model.dt)
+                    second = (self.step - begin) * self._model.dt * 1e-3
                     bar.set_postfix_str(f"{(time.perf_counter() - clock) / second:.3g} s a second")
         cost["all"] = time.perf_counter() - clock
         if self.ranks is not None:
             cost["exchange"] = self.ranks.seconds - waited
         taken = begin, failed - 1 if failed else end
-        result = joined_result(chunks, records, self.model.dt, taken, bool(failed), cost)
+        result = joined_result(chunks, records, self._model.dt, taken, bool(failed), cost)
         if failed:
             self._fail(chunks[-1].failed, failed, result)
         return result
@@ -257,7 +263,7 @@ class Simulation(Recording):
 
     def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
         cell = int(np.flatnonzero(failed == first)[0])
-        node, at = int(self.model.soma[cell]), first * self.model.dt
+        node, at = int(self._model.soma[cell]), first * self._model.dt
         self._broken = (
             f"the voltage of cell {cell}, at its soma, node {node}, is not finite at "
             f"t = {at:g} ms (step {first - 1})"
@@ -267,11 +273,13 @@ class Simulation(Recording):
     @exclusive
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order, as they are now."""
+        self._settle()
         return self.runner.voltages()
 
     @exclusive
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
+        self._settle()
         return self.runner.weights()
 
     @exclusive
@@ -292,6 +300,7 @@ class Simulation(Recording):
         """
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to save")
+        self._settle()
         arrays = self.runner.save()
         with agreed(self.ranks):
             if self._first:
@@ -314,11 +323,13 @@ class Simulation(Recording):
             The file cannot be read, is of another network or another precision, or is damaged; the
             simulation then stays as it was.
         """
+        self._settle()
         step, saved = 0, dict[str, np.ndarray]()
         with agreed(self.ranks):
             if self._first:
                 step, saved = saved_states.read(path, self.model, self.dtype, self._signature)
         self._broken = f"{path!s} was not restored"
+        self._leave_start()
         self.runner.load(saved)
         if self.ranks is not None:
             step = int(self.ranks.gather_numbers([step])[0, 0])
@@ -329,6 +340,7 @@ class Simulation(Recording):
         """Return copies of all arrays that `save` would write, by name."""
         if self._broken:
             raise InputError(f"{self._broken}; there is nothing to go on from")
+        self._settle()
         return {name: np.array(array) for name, array in self.runner.save().items()}
 
     @exclusive
@@ -344,31 +356,23 @@ class Simulation(Recording):
         if self.ranks is not None:
             raise InputError("set_arrays() is for one process; expected a simulation without comm")
         step = as_whole_number("step", step, 0, LAST_STEP)
+        self._settle()
         known = self.runner.save()
         for name, array in known.items():
             if name not in arrays or np.shape(arrays[name]) != array.shape:
                 got = np.shape(arrays[name]) if name in arrays else "missing"
                 raise InputError(f"{name} is {got}; expected an array of shape {array.shape}")
         self._broken = "arrays were not set"
+        self._leave_start()
         self.runner.load({name: np.asarray(arrays[name]) for name in known})
         self._step, self._broken = step, ""
 
     def rings(self) -> tuple[np.ndarray, np.ndarray]:
         """Return first entry and size of the ring of each source in `arrays`, (sources,) int64."""
-        if self.model.extended is None:
+        if self._model.extended is None:
             raise InputError("the network has no rings; expected an extended one")
-        wires = wires_of(self.model, self.model.extended)
+        wires = wires_of(self._model, self._model.extended)
         return wires.ring_first, wires.ring_size
-
-    @property
-    def _first(self) -> bool:
-        """Whether this process is the one that reads, writes and prints."""
-        return self.ranks is None or self.ranks.rank == 0
-
-    @cached_property
-    def _signature(self) -> str:
-        """Digest of everything the arrays of a saved state depend on."""
-        return saved_states.signature(self.model)
 
 
 def _whole_steps(duration: object, dt: float, most: int) -> int:

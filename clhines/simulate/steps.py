@@ -16,7 +16,14 @@ from clhines.forest import Forest
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.methods import METHODS, make_plan
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate.kinds import MechanismSpec, model_kinds, of_each_kind, parameter_array
+from clhines.simulate.kinds import (
+    MechanismSpec,
+    model_kinds,
+    of_each_kind,
+    parameter_array,
+    place_of,
+)
+from clhines.simulate.spread import Storage, each_instance
 from clhines.simulate.state import State
 from clhines.solve.solver import Solver
 
@@ -129,6 +136,7 @@ class Steps:
         gather = self.solver.plan.gather
         self._position = np.zeros(model.forest.num_nodes, np.int64)
         self._position[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+        self._parameters: list[cla.Array] = []
         self._kernel = program.BoundKernel(built, "between_solves", self._arguments(base_d, gather))
         self._recorded: cla.Array | None = None
 
@@ -141,9 +149,10 @@ class Steps:
         cell = np.full(len(nodes), -1, np.int32)
         cell[number[model.soma]] = np.arange(model.forest.num_cells)
         active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
+        self._active_nodes, self._base_d = nodes, self._put(base_d[nodes].astype(real))
         arrays: list[object] = [
             self._put(active), self._over_dt, self._constant_b, self._x, self._v, self._d, self._b,
-            self._put(base_d[nodes].astype(real)), self._put(cell),
+            self._base_d, self._put(cell),
             self._put(model.threshold.astype(real)), state.failed,
         ]  # fmt: skip
         found = [state.spike_source, state.spike_step, state.spike_count]
@@ -161,9 +170,10 @@ class Steps:
             first = np.searchsorted(kind.node, np.append(nodes, model.forest.num_nodes))
             numbers = [kind.count, kind.first_target, kind.first_instance]
             arguments += [np.int32(n) for n in numbers]
+            self._parameters.append(self._put(parameter_array(kind, self.state.dtype)))
             arguments += [
                 self._put(first.astype(np.int32)),
-                self._put(parameter_array(kind, self.state.dtype)),
+                self._parameters[k],
                 state.states[k],
                 self._put(kind.factor.astype(real)),
             ]
@@ -206,6 +216,27 @@ class Steps:
         state = self.state
         if state.num_recorded_nodes:
             state.enqueue_record(row, self._recorded, self._v, state.record_v)
+
+    def storage(self, k: int, name: str) -> list[Storage]:
+        """Where the values of a parameter of kind `k` are."""
+        kind, array = self.model.kinds[k], self._parameters[k]
+        single, index = place_of(kind, name)
+        if single:
+            return [Storage(array, index)]
+        ones = sum(np.ndim(v) == 0 for v in kind.parameters.values())
+        return [Storage(array, ones + index * kind.count, k, lambda: each_instance(kind))]
+
+    def set_constants(self, d: np.ndarray, b: np.ndarray) -> bool:
+        """Take other `Model.constant_d` and `constant_b`, (n,) float64; whether it can."""
+        base_d = self.model.capacitance_over_dt + d
+        for array, values in ((self._d, base_d), (self._constant_b, b)):
+            cl.enqueue_copy(self.queue, array.data, self.solver.pack(values).data)
+        self._base_d.set(base_d[self._active_nodes].astype(self.state.dtype), self.queue)
+        return True
+
+    def voltage_arrays(self) -> list[cla.Array]:
+        """Arrays on the device that `set_voltages` sets."""
+        return [self._v]
 
     def voltages(self) -> np.ndarray:
         """(n,) of the dtype, mV: in natural order."""

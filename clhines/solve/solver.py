@@ -14,7 +14,7 @@ from clhines.checks import as_switch, shown
 from clhines.device import devices as device_module
 from clhines.device.arrays import Array, Given, events_of
 from clhines.device.guard import exclusive, lock_of
-from clhines.errors import InputError
+from clhines.errors import InputError, meant
 from clhines.forest import Forest
 from clhines.plan.auto import MODES
 from clhines.plan.plan import Option, Plan, real_name
@@ -456,6 +456,7 @@ def _check_devices(
 
 def _check_tune(tune: object, method: object) -> None:
     if tune not in MODES:
-        raise InputError(f"tune={shown(tune)} is not valid; expected {', '.join(MODES)}")
+        near = meant(tune, MODES)
+        raise InputError(f"tune={shown(tune)} is not valid; expected {', '.join(MODES)}{near}")
     if tune != "heuristic" and method != "auto":
         raise InputError(f"tune={shown(tune)} is for method 'auto'; got method {shown(method)}")

@@ -24,7 +24,7 @@ import pyopencl.array as cla
 
 from clhines.arrays import offsets
 from clhines.checks import real_numbers
-from clhines.errors import InputError
+from clhines.errors import InputError, PivotError
 from clhines.forest import Forest
 from clhines.solve.solver import Solver
 
@@ -95,8 +95,22 @@ def solve_tridiagonal(
     system = as_chains(arrays, sizes)
     usual = np.float32 if single else np.float64
     solver = Solver(system.forest, method, usual if dtype is None else dtype, **options)
-    x = solver.solve(system.d, system.u, system.b, l=system.l, check=check)
+    try:
+        x = solver.solve(system.d, system.u, system.b, l=system.l, check=check)
+    except PivotError as error:
+        raise _by_row(error, system) from None
     return x.reshape(arrays["b"].shape)
+
+
+def _by_row(error: PivotError, system: System) -> PivotError:
+    """Return the error in the words of tridiagonal systems."""
+    row = error.node - int(system.forest.cell_offsets[error.cell])
+    return PivotError(
+        f"system {error.cell}, row {row} (row {error.node} of all): pivot is zero, negative, "
+        "NaN or infinite; expected positive and finite, as in diagonally dominant systems",
+        error.cell,
+        error.node,
+    )
 
 
 def as_chains(arrays: dict[str, np.ndarray], sizes: ArrayLike | None) -> System:

@@ -52,11 +52,34 @@ def network():
         (lambda: network().insert("hhh"), "hh"),
         (lambda: network().insert("pas", gg=1e-4), "g"),
         (lambda: clhines.Simulation(network(), dt=0.025, engine="epoch"), "epochs"),
+        (lambda: network().insert("hh", where="dendrite"), "dendrites"),
+        (
+            lambda: network().insert(
+                "density x\nparameter gx = 1 S/cm2\ncurrent i = gxx*v [mA/cm2]"
+            ),
+            "gx",
+        ),
+        (lambda: network().insert("density x\ncurrent i = exq(v) [mA/cm2]"), "exp"),
+        (lambda: clhines.make_plan(clhines.Forest([-1, 0]), "flat", "flaot32"), "float32"),
+        (lambda: clhines.Solver(clhines.Forest([-1, 0]), tune="mesure"), "measure"),
+        (lambda: clhines.read_swc("a.swc", roots="splitt"), "split"),
+        (lambda: clhines.read_swc("a.swc", repair="zero-radus"), "zero-radius"),
     ],
 )
 def test_did_you_mean_in_python(call, hint):
     with pytest.raises(clhines.InputError, match=f"did you mean '{hint}'"):
         call()
+
+
+def test_did_you_mean_a_public_name():
+    with pytest.raises(AttributeError, match="'Solvr'; did you mean 'Solver'"):
+        getattr(clhines, "Solvr")  # noqa: B009
+
+
+@pytest.mark.parametrize("engine", ["reference", "epochs", "steps", "auto"])
+def test_no_engine_ignores_an_option_that_is_misspelled(engine):
+    with pytest.raises(clhines.InputError, match="none of Simulation.*mean 'secondorder'"):
+        clhines.Simulation(network(), dt=0.025, engine=engine, secondoder=True)
 
 
 @pytest.mark.parametrize("arguments", [["-v", "plan", "--device"], ["plan", "-v", "--device"]])
@@ -95,6 +118,39 @@ def test_long_work_is_announced_on_a_terminal(monkeypatch, seconds):
         time.sleep(seconds)
     time.sleep(0.15)
     assert terminal.text == ("clhines: planning ...\n" if seconds else "")
+
+
+class Immediate:
+    """A timer that does not wait."""
+
+    def __init__(self, _, action, words):
+        self.start = lambda: action(*words)
+
+    def cancel(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stages"),
+    [
+        (
+            ["solve", "--steps", "2"],
+            ["planning and building kernels", "first step", "timing a solve", "checking"],
+        ),
+        (
+            ["simulate", "ring", "--cells", "6", "--duration", "1"],
+            ["connecting the cells", "planning and building kernels", "first step"],
+        ),
+        (["doctor"], ["looking for OpenCL devices", "solving on each device", "looking for MPI"]),
+    ],
+)
+def test_every_stage_that_may_take_long_is_announced(cli, monkeypatch, arguments, stages):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress.threading, "Timer", Immediate)
+    cli(*arguments)
+    places = [terminal.text.find(f"clhines: {stage}") for stage in stages]
+    assert -1 not in places and places == sorted(places), terminal.text
 
 
 def test_nothing_is_announced_in_scripts(monkeypatch, capsys):

@@ -25,7 +25,16 @@ from clhines.cells.synthetic import ring_cell
 from clhines.device.templates import render
 from clhines.device.timing import FloorSpec
 from clhines.plan.plan import Limits, real_name
-from clhines.simulate import delivery, epoch_plan, epoch_vector, kinds, passive, plasticity, state
+from clhines.simulate import (
+    delivery,
+    epoch_plan,
+    epoch_vector,
+    kinds,
+    passive,
+    plasticity,
+    spread,
+    state,
+)
 from clhines.simulate.currents import CurrentsSpec
 from clhines.simulate.extended_tables import filled_arenas, spec_of
 from clhines.simulate.reduced import ReducedSpec
@@ -136,6 +145,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
     yield ReducedSpec(real)
+    yield spread.SpreadSpec(real)
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield state.EventsSpec()
     yield plasticity.PlasticSpec(16)

@@ -1,4 +1,4 @@
-"""A method is one template, one module and one row; a mechanism is one text: in a copy of both."""
+"""A method is what `new_method.py` makes; a mechanism is one text: in a copy of the checkout."""
 
 import os
 import shutil
@@ -11,77 +11,17 @@ import pytest
 
 import clhines
 
-TEMPLATE = """<%page args="spec"/>\\
-% if spec.real == "double":
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-% endif
-typedef ${spec.real} real;
-// One work-item a cell, whose nodes stand parents first.
-__kernel void solve(${signature(spec)})
-{
-    const int cell = get_global_id(0), start = cell_start[cell], end = start + cell_size[cell];
-    const long row = (long)first_row * num_values;
-    int bad = 0;
-    for (int i = start; i < end; ++i) { factor[i] = d[i]; x[row + i] = b[row + i]; }
-    for (int i = end - 1; i >= start; --i) {
-        const int parent = start + node_parent[i];
-        if (!(factor[i] > 0 && factor[i] < INFINITY) && !bad) bad = i - start + 1;
-        if (i == start) continue;
-        factor[parent] -= u[i] * ${"l" if spec.unsymmetric else "u"}[i] / factor[i];
-        x[row + parent] -= u[i] * x[row + i] / factor[i];
-    }
-    for (int i = start; i < end; ++i) {
-        const real above = i > start ? x[row + start + node_parent[i]] : (real)0;
-        const real low = i > start ? ${"l" if spec.unsymmetric else "u"}[i] : (real)0;
-        x[row + i] = (x[row + i] - low * above) / factor[i];
-    }
-    status[cell_number[cell]] = bad;
-}
-"""
-MODULE = """
-from dataclasses import dataclass
-from typing import ClassVar
-
-import numpy as np
-
-from clhines.arrays import ranges
-from clhines.plan.kernel_spec import KernelSpec
-from clhines.plan.plan import Part, Plan, as_int32
-
-
-@dataclass(frozen=True)
-class ToySpec(KernelSpec):
-    template: ClassVar = "by_cell/toy"
-    tables: ClassVar = ("cell_start:place", "cell_size", "cell_number:cell", "node_parent:in_order")
-    first_argument: ClassVar = "num_cells"
-
-
-def plan_toy(forest, method, real, limits, options):
-    trees, shape = forest.trees, forest.shape_of_cell
-    begin = np.repeat(trees.offsets[:-1], trees.sizes)
-    above = trees.parent[trees.order]
-    parent = np.where(above < 0, 0, trees.rank[above] - begin)
-    nodes = ranges(trees.offsets[shape], forest.sizes)
-    gather = (trees.order - begin)[nodes] + np.repeat(forest.cell_offsets[:-1], forest.sizes)
-    tables = {
-        "cell_start": forest.cell_offsets[:-1], "cell_size": forest.sizes,
-        "cell_number": np.arange(forest.num_cells), "node_parent": parent[nodes],
-    }
-    count = forest.num_cells
-    part = Part(ToySpec(real, True, 1, 1), as_int32(tables, len(gather)), count, count, max_rhs=1)
-    return Plan(forest, method, gather.astype(np.int32), (part,))
-"""
-ROW = """
-from clhines.plan.by_cell.toy import plan_toy
-METHODS["toy"] = Method("one work-item a cell", "this test", plan_toy, {})
-"""
+TESTS = Path(__file__).parents[1]
 SOLVE = """
+import runpy
 import numpy as np
 from systems import dissimilar, make_system
 import clhines
 from clhines import Forest, PivotError, Solver
 from clhines.device import devices
 assert clhines.__file__.startswith(COPY), clhines.__file__
+test = runpy.run_path("tests/plan/by_cell/test_toy.py")
+test["test_example_by_hand_of_toy"]()
 queue = devices.make_queue(next(d for _, d in devices.all_devices() if str(d.name) == DEVICE))
 forest = Forest.from_cells(dissimilar(12))
 for symmetric in (True, False):
@@ -127,16 +67,37 @@ print("simulated")
 
 @pytest.fixture
 def copy(tmp_path):
-    """A copy of the package and its templates; nothing of it is installed."""
+    """A copy of what a method needs of the checkout; nothing of it is installed."""
     ignored = shutil.ignore_patterns("kernels", "__pycache__")
     shutil.copytree(Path(clhines.__file__).parent, tmp_path / "clhines", ignore=ignored)
     folder = Path(str(files("clhines.kernels"))).resolve()
     shutil.copytree(folder, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ("docs/reference", "tests/plan/by_cell"):
+        (tmp_path / path).mkdir(parents=True)
+    page = TESTS.parent / "docs" / "reference" / "methods.md"
+    if not page.is_file():
+        pytest.skip("no docs here")
+    shutil.copy(page, tmp_path / "docs" / "reference")
     return tmp_path
 
 
+def new_method(copy, *words):
+    """Run the script that makes a method; its result."""
+    script = TESTS / "support" / "new_method.py"
+    return subprocess.run(
+        [sys.executable, str(script), *words, "--root", str(copy)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def texts(copy):
+    return {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+
 def run(copy, program, queue):
-    support = Path(__file__).parents[1] / "support"
+    support = TESTS / "support"
     head = f"COPY, DEVICE = {str(copy)!r}, {str(queue.device.name)!r}\n"
     path = os.pathsep.join([str(copy), str(support)])
     done = subprocess.run(
@@ -155,11 +116,22 @@ def append(path, text):
     path.write_text(path.read_text("utf-8") + text, "utf-8")
 
 
-def test_a_method_is_one_template_one_module_and_one_row(copy, fast_queue):
-    (copy / "kernels" / "by_cell" / "toy.mako").write_text(TEMPLATE, "utf-8")
-    (copy / "clhines" / "plan" / "by_cell" / "toy.py").write_text(MODULE, "utf-8")
-    append(copy / "clhines" / "plan" / "methods.py", ROW)
+def test_a_new_method_solves_as_it_is_made(copy, fast_queue):
+    before = texts(copy)
+    done = new_method(copy, "toy")
+    assert done.returncode == 0, done.stderr
+    made = [line for line in done.stdout.splitlines() if (copy / line.strip()).is_file()]
+    changed = [path for path, text in texts(copy).items() if before.get(path) != text]
+    assert sorted(copy / line for line in made) == sorted(changed) and len(changed) == 5
     assert run(copy, SOLVE, fast_queue) == "solved"
+
+
+@pytest.mark.parametrize("name", ["flat", "cell", "auto", "Toy", "lambda", "../toy"])
+def test_a_new_method_needs_a_new_name(copy, name):
+    before = texts(copy)
+    done = new_method(copy, name)
+    assert done.returncode and f"name is {name!r}" in done.stderr, done.stderr
+    assert texts(copy) == before
 
 
 def test_a_mechanism_is_one_text(copy, fast_queue):

@@ -10,6 +10,7 @@ from clhines.cells.cable import discretise
 from clhines.cells.morphology import Morphology
 from clhines.cells.synthetic import ring_cell, sample_cells
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.network.changes import Changes, as_value
 from clhines.network.plasticity import STDP
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
@@ -294,3 +295,19 @@ def test_refused_rules():
     net.connect(1, syn, 0, 0.6, rule=rule)
     with refused("weight of connection 2, from cell 1, is 0.6; expected 0 to 0.5"):
         net.compile()
+
+
+@pytest.mark.parametrize("cables", [CABLES[0], CABLES[:2]])
+def test_constant_mechanisms_summed_again_have_the_bits_of_a_model(cables):
+    net = Network(cables, 4)
+    soma, rest = net.insert("pas", "soma", g=2e-4), net.insert("pas", "dendrites", e=-70.0)
+    sums, changes = net.constant_sums(), Changes()
+    for value in (3e-4, np.linspace(1e-4, 4e-4, 4), np.linspace(1e-4, 2e-4, len(rest))):
+        per_cell = net.per_cell(value) if np.shape(value) == (4,) else value
+        changes.parameters[rest.number] = {"g": as_value(rest, "g", per_cell)}
+        changes.parameters[soma.number] = {"e": as_value(soma, "e", -60.0)}
+        d, b = sums.sums(changes)
+        model = net.compile(changes=changes)
+        assert d.tobytes() == model.constant_d.tobytes()
+        assert (b == model.constant_b).all()
+        assert not (d == net.compile().constant_d).all()

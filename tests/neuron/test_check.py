@@ -88,11 +88,15 @@ def test_command_line_simulates_a_script(tmp_path):
         "netcon = h.NetCon(soma(0.5)._ref_v, None, sec=soma)\n",
         "utf-8",
     )
-    words = ["simulate", str(script), "--stop", "20", "--engine", "reference", "--out", str(out)]
-    done = subprocess.run(
-        [sys.executable, "-m", "clhines.cli", *words],
-        capture_output=True, text=True, timeout=120, check=False, cwd=Path.cwd(),
-    )  # fmt: skip
+
+    def call(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "clhines.cli", "simulate", str(script), *words],
+            capture_output=True, text=True, timeout=120, check=False, cwd=Path.cwd(),
+        )  # fmt: skip
+
+    assert call("--check").stdout == "all is simulated\n"  # without --stop
+    done = call("--stop", "20", "--engine", "reference", "--out", str(out))
     assert not done.returncode, done.stderr[-2000:]
     truth = result_of(
         f"exec(open({str(script)!r}).read())\ntimes = h.Vector()\nnetcon.record(times)\n"

@@ -1,0 +1,118 @@
+"""Changes: values that take the place of those of a frozen network, for one simulation of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.checks import as_array, as_finite, shown
+from clhines.errors import InputError, meant
+from clhines.network.groups import Group
+from clhines.network.places import PerCell
+
+
+@dataclass(frozen=True)
+class Value:
+    """A new value of a parameter of a group.
+
+    Attributes
+    ----------
+    numbers : (1,), (num_cells,) or (count,) float64
+    by : str
+        ``all``, ``cell`` or ``instance``: what the numbers are of.
+    """
+
+    numbers: np.ndarray
+    by: str
+
+    @property
+    def given(self) -> object:
+        """As `Network.insert` takes it."""
+        if self.by == "all":
+            return float(self.numbers[0])
+        return PerCell(self.numbers) if self.by == "cell" else self.numbers
+
+
+@dataclass(eq=False)
+class Changes:
+    """All that differs from the network.
+
+    Attributes
+    ----------
+    parameters : dict of int -> dict of str -> Value
+        By number of the group.
+    stored : set of (str, str)
+        Mechanisms and parameters that have a value in memory for each instance, so that another
+        value needs no other plan and no other kernel.
+    weight : array or None
+        Of all connections, in the order of `connect`; several of one connection one after another.
+    events : list of (Group, index, time, weight) or None
+        In place of all events from outside.
+    """
+
+    parameters: dict[int, dict[str, Value]] = field(default_factory=dict)
+    stored: set[tuple[str, str]] = field(default_factory=set)
+    weight: np.ndarray | None = None
+    events: list[tuple[Group, ArrayLike, ArrayLike, ArrayLike]] | None = None
+
+    _first: dict[tuple[int, str], Value] = field(default_factory=dict, repr=False)
+
+    def groups(self, groups: Sequence[Group]) -> list[Group]:
+        """Return groups with the values as they are now."""
+        return [self._changed(group) for group in groups]
+
+    def _changed(self, group: Group) -> Group:
+        known = self.parameters.get(group.number)
+        if not known:
+            return group
+        values = dict(group.parameters)
+        for name, value in known.items():
+            values[name] = group.network.parameter(
+                group.mechanism.name, name, value.given, group.nodes
+            )
+        return replace(group, parameters=values)
+
+    def value_of(self, group: Group, name: str) -> Value:
+        """Return the value of a parameter as it is now."""
+        known = self.parameters.get(group.number, {}).get(name)
+        if known is not None:
+            return known
+        key = group.number, name
+        if key not in self._first:
+            value = group.parameters[name]
+            whole = isinstance(value, np.ndarray)
+            self._first[key] = Value(np.atleast_1d(value), "instance" if whole else "all")
+        return self._first[key]
+
+
+def as_value(group: Group, name: str, value: object) -> Value:
+    """Check a new value of a parameter; one per cell stays one per cell.
+
+    Raises
+    ------
+    InputError
+        The group has no such parameter, it is not the group's alone, or a wrong value.
+    """
+    mechanism, network = group.mechanism, group.network
+    if name not in mechanism.parameters:
+        raise InputError(
+            f"{mechanism.name} has no parameter {shown(name)}; expected one of "
+            f"{', '.join(mechanism.parameters) or 'none'}{meant(name, mechanism.parameters)}"
+        )
+    if name == "celsius" and "celsius" in mechanism.program.built_in:
+        raise InputError(
+            f"{mechanism.name}: celsius is that of the network and stays as it is; expected "
+            "another parameter, or a new Network"
+        )
+    if isinstance(value, PerCell) and len(value.values) == network.num_cells:
+        return Value(value.values, "cell")
+    if not callable(value) and not isinstance(value, PerCell):
+        array = as_array(f"{mechanism.name}: {name}", value)
+        if array.shape == (network.num_cells,) and network.only_cells(len(group)):
+            return Value(as_finite(f"{mechanism.name}: {name}", array), "cell")
+    found = network.parameter(mechanism.name, name, value, group.nodes)
+    whole = isinstance(found, np.ndarray)
+    return Value(np.atleast_1d(np.float64(found)), "instance" if whole else "all")

@@ -1,0 +1,115 @@
+"""Compiling: the arrays of a `Model` from all that a network was given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.checks import as_seed, shown, spread
+from clhines.errors import InputError
+from clhines.forest import Forest
+from clhines.network.additions import Added, Sources
+from clhines.network.extend import Instances, extended_of, needs_extension
+from clhines.network.extended import Extended
+from clhines.network.groups import Group, Owner
+from clhines.network.instances import check_celsius, kinds_of
+from clhines.network.model import Kind, Model
+from clhines.network.structure import Structure
+from clhines.network.times import as_step
+from clhines.network.wiring import Columns, Wiring
+
+
+class Described(Owner, Protocol):
+    """What is needed of a `Network` besides groups and wiring."""
+
+    forest: Forest
+    soma: np.ndarray
+    area: np.ndarray
+    structure: Structure
+    celsius: float
+
+    @property
+    def threshold(self) -> float | np.ndarray:
+        """Float or (num_cells,) float64, mV: at which a cell spikes."""
+
+
+def compiled(
+    network: Described,
+    added: Added,
+    groups: Sequence[Group],
+    wiring: Wiring,
+    stored: Collection[tuple[str, str]],
+    times: tuple[float, ArrayLike, bool, int],
+) -> Model:
+    """Return the model; see `Network.compile`.
+
+    Parameters
+    ----------
+    network : Network
+    added : Added
+    groups, wiring
+        With all changes.
+    stored : collection of (str, str)
+        See `Changes`.
+    times : tuple
+        dt, v_init, secondorder and seed.
+    """
+    dt, structure, n = as_step(times[0]), network.structure, network.forest.num_nodes
+    constant_d, constant_b = structure.whole("g_total"), np.zeros(n)
+    extended = needs_extension(added, groups, wiring.given)
+    sums = network.area, constant_d, constant_b
+    kinds, instances = kinds_of(groups, *sums, network.celsius, stored)
+    check_celsius(kinds, network.celsius)
+    first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
+    targets = sum(k.count for k in kinds if k.first_target >= 0)
+    places = dt, 0 if extended else targets, first, instances
+    own = wiring if not extended else Wiring(network)
+    return Model(
+        forest=network.forest,
+        soma=network.soma,
+        u=-structure.whole("g_axial"),
+        capacitance=structure.whole("capacitance"),
+        area=network.area,
+        constant_d=constant_d,
+        constant_b=constant_b,
+        kinds=kinds,
+        instances=instances,
+        num_targets=places[1],
+        connections=own.compiled_connections(*places),
+        events=own.compiled_events(dt, first, instances),
+        threshold=spread("threshold", network.threshold, network.num_cells),
+        v_init=spread("v_init", times[1], n),
+        dt=dt,
+        secondorder=_second_order(times[2], extended),
+        seed=as_seed(times[3]),
+        extended=_extended(network, added, (kinds, instances), wiring, times[2])
+        if extended
+        else None,
+        stored=frozenset(stored),
+    )
+
+
+def _extended(
+    network: Described,
+    added: Added,
+    places: tuple[tuple[Kind, ...], Instances],
+    wiring: Wiring,
+    order: object,
+) -> Extended:
+    threshold = spread("threshold", network.threshold, network.num_cells)
+    cells = Sources(network, 0, network.soma, threshold)
+    given: tuple[Columns, Columns] = wiring.given, wiring.outside
+    return extended_of(added, cells, *places, network.area, network.celsius, given, order)
+
+
+def _second_order(value: object, extended: bool) -> bool:
+    """Take True, False, and NEURON's 0 and 2; 1 differs from 2 in ion currents alone."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    known = (0, 1, 2) if extended else (0, 2)
+    if not isinstance(value, (int, np.integer)) or value not in known:
+        raise InputError(f"secondorder is {shown(value)}; expected True or False")
+    return bool(value > 0)

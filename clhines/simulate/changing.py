@@ -1,0 +1,408 @@
+"""Changing: the part of `Simulation` that gives its network other values, and goes back to 0."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from clhines.checks import as_array, as_finite, as_whole_number, shown
+from clhines.device.guard import exclusive
+from clhines.errors import InputError, meant
+from clhines.network.changes import Changes, Value, as_value
+from clhines.network.groups import Group
+from clhines.network.model import Model
+from clhines.network.network import Network
+from clhines.simulate import saved as saved_states
+from clhines.simulate.branching import network_of_copies, state_of_copies
+from clhines.simulate.decisions import incoming_scale
+from clhines.simulate.device_changes import DeviceChanges, from_start
+from clhines.simulate.making import Made, make_run
+from clhines.simulate.mpi import Ranks, agreed
+from clhines.simulate.records import Record, is_computed
+from clhines.simulate.runs import DeviceRun, Request, Run
+
+_Self = TypeVar("_Self", bound="Changing")
+_log = logging.getLogger(__name__)
+_WHOLE = ("v_init", "weight", "events")
+Event: TypeAlias = "tuple[Group, ArrayLike, ArrayLike, ArrayLike]"  # group, index, time, weight
+
+
+class Changing:
+    """What a simulation needs to change its network; see `Simulation`.
+
+    Attributes
+    ----------
+    network : Network
+    ranks : Ranks or None
+    runner : Run
+    engine : str
+    chunk : int
+    """
+
+    network: Network
+    ranks: Ranks | None
+    runner: Run
+    engine: str
+    chunk: int
+    _lock: threading.RLock
+    _step: int
+    _broken: str
+    _records: list[Record]
+
+    def _begin_changes(
+        self, model: Model, settings: Mapping[str, object], request: Request, overlap: bool
+    ) -> None:
+        """Keep how the model and its run were made."""
+        self._changes, self._settings = Changes(), dict(settings)
+        self._request, self._overlap = request, overlap
+        self._sums = self.network.constant_sums()
+        self._fresh = True  # nothing has happened since the start
+        self._take(make_run(self.ranks, model, request, overlap), model)
+
+    def _take(self, made: Made, model: Model) -> None:
+        """Go on with another run."""
+        own = vars(self)  # as users cannot set these
+        own["runner"], own["engine"], own["chunk"] = made.runner, made.engine, made.chunk
+        self._model, self._model_is_old, self._used = model, False, False
+        self._constants_are_old = self._start_is_old = self._kept = False
+        self._again: list[str] = []  # why to plan again
+        whole = self.ranks is None and isinstance(made.runner, DeviceRun)
+        self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
+        self._unit = incoming_scale(model) if model.extended is None else 1.0
+        _protect(model)
+
+    @property
+    def model(self) -> Model:
+        """The network as arrays, with all that `set` has changed; read-only."""
+        if self._model_is_old:
+            self._model, self._model_is_old = self._compiled(), False
+            _protect(self._model)
+        return self._model
+
+    def _compiled(self) -> Model:
+        return self.network.compile(**self._settings, changes=self._changes)  # type: ignore[arg-type]
+
+    @property
+    def _first(self) -> bool:
+        """Whether this process is the one that reads, writes and prints."""
+        return self.ranks is None or self.ranks.rank == 0
+
+    @cached_property
+    def _signature(self) -> str:
+        """Digest of everything the arrays of a saved state depend on."""
+        return saved_states.signature(self.model)
+
+    # -- what users call -----------------------------------------------------------------------
+
+    @exclusive
+    def set(self, group: Group | None = None, /, **values: object) -> None:
+        """Change values from now on; time and state stay as they are.
+
+        Before the first step, and after `reset`, the state is that at the start with the new
+        values: as of a simulation made with them.
+
+        Parameters
+        ----------
+        group : Group, optional
+            Of the network, or of the one that it was branched from.
+        **values
+            Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
+            as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
+            of all connections in the order of `weights`; `events`, a list of ``(group, index,
+            time, weight)`` in place of all events from outside, each as `Network.event` takes it.
+
+        Notes
+        -----
+        A parameter that was one number for all instances is a constant of the kernels on GPUs, and
+        elsewhere has no memory for other values. The first change of such a one to several values
+        plans the run again, once; the logger ``clhines`` says so at INFO. All other changes of
+        parameters cost a copy to the device. Weights plan again where they grow, become much
+        smaller, or are plastic; events, extended networks and several ranks do so each time, and
+        ``reference`` computes all arrays again.
+
+        Raises
+        ------
+        InputError
+            It cannot be changed, or a wrong value; nothing has then changed.
+        """
+        with agreed(self.ranks):
+            if group is None:
+                checked = self._checked_whole(values)
+            else:
+                group = self._own_group(group)
+                checked = {k: self._checked(group, k, v) for k, v in values.items()}
+        if self.ranks is not None:
+            self.ranks.same({"digest of what is set": _digest(group, checked)})
+        if group is not None:
+            self._set_parameters(group, checked)  # type: ignore[arg-type]
+        else:
+            self._set_whole(checked)
+        vars(self).pop("_signature", None)
+
+    @exclusive
+    def reset(self) -> None:
+        """Go back to t = 0, with the values as they are now.
+
+        The state is that of a new simulation: voltages `v_init`, states as they then are, no event
+        under way, weights as given or `set`. Records stay. The first call takes longer.
+        """
+        self._broken, self._fresh = "a reset failed", True
+        self._settle_values()
+        self._to_start()
+        self._step, self._broken = 0, ""
+
+    @exclusive
+    def branch(self: _Self, count: int) -> _Self:
+        """Return a simulation of copies of the network, each in the state that this one has now.
+
+        Parameters
+        ----------
+        count : int
+            Node i of copy k is node ``k * n + i``, and cell c of it cell ``k * num_cells + c``.
+
+        Returns
+        -------
+        Simulation
+            With no records yet. `set` takes the groups of this network for those of the copies.
+            Noise differs between the copies.
+        """
+        count = as_whole_number("count", count, 1)
+        if self.ranks is not None or self._model.extended is not None:
+            what = "extended networks" if self.ranks is None else "several ranks"
+            raise InputError(f"branch() is not for {what}; expected a plain network, no comm")
+        if self._broken:
+            raise InputError(f"{self._broken}; there is no state to branch from")
+        self._settle()
+        model, request = self.model, self._request
+        net = network_of_copies(self.network, self._changes, model, count)
+        settings = dict(self._settings, v_init=np.tile(model.v_init, count))
+        names = "dtype", "queue", "method", "engine", "chunk", "max_spikes"
+        given = {name: getattr(request, name) for name in names} | request.options
+        found = type(self)(net, **settings, **given)  # type: ignore[call-arg]
+        if not self._fresh:
+            saved = state_of_copies(self.runner.save(), model, count)
+            found.take_state(self._step, saved, self._unit)
+        return found
+
+    def take_state(self, step: int, saved: dict[str, np.ndarray], unit: float) -> None:
+        """Go on at a step from what `Run.save` gave, its events in a unit."""
+        self.runner.load(_in_unit(saved, unit, self._unit))
+        self._leave_start()
+        self._step = step
+
+    def _leave_start(self) -> int:
+        """Note that the run is to have another state than that at the start; the steps so far."""
+        self._fresh, self._used = False, True
+        return self._step
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _own_group(self, group: object) -> Group:
+        if not isinstance(group, Group):
+            raise InputError(
+                f"group is {type(group).__name__}; expected a Group, from insert() or add()"
+            )
+        known = self.network.groups
+        if group.network is not self.network:
+            same = self.network.branched_from
+            if same is None or group.network is not same:
+                raise InputError(f"group {group.mechanism.name} belongs to another network")
+        return known[group.number]
+
+    def _checked(self, group: Group, name: str, value: object) -> Value:
+        checked = as_value(group, name, value)
+        extended, k = self._model.extended, self._model.instances[group.number][0]
+        if extended is not None and any(
+            p.kind == k and p.parameter == name for p in extended.played
+        ):
+            raise InputError(
+                f"{group.mechanism.name}: {name} takes values in time, of play(); expected another "
+                "parameter"
+            )
+        return checked
+
+    def _checked_whole(self, values: Mapping[str, object]) -> dict[str, object]:
+        found: dict[str, object] = {}
+        for name, value in values.items():
+            if name not in _WHOLE:
+                raise InputError(
+                    f"{shown(name)} cannot be set; expected a group, or {', '.join(_WHOLE)}"
+                    f"{meant(name, _WHOLE)}"
+                )
+            if name == "v_init":
+                nodes = np.arange(self._model.forest.num_nodes)
+                found[name] = self.network.parameter("Simulation", name, value, nodes)
+            elif name == "weight":
+                found[name] = as_finite(name, np.atleast_1d(as_array(name, value))).copy()
+            else:
+                found[name] = _as_events(value)
+        return found
+
+    # -- parameters ----------------------------------------------------------------------------
+
+    def _set_parameters(self, group: Group, values: Mapping[str, Value]) -> None:
+        known = self._changes.parameters.setdefault(group.number, {})
+        mechanism, again = group.mechanism, []
+        for name, value in values.items():
+            known[name] = value
+            self._model_is_old = True
+            if mechanism.constant:
+                self._constants_are_old = True
+                continue
+            self._start_is_old |= name in mechanism.initial_uses
+            device = None if self._again else self._on_device
+            if device is None or not device.set_parameter(group.number, name, value):
+                self._changes.stored.add((mechanism.name, name))
+                again.append(name)
+        if again:  # once for all that is set before the run is used
+            self._again.append(f"{mechanism.name}: {', '.join(again)}")
+
+    def _settle_values(self) -> None:
+        """Bring the run to the parameters as they are: planned again, or constants summed again."""
+        if self._again:
+            self._remake(f"no memory for other values of {'; '.join(self._again)}")
+        if not self._constants_are_old:
+            return
+        device, self._constants_are_old = self._on_device, False
+        if device is not None and device.set_constants(*self._sums.sums(self._changes)):
+            return
+        changed = self._changes.parameters
+        for group in self.network.groups:
+            if group.mechanism.constant and group.number in changed:
+                self._changes.stored |= {(group.mechanism.name, n) for n in changed[group.number]}
+        self._remake("conductances that were constant")
+
+    # -- weights, events, start ----------------------------------------------------------------
+
+    def _set_whole(self, values: Mapping[str, object]) -> None:
+        if "v_init" in values:
+            self._settings["v_init"] = values["v_init"]
+            self._start_is_old = self._model_is_old = True
+        changes = self._changes
+        before = changes.weight, changes.events
+        device, weight = self._on_device, values.get("weight")
+        again = [name for name in ("weight", "events") if name in values]
+        if isinstance(weight, np.ndarray):
+            if weight.shape == (1,):
+                weight = np.repeat(weight, len(self._model.connections.weight) or 1)
+            changes.weight, self._model_is_old = weight, True
+            good = weight.shape == self._model.connections.weight.shape
+            if device is not None and good and device.set_weights(weight):
+                again.remove("weight")
+        if "events" in values:
+            changes.events = values["events"]  # type: ignore[assignment]
+        if not again:
+            return
+        try:
+            self._remake(f"other {' and '.join(again)}", weight)  # type: ignore[arg-type]
+        except InputError:
+            changes.weight, changes.events = before
+            raise
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def _remake(self, why: str, weight: np.ndarray | None = None) -> None:
+        """Make another run of the network as it is now, which goes on from the same state."""
+        keep = not (self._fresh or self._broken)
+        saved = self.runner.save() if keep else {}
+        unit = self._unit
+        with agreed(self.ranks):
+            model = self._compiled()
+        made = make_run(self.ranks, model, self._request, self._overlap)
+        start_is_old = self._start_is_old
+        _log.info("the simulation is planned again (%s)", why)
+        self._take(made, model)
+        self._start_is_old = keep and start_is_old
+        if not keep:
+            return
+        with agreed(self.ranks):
+            saved = _in_unit(saved, unit, self._unit)
+            if weight is not None:
+                of_weights = [n for n in ("weight", "plastic_weight") if n in saved]
+                saved |= {n: model.extended.netcons.weight if model.extended is not None
+                          else weight for n in of_weights}  # fmt: skip
+        self.runner.load(saved)
+        self._used = True
+
+    def _settle(self) -> None:
+        """Bring the run to all that was set, before it is used."""
+        self._settle_values()
+        if self._fresh and self._start_is_old:
+            self._to_start()
+
+    def _refresh_records(self) -> None:
+        """Make the run anew where parameters have changed that what it records is made of."""
+        if self._model_is_old and any(is_computed(r, self._model) for r in self._records):
+            self._remake("recorded currents take parameters that have changed")
+
+    def _to_start(self) -> None:
+        """Put the run into its state at the start."""
+        device = self._on_device
+        if device is None:
+            if self._used or self._start_is_old:
+                self._remake("back to the start")
+            return
+        if not self._start_is_old and self._kept and device.reset():
+            return
+        model = self.model if self._start_is_old or device.run.plasticity else self._model
+        device.run.load(from_start(model, device.run))
+        device.keep_start()
+        self._kept, self._start_is_old = True, False
+
+
+def _as_events(value: object) -> list[Event]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise InputError(
+            f"events is {shown(value)}; expected a list of (group, index, time, weight)"
+        )
+    for k, one in enumerate(value):
+        if not isinstance(one, tuple) or len(one) != 4 or not isinstance(one[0], Group):
+            raise InputError(
+                f"events[{k}] is {shown(one)}; expected a tuple (group, index, time, weight)"
+            )
+    return list(value)
+
+
+def _digest(group: Group | None, values: Mapping[str, object]) -> str:
+    """Digest of what is set, which all ranks compare."""
+    digest = hashlib.sha256(repr((-1 if group is None else group.number, [*values])).encode())
+    for value in values.values():
+        if isinstance(value, list):
+            for target, *rest in value:
+                digest.update(
+                    repr((target.number, [np.asarray(a).tolist() for a in rest])).encode()
+                )
+        else:
+            numbers = value.numbers if isinstance(value, Value) else np.asarray(value)
+            digest.update(np.ascontiguousarray(numbers).tobytes())
+    return digest.hexdigest()[:8]
+
+
+def _in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:
+    """Return a saved state whose events under way are in another unit."""
+    if "incoming" not in saved or old == new:
+        return saved
+    sums = saved["incoming"] * (old / new)
+    if np.abs(sums).max(initial=0.0) >= 2.0**62:
+        raise InputError(
+            "weight: the events under way are too large for the unit of the new ones; expected "
+            "larger weights, or reset() first"
+        )
+    return saved | {"incoming": np.rint(sums).astype(np.int64)}
+
+
+def _protect(model: Model) -> None:
+    """Make the arrays of a model read-only: what is written there would act nowhere."""
+    owners: list[object] = [model, *model.kinds, model.connections, model.events]
+    arrays = [a for owner in owners for a in vars(owner).values()]
+    arrays += [a for kind in model.kinds for a in kind.parameters.values()]
+    for array in arrays:
+        if isinstance(array, np.ndarray):
+            array.setflags(write=False)

@@ -1,0 +1,274 @@
+"""Changes of a simulation: the oracle is a simulation that was made with the new values."""
+
+import functools
+import logging
+
+import numpy as np
+import pytest
+from networks import CABLES, DT, blocks
+
+from clhines import InputError, Network, Simulation
+from clhines.device import devices, program
+
+CELLS = 5
+
+
+def passive_below(**changed):
+    """Active somas on passive dendrites: constant factors; groups by name."""
+    given = {"gnabar": 0.12, "el": -54.3, "g": 1e-4, "e": -65.0, "amp": 0.3, "delay": 0.5}
+    given |= {"weight": 0.05, "tau": 2.0, **changed}
+    net = Network(CABLES, CELLS)
+    groups = {
+        "hh": net.insert("hh", "soma", gnabar=given["gnabar"], el=given["el"]),
+        "pas": net.insert("pas", "dendrites", g=given["g"], e=given["e"]),
+        "syn": net.add("expsyn", at=net.soma, tau=given["tau"], e=0.0),
+        "iclamp": net.add("iclamp", net.soma, delay=given["delay"], dur=2.0, amp=given["amp"]),
+    }
+    cells = np.arange(CELLS)
+    net.connect(cells, groups["syn"], (cells + 1) % CELLS, given["weight"], 0.5)
+    net.event(groups["syn"], 0, given.get("event", 0.2), 0.05)
+    return net, groups
+
+
+def active_everywhere(**changed):
+    """Channels in all membranes, of two groups of one mechanism; groups by name."""
+    given = {"gnabar": 0.12, "gl": 3e-4, "g": 1e-4, "shift": 0.0, "amp": 0.3, **changed}
+    net = Network(CABLES, CELLS)
+    text = """
+        density shifted
+        parameter g = 1e-3 S/cm2
+        parameter shift = 0 mV
+        state n = 1/(1 + exp(-(v + 50 - shift)/9))
+        dn/dt = (1/(1 + exp(-(v + 50 - shift)/9)) - n)/3
+        current i = g*n^2*(v + 77) [mA/cm2]
+    """
+    groups = {
+        "hh": net.insert("hh", "soma", gnabar=given["gnabar"]),
+        "dend": net.insert("hh", "dendrites", gnabar=0.02, gl=given["gl"]),
+        "pas": net.insert("pas", "all", g=given["g"]),
+        "shifted": net.insert(text, "soma", shift=given["shift"]),
+        "iclamp": net.add("iclamp", net.soma, delay=0.5, dur=2.0, amp=given["amp"]),
+    }
+    return net, groups
+
+
+def result_of(sim, net, duration=5.0):
+    """Voltages at the somas, and spikes."""
+    record = 0 if sim._records else sim.record("v", net.soma)
+    found = sim.run(duration)
+    return found[record], found.spike_cell, found.spike_time
+
+
+def tolerance(dtype):
+    """Of voltages in mV: of 100 mV the rounding, which a spike's upstroke makes 10^3 times more."""
+    return 1e3 * 100 * np.finfo(dtype).eps
+
+
+def compare(sim, net, other, dtype="float64"):
+    """Check that a simulation gives what another one gives, from now on; the voltages."""
+    v, cell, t = result_of(sim, net)
+    expected, expected_cell, expected_t = other
+    assert np.abs(v - expected).max() < tolerance(dtype)
+    assert cell.tolist() == expected_cell.tolist()
+    if dtype == "float64":
+        assert t.tolist() == expected_t.tolist()
+    return v
+
+
+@functools.cache
+def made_with(build, generation):
+    """Result of the reference for a network that has the values of a generation or two."""
+    several = [FIRST[build], SECOND[build]][:generation]
+    given = {k: v for one in several for values in one.values() for k, v in values.items()}
+    net = build(**given)[0]
+    return result_of(Simulation(net, DT, engine="reference"), net)
+
+
+def spread(low, high):
+    """One value per cell."""
+    return np.linspace(low, high, CELLS)
+
+
+FIRST = {  # group -> parameters, as arguments of the builders have them too
+    passive_below: {
+        "hh": {"gnabar": spread(0.08, 0.16), "el": spread(-50, -51)},
+        "pas": {"g": spread(1e-4, 4e-4), "e": -60.0},
+        "iclamp": {"amp": spread(0.2, 1), "delay": 1.0},
+        "syn": {"tau": spread(1, 3)},
+    },
+    active_everywhere: {
+        "dend": {"gl": spread(3e-4, 9e-4)},
+        "pas": {"g": spread(1e-4, 4e-4)},
+        "shifted": {"shift": spread(-9, 9)},
+        "iclamp": {"amp": spread(0.7, 0.5)},
+    },
+}
+SECOND = {
+    passive_below: {
+        "hh": {"gnabar": spread(0.16, 0.1), "el": spread(-52, -49)},
+        "pas": {"g": spread(4e-4, 2e-4), "e": spread(-70, -60)},
+        "iclamp": {"amp": spread(1, 0.3)},
+        "syn": {"tau": 1.5},
+    },
+    active_everywhere: {
+        "dend": {"gl": spread(9e-4, 4e-4)},
+        "pas": {"g": 3e-4},
+        "shifted": {"shift": spread(5, -5)},
+        "iclamp": {"amp": spread(0.4, 0.9)},
+    },
+}
+ENGINES = [
+    (passive_below, "steps", "float64"),
+    (passive_below, "epochs", "float64"),
+    (passive_below, "blocks", "float64"),
+    (passive_below, "reference", "float64"),
+    (passive_below, "epochs", "float32"),
+    (active_everywhere, "steps", "float32"),
+    (active_everywhere, "epochs", "float64"),
+    (active_everywhere, "by_node", "float64"),
+    (active_everywhere, "reference", "float64"),
+]
+
+
+def chosen(engine, queue):
+    """An engine by name: those of GPUs too, on any device."""
+    if engine not in ("blocks", "by_node"):
+        return engine
+    return blocks(devices.limits(queue.device), by_node=engine == "by_node")
+
+
+@pytest.mark.parametrize(("build", "engine", "dtype"), ENGINES)
+def test_generations_are_as_simulations_made_with_their_values(
+    build, engine, dtype, fast_queue, caplog
+):
+    net, groups = build()
+    options = {"queue": fast_queue, "engine": chosen(engine, fast_queue), "dtype": dtype}
+    sim = Simulation(net, DT, **options)
+    old = result_of(sim, net)[0]
+    for name, values in FIRST[build].items():
+        sim.set(groups[name], **values)
+    sim.reset()
+    new = compare(sim, net, made_with(build, 1), dtype)
+    assert np.abs(new - old).max() > 1  # mV
+    built = len(program.build_seconds)
+    with caplog.at_level(logging.INFO, "clhines"):
+        for name, values in SECOND[build].items():
+            sim.set(groups[name], **values)
+        sim.reset()
+        planned = [m for m in caplog.messages if "planned again" in m]
+    if engine != "reference":
+        assert not planned
+    assert len(program.build_seconds) == built
+    last = compare(sim, net, made_with(build, 2), dtype)
+    assert np.abs(last - new).max() > 1
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+def test_what_is_set_on_the_way_goes_on_from_the_same_state(engine, fast_queue, tmp_path):
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.run(2.0)
+    step, arrays = sim.step, sim.arrays()
+    for name, values in FIRST[passive_below].items():
+        sim.set(groups[name], **values)
+    sim.set(weight=0.03, events=[(groups["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    given = {k: v for values in FIRST[passive_below].values() for k, v in values.items()}
+    new, known = passive_below(weight=0.03, **given)
+    fresh = Simulation(new, DT, queue=fast_queue, engine=engine)
+    fresh.set(events=[(known["syn"], [1, 2], [2.5, 3.0], 0.04)])
+    fresh.set_arrays(step, arrays)
+    compare(sim, net, result_of(fresh, new))
+    assert sim.weights().tolist() == fresh.weights().tolist()
+    sim.save(tmp_path / "state.npz")
+    fresh.restore(tmp_path / "state.npz")  # of the same network
+    assert fresh.step == sim.step
+
+
+@pytest.mark.parametrize("engine", ["epochs", "reference"])
+def test_weights_events_and_voltages_at_the_start(engine, fast_queue):
+    net, groups = passive_below(amp=0.0)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    first = result_of(sim, net)
+    v_init = net.per_cell(spread(-75, -60))
+    events = [(groups["syn"], [0, 3], [0.1, 1.0], 0.06)]
+    sim.set(v_init=v_init, weight=spread(0.02, 0.09), events=events)
+    sim.reset()
+    other, known = passive_below(amp=0.0, weight=spread(0.02, 0.09), event=0.1)
+    of_nodes = np.repeat(spread(-75, -60), other.forest.sizes)
+    fresh = Simulation(other, DT, queue=fast_queue, engine=engine, v_init=of_nodes)
+    fresh.set(events=[(known["syn"], [0, 3], [0.1, 1.0], 0.06)])
+    compare(sim, net, result_of(fresh, other))
+    sim.set(v_init=-65.0, weight=0.05, events=[(groups["syn"], 0, 0.2, 0.05)])
+    sim.reset()
+    again = result_of(sim, net)
+    assert np.abs(again[0] - first[0]).max() < tolerance("float64")
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_an_extended_network_takes_other_values(engine, fast_queue):
+    def build(gl, weight):
+        net = Network(CABLES, CELLS)
+        hh = net.insert("hh", "soma", gl=gl)
+        syn = net.add("expsyn", at=net.soma, tau=2.0, e=0.0)
+        net.connect(net.trains([[0.5, 2.0]]), syn, [1], weight, 0.0)
+        return net, hh, syn
+
+    net, hh, _ = build(3e-4, 0.02)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    result_of(sim, net)
+    sim.set(hh, gl=spread(1e-4, 5e-4))
+    sim.set(weight=0.05)
+    sim.reset()
+    assert sim.weights().tolist() == [0.05]
+    other = build(spread(1e-4, 5e-4), 0.05)[0]
+    fresh = Simulation(other, DT, engine="reference")
+    compare(sim, net, result_of(fresh, other))
+    with pytest.raises(InputError, match="branch"):
+        sim.branch(2)
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+def test_a_branch_goes_on_as_the_simulation_does(engine, fast_queue):
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    sim.set(groups["hh"], gnabar=spread(0.1, 0.14))
+    sim.run(2.0)
+    several = sim.branch(3)
+    assert several.t == sim.t
+    v, record = sim.record("v", net.soma), several.record("v", several.network.soma)
+    own, copies = sim.run(4.0), several.run(4.0)
+    of_copies = copies[record].reshape(-1, 3, CELLS)
+    assert np.abs(of_copies - own[v][:, None]).max() < tolerance("float64")
+    assert np.bincount(copies.spike_cell % CELLS).tolist() == (
+        3 * np.bincount(own.spike_cell)).tolist()  # fmt: skip
+    several.set(groups["iclamp"], amp=np.repeat([0.0, 0.3, 0.9], CELLS), dur=50.0)
+    far = several.run(2.0)[record].reshape(-1, 3, CELLS)[-1]
+    assert (np.diff(far, axis=0) > 0.1).all()  # mV: more current, higher voltages
+
+
+def test_what_cannot_be_set_is_refused():
+    net, groups = passive_below()
+    foreign = passive_below()[1]
+    sim = Simulation(net, DT, engine="reference")
+    cases = [
+        ((groups["hh"],), {"gnabr": 1.0}, "gnabar"),
+        ((groups["hh"],), {"gnabar": np.ones(CELLS + 1)}, "shape"),
+        ((groups["hh"],), {"gnabar": np.nan}, "gnabar"),
+        ((foreign["hh"],), {"gnabar": 1.0}, "another network"),
+        (("hh",), {"gnabar": 1.0}, "Group"),
+        ((), {"Ra": 100.0}, "v_init, weight, events"),
+        ((), {"weight": np.ones(CELLS + 1)}, "weight"),
+        ((), {"events": [(groups["syn"], CELLS, 0.0, 1.0)]}, "index"),
+        ((), {"events": [(groups["hh"], 0, 0.0, 1.0)]}, "takes no events"),
+        ((), {"v_init": "low"}, "v_init"),
+    ]
+    before = {name: a.tobytes() for name, a in sim.arrays().items()}
+    for group, values, text in cases:
+        with pytest.raises(InputError, match=text) as error:
+            sim.set(*group, **values)
+        assert "\n" not in str(error.value)
+    assert before == {name: a.tobytes() for name, a in sim.arrays().items()}
+    with pytest.raises(InputError, match=r"Simulation.set\(\)"):
+        groups["hh"].parameters["gnabar"] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        sim.model.v_init[0] = -70.0

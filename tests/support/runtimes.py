@@ -1,0 +1,68 @@
+"""Test every family of kernels on the OpenCL runtimes found: `python tests/support/runtimes.py`.
+
+It prints a row of the table in `docs/supported.md` for each device that is no simulator, and the
+tests that failed. Words after the command go to pytest.
+"""
+
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SELECTION = (  # test -> what it covers
+    "tests/solve/test_solver.py::test_every_shape_is_solved",  # each method, both precisions
+    "tests/solve/test_factors.py::test_every_row_solves_and_factors",
+    "tests/solve/test_factors.py::test_bad_pivots_are_named_once",
+    "tests/simulate/test_passive.py::test_repeated_cells_follow_the_reference",
+    "tests/simulate/test_epoch.py::test_blocks_follow_the_reference",
+    "tests/simulate/test_epoch.py::test_lists_of_nodes_follow_the_reference",
+    "tests/simulate/test_epoch.py::test_any_name_may_stand_in_a_text",  # every engine
+    "tests/simulate/test_epoch_vector.py::test_lanes_do_not_change_cells",
+    "tests/simulate/test_epoch_vector.py::test_groups_of_instances_that_lie_anywhere",
+    "tests/simulate/test_delivery.py::test_every_algorithm_gives_the_bits_of_numpy",
+    "tests/simulate/test_plasticity.py::test_the_bits_of_numpy",
+    "tests/simulate/test_extended.py::test_kernels_on_every_device",  # needs NEURON
+)
+
+
+def row(name: str, index: str, version: str, words: list[str]) -> tuple[str, list[str]]:
+    """Row of the table for the device whose tests have `index` in their names; what failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-n", "0", *SELECTION, "-k", index]
+        subprocess.run([*command, f"--junitxml={report}", *words], cwd=ROOT, check=False)
+        suite = ET.parse(report).getroot()[0]
+    tests, failed, skipped = (
+        int(suite.get(key, 0)) + more
+        for key, more in (
+            ("tests", 0),
+            ("failures", int(suite.get("errors", 0))),
+            ("skipped", 0),
+        )
+    )
+    bad = [c.get("name", "") for c in suite.iter("testcase") if {e.tag for e in c} - {"skipped"}]
+    passed = tests - failed - skipped
+    seconds = float(suite.get("time", 0))
+    return f"| {name} | {version} | {passed} | {failed} | {skipped} | {seconds:.0f} s |", bad
+
+
+def main() -> None:
+    """Run the selection on each device."""
+    from clhines.device import devices
+
+    rows, failures = [], []
+    for index, device in devices.all_devices():
+        if devices.is_simulator(device):
+            continue
+        found, bad = row(device.platform.name, index, device.driver_version, sys.argv[1:])
+        rows.append(found)
+        failures += bad
+    print("\n| runtime | version | passed | failed | skipped | time |\n" + "| --- " * 6 + "|")
+    print(*rows, *(f"failed: {name}" for name in failures), sep="\n")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()
