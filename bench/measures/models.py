@@ -1,11 +1,12 @@
 """Real models of NEURON beside NEURON: until when their spikes are equal, and the times.
 
-    CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC]
+    CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl, and
-it runs in a process of its own: by `h.continuerun`, by `clhines.neuron.run`, and by NEURON once
-more with one voltage an ulp higher: what rounding does to a model.
+it runs in a process of its own: by `h.continuerun`, by `clhines.neuron.run`, and by NEURON twice
+more: with its nodes in another order, and with voltages moved by an ulp. That is what rounding does
+to a model. With ``--core`` CoreNEURON runs it too. A model that is not named keeps its row.
 """
 
 from __future__ import annotations
@@ -16,123 +17,50 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bench import record, table
-from bench.measures.model_cases import CASES, Case
+from bench.measures.model_cases import CASES
+from bench.measures.model_runs import EQUAL_V, THREADS, core, measured
 from clhines.device import devices
 from clhines.errors import InputError
 
 MARK = "RESULT "
-EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
-MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
 
 
-def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
-    """Run a model that lies in the current folder by NEURON and by this package."""
-    from neuron import h
-
-    import clhines
-
-    h.load_file("stdrun.hoc")
-    sections, v_init, kept = case.build(h)
-    h.cvode_active(0)
-    h.dt, h.steps_per_ms = 0.025, 40
-    vectors, spikes, netcons = list[Any](), list[Any](), list[Any]()
-    for section in sections:
-        if len(vectors) < MOST_VECTORS:
-            vectors.append(h.Vector().record(section(0.5)._ref_v))
-        netcons.append(h.NetCon(section(0.5)._ref_v, None, sec=section))
-        netcons[-1].threshold = -20
-        spikes.append(h.Vector())
-        netcons[-1].record(spikes[-1])
-
-    def run(way: Callable[[float], object], until: float, nudged: bool = False) -> float:
-        h.finitialize(v_init)
-        if nudged:
-            sections[0](0.5).v = np.nextafter(sections[0](0.5).v, 0)
-        begin = time.perf_counter()
-        way(until)
-        return time.perf_counter() - begin
-
-    def taken() -> tuple[list[np.ndarray], list[np.ndarray]]:
-        return [np.array(v) for v in vectors], [np.array(s) for s in spikes]
-
-    ours = partial(clhines.neuron.run, device=device)
-    neuron_s, truth = run(h.continuerun, stop), taken()
-    first_s = run(ours, h.dt)  # builds kernels
-    clhines_s, got = run(ours, stop), taken()
-    run(h.continuerun, stop, nudged=True)
-    nudged = taken()
-    assert kept is not None
-    return {
-        "cells": sum(s.parentseg() is None for s in h.allsec()),
-        "compartments": sum(s.nseg for s in h.allsec()),
-        "stop_ms": stop,
-        "spikes": sum(map(len, truth[1])),
-        "equal_spikes": all(map(np.array_equal, truth[1], got[1])),
-        "equal_until_ms": equal_until(truth[0], got[0], float(h.dt)),
-        "largest_mv": largest(truth[0], got[0]),
-        "nudged_until_ms": equal_until(truth[0], nudged[0], float(h.dt)),
-        "nudged_mv": largest(truth[0], nudged[0]),
-        "nudged_spikes": all(map(np.array_equal, truth[1], nudged[1])),
-        "neuron_s": neuron_s,
-        "first_step_s": first_s,
-        "clhines_s": clhines_s,
-        "load": os.getloadavg()[0],
-        "cores": os.cpu_count(),
-    }
-
-
-def largest(truth: list[np.ndarray], ours: list[np.ndarray]) -> float:
-    """Return the largest difference of voltages."""
-    return max(float(np.abs(a - b).max()) for a, b in zip(truth, ours, strict=True))
-
-
-def equal_until(truth: list[np.ndarray], ours: list[np.ndarray], dt: float) -> float:
-    """Return the first time at which a voltage differs by more than `EQUAL_V`."""
-    last = min(len(a) for a in truth)
-    for a, b in zip(truth, ours, strict=True):
-        wrong = np.flatnonzero(np.abs(a - b) > EQUAL_V)
-        last = min([last, *wrong[:1].tolist()])
-    return last * dt
-
-
-def prepared(name: str, folder: Path, where: Path) -> Path:
+def prepared(name: str, folder: Path, where: Path, for_core: bool = False) -> Path:
     """Copy a model and compile its mechanisms."""
     case, copy = CASES[name], where / name
     shutil.copytree(folder / name, copy)
-    for path in case.without:
+    for path in (*case.without, *(case.without_core if for_core else ())):
         (copy / path).unlink()
     for path, old, new in case.edits:
         text = (copy / path).read_text("utf-8", "replace")
         (copy / path).write_text(text.replace(old, new), "utf-8")
     command = shutil.which("nrnivmodl") or str(Path(sys.executable).with_name("nrnivmodl"))
     done = subprocess.run(
-        [command, str(copy / case.mechanisms)],
+        [command, *(["-coreneuron"] if for_core else []), str(copy / case.mechanisms)],
         cwd=copy / case.here, capture_output=True, text=True, check=False,
     ) if case.mechanisms else None  # fmt: skip
     if done is not None and done.returncode:
-        errors = [line for line in done.stderr.splitlines() if "rror" in line]
-        raise InputError(f"{name}: nrnivmodl fails: {(errors or ['?'])[0][:200]}")
+        errors = [x for x in (done.stdout + done.stderr).splitlines() if "rror" in x]
+        raise InputError(f"nrnivmodl fails: {(errors or ['?'])[0].replace(str(copy), '')[:150]}")
     return copy
 
 
-def row_of(name: str, folder: Path, args: Any) -> dict[str, Any]:
+def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[str, Any]:
     """Measure one model in a process of its own; why not, where it cannot be."""
+    failed = "core_failed" if for_core else "failed"
     with tempfile.TemporaryDirectory() as where:
         try:
-            copy = prepared(name, folder, Path(where))
+            copy = prepared(name, folder, Path(where), for_core)
         except InputError as error:
-            return {"model": name, "failed": str(error)}
+            return {failed: str(error)}
         words = ["--one", name, *(["--stop", str(args.stop)] if args.stop else [])]
         words += ["--device", args.device] if args.device else []
+        words += ["--core"] if for_core else []
         root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
         done = subprocess.run(
@@ -144,40 +72,79 @@ def row_of(name: str, folder: Path, args: Any) -> dict[str, Any]:
         )  # fmt: skip
     found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
     if not found:
-        return {"model": name, "failed": (done.stderr.splitlines() or ["?"])[-1][:200]}
-    return {"model": name, **json.loads(found[0].removeprefix(MARK))}
+        lines = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
+        errors = [x for x in lines if "rror" in x or "rejected" in x]
+        return {failed: (errors or lines or ["?"])[-1][:200]}
+    row: dict[str, Any] = json.loads(found[0].removeprefix(MARK))
+    return row
+
+
+HEAD = (
+    "model          cells compart.    ms spikes equal differs by  reordered     nudged  clhines"
+    "  NEURON    Core"
+)
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    ours, core_s = row["clhines"], row.get("core_s")
+    return (
+        f"{row['model']:<15}{row['cells']:>5}{row['compartments']:>9}{row['stop_ms']:>6g}"
+        f"{row['spikes']:>7}{'yes' if ours['equal_spikes'] else 'no':>6}"
+        f"{ours['largest_mv']:>8.1e} mV{row['reordered']['largest_mv']:>8.1e} mV"
+        f"{row['nudged']['largest_mv']:>8.1e} mV{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
+        + (f"{core_s:>6.1f} s" if core_s is not None else f"{'-':>8}")
+    )
+
+
+def notes_of(row: dict[str, Any]) -> list[str]:
+    """Return what is said of a model below the table."""
+    names = {"clhines": "here", "reordered": "NEURON reordered", "nudged": "NEURON nudged"}
+    said = [f"{CASES[row['model']].constructs}"]
+    for key, name in names.items():
+        r, at = row[key], row[key]["spikes_differ_at_ms"]
+        which = "all spikes equal" if r["equal_spikes"] else (
+            "spikes equal but for their last bits" if at is None
+            else f"the first other spike at {at:.6g} ms"
+        )  # fmt: skip
+        said.append(f"{name}: equal until {r['equal_until_ms']:.6g} ms, {which}")
+    said.append(f"first step here after {row['first_step_s']:.2f} s")
+    if "core_failed" in row:
+        said.append(f"no CoreNEURON: {row['core_failed']}")
+    elif "core_spikes" in row:
+        said.append(f"{row['core_spikes']} events of all sources in CoreNEURON")
+    said.append(f"{row['load']:.1f} processes on {row['cores']} cores; `{row['command']}`")
+    return [f"{row['model']}: {'; '.join(said)}."]
 
 
 def text(result: dict[str, Any]) -> str:
     """Return the table."""
-    head = (
-        "model            cells  compart.    ms  spikes equal  equal until  most mV  nudged mV   "
-        "clhines  NEURON"
-    )
-    lines = []
-    for r in result["rows"]:
+    rows = result["rows"]
+    good = [r for r in rows if "failed" not in r]
+    lines = [line_of(r) for r in good]
+    for r in rows:
         if "failed" in r:
             lines += table.wrapped([f"{r['model']}: {r['failed']}"])
-            continue
-        lines.append(
-            f"{r['model']:<16}{r['cells']:>6}{r['compartments']:>10}{r['stop_ms']:>6g}"
-            f"{r['spikes']:>8}{'yes' if r['equal_spikes'] else 'no':>6}"
-            f"{r['equal_until_ms']:>10.6g} ms{r['largest_mv']:>9.1e}{r['nudged_mv']:>11.1e}"
-            f"{r['clhines_s']:>8.1f} s{r['neuron_s']:>6.1f} s"
-        )
-    rows = [r for r in result["rows"] if "failed" not in r]
     notes = [
-        "equal: every spike in NEURON's step; equal until: no voltage recorded differs by more "
-        f"than {EQUAL_V:g} mV; nudged: NEURON beside NEURON with one voltage an ulp higher at t = "
-        "0, which is what rounding does to the model.",
-        *(f"{r['model']}: nudged NEURON is equal until {r['nudged_until_ms']:.6g} ms, its spikes "
-          f"are {'the same' if r['nudged_spikes'] else 'others'}; first step here after "
-          f"{r['first_step_s']:.2f} s; {r['load']:.1f} processes on {r['cores']} cores."
-          for r in rows),
-        *(f"{r['model']}: {CASES[r['model']].constructs}." for r in rows),
+        "equal: every spike in NEURON's step; differs by: the largest difference of a voltage "
+        "that is recorded; reordered: NEURON beside NEURON with its nodes in another order "
+        "(ParallelContext.optimize_node_order); nudged: NEURON beside NEURON with each voltage "
+        "that is recorded an ulp nearer to 0 after each step. equal until: no voltage differs by "
+        f"more than {EQUAL_V:g} mV. Core: CoreNEURON on {THREADS} threads, where a model has as "
+        "many cells; - where it was not measured (--core).",
+        *(note for r in good for note in notes_of(r)),
         "Times are of one run each, on a machine that was shared as the numbers of processes say.",
-    ]  # fmt: skip
-    return "\n".join([table.ruled(head, lines), "", *table.wrapped(notes)])
+    ]
+    return "\n".join([table.ruled(HEAD, lines), "", *table.wrapped(notes)])
+
+
+def kept_rows(out: str) -> dict[str, dict[str, Any]]:
+    """Return the rows of the last result by model."""
+    path = Path(out) / "models.json"
+    if not path.is_file():
+        return {}
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    return {r["model"]: r for r in rows if "failed" in r or "reordered" in r}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -185,11 +152,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = record.parser("models", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--stop", type=float, metavar="MS", help="default: of each model")
+    parser.add_argument("--core", action="store_true", help="CoreNEURON, too")
     parser.add_argument("--one", choices=CASES, help="measure one that lies here; print it")
     args = parser.parse_args(arguments)
     if args.one:
         case = CASES[args.one]
-        print(MARK + json.dumps(measured(case, args.stop or case.stop, args.device)), flush=True)
+        way = core if args.core else measured
+        print(MARK + json.dumps(way(case, args.stop or case.stop, args.device)), flush=True)
         return 0
     folder = Path(os.environ.get("CLHINES_MODELS", ""))
     names = [n for n in args.names or CASES if (folder / n).is_dir()]
@@ -197,8 +166,14 @@ def main(arguments: Sequence[str]) -> int:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
     queue = record.queue(args.device, ("float64",))
-    rows = [row_of(name, folder, args) for name in names]
-    result = {"record": record.record(queue, "models", arguments), "rows": rows}
     label = "\n".join(table.wrapped([f"Device: {devices.label(queue.device)}."]))
-    record.write("models", None, result, f"{text(result)}\n{label}", args.out)
-    return 0 if all(r.get("equal_spikes") for r in rows) else 1
+    for name in names:
+        row = {"model": name, **row_of(name, folder, args)}
+        if args.core and "failed" not in row:
+            row |= row_of(name, folder, args, for_core=True)
+        row["command"] = " ".join(["python -m bench models", *arguments])
+        rows = kept_rows(args.out) | {name: row}
+        made = record.record(queue, "models", arguments)
+        result = {"record": made, "rows": [rows[n] for n in CASES if n in rows]}
+        record.write("models", None, result, f"{text(result)}\n{label}", args.out)
+    return 0 if all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1

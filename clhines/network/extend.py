@@ -33,6 +33,8 @@ def is_plain(program: Program) -> bool:
     more = (program.ions, program.pointers, program.tables, program.random)
     if program.kind == "artificial" or any(more) or program.outputs or program.built_in:
         return False
+    if any(q.is_global for q in program.states):  # which `simulate.start` checks
+        return False
     if set(program.blocks) - _PLAIN or (program.net is not None and not program.net.summed):
         return False
     given = ["parameter"] * len(program.parameters) + ["state"] * len(program.states)

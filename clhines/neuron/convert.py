@@ -67,7 +67,7 @@ def converted(
     use_tables : bool
         NEURON's ``usetable`` of the mechanism.
     """
-    text = entry.text
+    text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
@@ -78,6 +78,13 @@ def converted(
         ]
     except InputError as error:
         return [Rejected(entry.name, str(error), entry.file)]
+
+
+def with_currents(text: str) -> str:
+    """Return an NMODL text whose own currents are in RANGE, as hoc sees them in any case."""
+    code = re.sub(r"COMMENT\b.*?ENDCOMMENT|:[^\n]*", "", text, flags=re.DOTALL)
+    lists = re.findall(r"\b(?:NONSPECIFIC|ELECTRODE)_CURRENT\s+(\w+(?:\s*,\s*\w+)*)", code)
+    return f"{text}\nNEURON {{ RANGE {', '.join(lists)} }}\n" if lists else text
 
 
 def pointing(text: str, name: str) -> str:

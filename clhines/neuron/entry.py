@@ -15,7 +15,7 @@ from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected
 from clhines.neuron.importer import Imported, network_of
 from clhines.neuron.model import Model, read_model
-from clhines.neuron.records import Records, clock
+from clhines.neuron.records import Records, clock, last_delivery
 from clhines.neuron.session import Hoc, interpreter
 from clhines.neuron.states import put_values, take_values
 from clhines.neuron.writeback import put_events
@@ -211,10 +211,11 @@ def run(
     first = 1 if sim.step == 0 else 0
     result = sim.run(steps * sim.model.dt, progress)
     h.t = float(clock(begin, sim.model.dt, steps)[-1])
+    last = last_delivery(begin, sim.model.dt, steps)
     records.fill(result, begin, first)
-    records.fill_spikes(result, begin)
+    records.fill_spikes(result, begin, last)
     put_values(sim, at.imported)
-    put_events(sim, at.imported)
+    put_events(sim, at.imported, last)
 
 
 def num_steps(h: Hoc, tstop: float) -> int:

@@ -21,7 +21,6 @@ from clhines.neuron.raw import (
     Readable,
     Source,
     halves,
-    is_address,
     only,
     ref,
     vector_at,
@@ -103,15 +102,6 @@ class Memory(Objects):
                     at.value += step
         finally:
             at.value = first
-        return found
-
-    def pointers_of(self, thing: Hoc) -> list[int]:
-        """Return what a point process may hold pointers to: words behind its POINTERs."""
-        point = words_at(self.inside(thing), 4)
-        found = []
-        for prop in point:
-            for word in words_at(prop, 12) if is_address(prop) else ():
-                found += words_at(word, 24) if is_address(word) else []
         return found
 
     def weight_address(self, netcon: Hoc) -> int:

@@ -8,6 +8,8 @@ from typing import Any
 from clhines.neuron.raw import WORD, Place, words_at
 from clhines.neuron.session import Hoc
 
+POINTER = 2  # word of a place that has an address, where it has one
+
 
 class Objects:
     """The library; the base of `Memory`, which finds `_reference`."""
@@ -72,3 +74,42 @@ class Objects:
     def point_of(address: int) -> int:
         """Address of the point process behind a hoc object at an address."""
         return words_at(address, 2)[1]
+
+    # -- point processes -------------------------------------------------------------------------
+
+    def _property(self, point: int) -> int:
+        """Address of the data (Prop) of a point process; OSError where it is not as expected."""
+        data, owner = words_at(point, 4)[2:]
+        if not data or words_at(owner, 2)[1] != point:
+            raise OSError("a point process is not as expected")
+        return data
+
+    def fields_of(self, point: int) -> list[int]:
+        """Return the addresses of a point process's variables in the order of its file.
+
+        Those that hoc does not see are among them.
+        """
+        data = self._property(point)
+        count = self.symbol("_Z27_nrn_mechanism_get_num_varsP4Prop")
+        field = self.symbol("_Z27_nrn_mechanism_access_paramP4Propii")
+        count.argtypes, count.restype = [ctypes.c_void_p], ctypes.c_int
+        field.argtypes, field.restype = [ctypes.c_void_p, *[ctypes.c_int] * 2], ctypes.c_void_p
+        return [field(data, k, 0) for k in range(count(data))]
+
+    def slots_of(self, point: int) -> tuple[int, int, int]:
+        """Return where the places that are no variables begin, their width in bytes, their number.
+
+        Its own address is in the second place of every point process.
+        """
+        data = self._property(point)
+        places = self.symbol("_Z28_nrn_mechanism_access_dparamP4Prop")
+        places.argtypes, places.restype = [ctypes.c_void_p], ctypes.c_void_p
+        kind = self.symbol("_Z23_nrn_mechanism_get_typeP4Prop")
+        kind.argtypes, kind.restype = [ctypes.c_void_p], ctypes.c_int
+        sizes = words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
+        size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value
+        begin = words_at(places(data), 1)[0]
+        words = words_at(begin, 4 * size) if size > 1 else []
+        if words.count(point) != 1 or words.index(point) < 3:
+            raise OSError("the places of a point process are not as expected")
+        return begin, 8 * (words.index(point) - POINTER), size

@@ -21,6 +21,16 @@ def clock(t: float, dt: float, steps: int) -> np.ndarray:
     return np.cumsum(halves)[::2]
 
 
+def last_delivery(t: float, dt: float, steps: int) -> float:
+    """Return up to when NEURON has delivered events after some steps from t, ms.
+
+    It delivers at the begin of each step what comes up to the middle of it.
+    """
+    halves = np.full(2 * steps, 0.5 * dt)
+    halves[0] = t
+    return float(np.cumsum(halves)[-1])
+
+
 class Records:
     """Lets a simulation record what NEURON's vectors record, and fills them.
 
@@ -141,15 +151,23 @@ class Records:
             memory.move_event(event.item, float(after[0]))
         return due
 
-    def fill_spikes(self, result: Result, begin: float) -> None:
+    def fill_spikes(self, result: Result, begin: float, last: float) -> None:
         """Append the events of a run to the vectors that record sources.
 
+        Parameters
+        ----------
+        result : Result
+        begin : float, ms
+        last : float, ms
+            As `last_delivery` has it.
+
+        Notes
+        -----
         NEURON sees at the begin of a step what has crossed a threshold in the step before: what did
         so before the run counts, what does so in its last step does not yet.
         """
-        seen = float(self._imported.model.h.t) - 0.5 * self._sim.model.dt
         imported = self._imported
-        h, network = imported.model.h, imported.network
+        h, network, trains = imported.model.h, imported.network, imported.model.trains.times
         numbers = [int(network.source_numbers(s, [k])[0]) for s, k in imported.sources]
         every: dict[int, list[tuple[float, int]]] = {}
         vectors: dict[int, tuple[Hoc, Hoc | None]] = {}
@@ -160,7 +178,9 @@ class Records:
             late = SPIKE_LATE if origin.sender is None else 0.0
             own = result.spike_time[result.spike_cell == number] + late
             if origin.sender is None:
-                own = own[own < seen]
+                own = own[own < last]
+            elif origin.sender in trains:
+                own = trains[origin.sender][trains[origin.sender] <= last]
             if number in self._imported.crossed:
                 own = np.append(begin + late, own)
             key = memory.inside(origin.times)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from clhines.neuron.contents import Instances
 from clhines.neuron.memory import Memory
+from clhines.neuron.objects import POINTER
 from clhines.neuron.raw import WORD, Readable, ref, words_at
 
 _BEGIN = "area", "pntproc"  # the first two places of every point process
-_POINTER = 2  # word of a place that has an address, where it has one
 
 
 class Slots:
@@ -70,21 +70,12 @@ class Slots:
         place = self.place_of(kind, "netsend")
         if place < 0:
             return 0
-        for prop in words_at(point, 4):
-            if prop not in self._readable:
-                continue
-            for begin in words_at(prop, 8):
-                if begin not in self._readable:
-                    continue
-                words = words_at(begin, 16)
-                if point in words:
-                    width = 8 * (words.index(point) - _POINTER)
-                    return begin + width * place
-        raise OSError("a point process is not as expected")
+        begin, width, _ = self._memory.slots_of(point)
+        return begin + width * place
 
     def forget(self, movable: int) -> None:
         """Let a place for net_move have no event."""
-        WORD.from_address(movable + 8 * _POINTER).value = 0
+        WORD.from_address(movable + 8 * POINTER).value = 0
 
     # -- WATCH -------------------------------------------------------------------------------------
 

@@ -69,6 +69,7 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     arrays["v"] = np.tile(voltages(imported), copies).astype(arrays["v"].dtype)
     for name, group in imported.groups.items():
         instances = model.every[name]
+        _take_globals(sim, imported, arrays, name)
         for key, base, element, place, owner in _variables(sim, imported, name, group):
             if key in arrays:
                 arrays[key][place] = np.tile(owner.values(base, element), copies)
@@ -89,6 +90,18 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     arrays["cursor"] = np.where(cells, sent, arrays["cursor"])
     _take_crossed(sim, imported, arrays)
     sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
+
+
+def _take_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
+    """Take variables that are one for all instances of a mechanism and that INITIAL sets."""
+    group, entry = imported.groups[name], imported.model.every[name].entry
+    k, place = sim.model.instances[group.number]
+    for quantity in group.mechanism.program.states:
+        base, element = split_name(quantity)
+        key = f"state{k}_{quantity.name}"
+        if quantity.is_global and base in entry.globals_ and key in arrays:
+            value = getattr(imported.model.h, f"{base}_{name}")
+            arrays[key][place] = value if element is None else value[element]
 
 
 def _take_crossed(sim: Simulation, imported: Imported, arrays: Arrays) -> None:

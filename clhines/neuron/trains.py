@@ -1,7 +1,13 @@
-"""VecStim: sources whose times are in a Vector, which its file keeps behind VERBATIM."""
+"""VecStim: sources whose times are in a Vector, which its file keeps behind VERBATIM.
+
+Files of this kind are many, under several names. One is known by its text: what its VERBATIM takes
+from the Vector, and what NET_RECEIVE does with it.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +16,30 @@ from clhines.neuron.contents import Contents
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
 from clhines.neuron.queue import Pending
+from clhines.neuron.raw import WORD, words_at
 from clhines.neuron.session import Hoc
 
-NAMES = ("VecStim",)
+_COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
+# index and etime come first among a file's variables; spaces are taken out before
+_VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
+_TAKEN = re.compile(r"if\(i<size\)\{etime=[\w()]+\[i\];index\+=1\.?0?;\}else\{index=-1\.?0?;\}")
+_NEXT = r"net_send\(etime-t,1\)"
+_CHECKED = rf"if\(etime-t>=0\)\{{{_NEXT}\}}else\{{(printf\([^)]*\))?net_send\(0,2\)\}}"
+_STARTS = re.compile(rf"INITIAL\{{index=0element\(\)if\(index>0\)\{{({_NEXT}|{_CHECKED})\}}\}}")
+_RECEIVES = re.compile(
+    r"NET_RECEIVE\(\w+\)\{if\(flag==1\)\{net_event\(t\)"
+    rf"(element\(\)if\(index>0\)\{{{_NEXT}\}}\}}"
+    rf"|\}}if\(flag==1\|\|flag==2\)\{{element\(\)if\(index>0\)\{{{_CHECKED}\}}\}})\}}"
+)
+_INDEX, _TIME = 0, 1  # among its variables
+_NEAR = 1e-9  # ms: an event's time has been added and subtracted
+
+
+def is_train(text: str) -> bool:
+    """Return whether an NMODL text is one whose events are at the times of a Vector."""
+    plain = re.sub(r"\s+", "", _COMMENTS.sub("", text))
+    parts = (_VARIABLES, _TAKEN, _STARTS, _RECEIVES)
+    return "vector_arg(1)" in plain and all(part.search(plain) for part in parts)
 
 
 @dataclass(eq=False)
@@ -26,47 +53,78 @@ class Trains:
     times : dict of (str, int) -> (k,) float64, ms
         Events that have not been sent, of each instance.
     rejected : list of Rejected
+    fields : dict of (str, int) -> (int, int)
+        Addresses of index and etime, of each instance that will send.
     """
 
     names: tuple[str, ...] = ()
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
+    fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+    def go_on(self, stim: tuple[str, int], past: int) -> None:
+        """Let an instance have sent `past` of its events: its index and etime."""
+        index, etime = (ctypes.c_double.from_address(a) for a in self.fields[stim])
+        if past < len(self.times[stim]):
+            index.value, etime.value = index.value + past, float(self.times[stim][past])
+        else:
+            index.value, etime.value = -1.0, float(self.times[stim][-1])
 
 
 def read_trains(
     h: Hoc, memory: Memory, contents: Contents, pending: Pending, vectors: dict[Hoc, Hoc]
 ) -> Trains:
     """Find the times of all VecStim."""
-    found = Trains(tuple(n for n in NAMES if n in contents.points))
+    found = Trains(tuple(n for n, i in contents.points.items() if is_train(i.entry.text)))
     given = {memory.object_of(stim): vector for stim, vector in vectors.items()}
     known = {memory.inside(v): v for v in h.List("Vector")} if found.names else {}
-    due = {event.target: event.time for event in pending.selves}
+    due = {event.target: event.time for event in pending.selves if event.flag == 1}
+    waits = {event.target for event in pending.selves if event.flag != 1}
     for name in found.names:
         for k, thing in enumerate(contents.points[name].things):
-            next_time = due.get((name, k))
-            if next_time is None:  # nothing comes any more
+            if (name, k) not in due and (name, k) not in waits:  # nothing comes any more
                 found.times[name, k] = np.zeros(0)
                 continue
-            vector = given.get(memory.object_of(thing))
-            if vector is None:
-                vector = _held(memory, thing, known)
-            times = np.sort(np.array(vector, np.float64)) if vector is not None else np.zeros(0)
-            if not np.isclose(times, next_time, rtol=0, atol=1e-9).any():
-                found.rejected.append(
-                    Rejected(
-                        name,
-                        f"the Vector of {thing} is not found in NEURON's memory",
-                        "",
-                        0,
-                        f"vectors={{{thing}: its Vector}}",
-                    )
-                )
+            try:
+                fields = memory.fields_of(memory.inside(thing))
+                vector = given.get(memory.object_of(thing)) or _held(memory, thing, known, fields)
+                times = np.array(vector if vector is not None else [], np.float64)
+                found.times[name, k] = _coming(times, fields, due.get((name, k)))
+            except OSError as error:
+                way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
+                found.rejected.append(Rejected(name, str(error).format(thing), "", 0, way_out))
                 continue
-            found.times[name, k] = times[times >= next_time - 1e-9]
+            found.fields[name, k] = fields[_INDEX], fields[_TIME]
     return found
 
 
-def _held(memory: Memory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
-    """Return the Vector that an instance holds a pointer to, if there is exactly one."""
-    held = {address for address in memory.pointers_of(thing) if address in vectors}
+_LOST = "the Vector of {} is not found in NEURON's memory"
+
+
+def _coming(times: np.ndarray, fields: list[int], due: float | None) -> np.ndarray:
+    """Return the times of the events that have not been sent; OSError where they are not known.
+
+    NEURON sends each event by its distance from the one before, which rounds.
+    """
+    index, etime = (ctypes.c_double.from_address(fields[f]).value for f in (_INDEX, _TIME))
+    at = int(index) - 1
+    if not (0 <= at < len(times) and times[at] == etime):
+        raise OSError(_LOST)
+    rest = times[at:]
+    if due is None or abs(rest[0] - due) > _NEAR or (np.diff(rest) < 0).any():
+        raise OSError("the times of {} do not ascend")
+    coming = [due]
+    for time in rest[1:].tolist():
+        coming.append(coming[-1] + time - coming[-1])  # in the order of its C++
+    return np.array(coming, np.float64)
+
+
+def _held(memory: Memory, thing: Hoc, vectors: dict[int, Hoc], fields: list[int]) -> Hoc | None:
+    """Return the Vector that an instance holds a pointer to, if there is exactly one.
+
+    It is a POINTER's, or in the place of a variable.
+    """
+    begin, width, size = memory.slots_of(memory.inside(thing))
+    words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]
+    held = {word for word in words if word in vectors}
     return vectors[held.pop()] if len(held) == 1 else None

@@ -94,6 +94,7 @@ class WireReader:
     def read(self) -> Wires:
         """Return all sources and connections."""
         memory, found = self._memory, Wires()
+        alone = self._h.ParallelContext().nhost() == 1
         vectors = {memory.inside(v): v for v in self._h.List("Vector")}
         netcons = list(self._h.List("NetCon"))
         source_of = [memory.source_of(netcon) for netcon in netcons]
@@ -103,8 +104,9 @@ class WireReader:
             if source.place is not None:
                 node = self._places.node(source.place)
             if node < 0 and sender is None:
-                if source.gid < 0 and not source.sender and source.place is None:
-                    continue  # a gid of another rank, or one whose cell is gone
+                nothing = not source.sender and source.place is None
+                if nothing and (source.gid < 0 or alone):
+                    continue  # a cell that is gone, or a gid that no process has
                 what = "NetCon whose source is neither a voltage nor an object that sends events"
                 self.rejected.append(Rejected("", what))
                 continue

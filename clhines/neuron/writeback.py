@@ -9,8 +9,16 @@ from clhines.neuron.states import Arrays, extended_of
 from clhines.simulate.simulation import Simulation
 
 
-def put_events(sim: Simulation, imported: Imported) -> None:
-    """Replace the events on their way by those of a simulation; NEURON's t is that of its end."""
+def put_events(sim: Simulation, imported: Imported, last: float) -> None:
+    """Replace the events on their way by those of a simulation; NEURON's t is that of its end.
+
+    Parameters
+    ----------
+    sim : Simulation
+    imported : Imported
+    last : float, ms
+        Up to when events of given times have been sent, as `records.last_delivery` has it.
+    """
     model = imported.model
     memory, arrays = model.memory, sim.arrays()
     movable = _movable(imported)
@@ -25,9 +33,9 @@ def put_events(sim: Simulation, imported: Imported) -> None:
             memory.remove_event(event.item)
         elif event.what in ("NetCon", "PreSyn"):
             memory.remove_event(event.item)
-    _put_netcons(sim, imported, arrays)
+    _put_netcons(sim, imported, arrays, last)
     _put_selves(sim, imported, arrays, movable)
-    _move_trains(imported, stims)
+    _move_trains(imported, stims, last)
     _put_watches(sim, imported, arrays)
     above = dict(zip(extended_of(sim).detector_source.tolist(), arrays["above"], strict=True))
     unseen = _unseen(sim, arrays, model.h.t)
@@ -72,22 +80,33 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         model.slots.watch(model.every[name], conditions)
 
 
-def _put_netcons(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def _put_netcons(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
     first, size = sim.rings()
     unseen = _unseen(sim, arrays, t)
+    trains = _train_numbers(imported)
     waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
     for c in waiting.tolist():
         source, number = int(netcons.source[c]), int(imported.connections[c])
         for event in range(int(arrays["cursor"][c]), int(arrays["count"][source])):
             sent = float(arrays["ring"][first[source] + event % size[source]])
-            if sent > t + 1e-9 and number >= 0:
-                break  # of a train, and still to come
+            if sent > last and source in trains:
+                break  # still to come
             if source in unseen and event + 1 == int(arrays["count"][source]):
                 break
             netcon = model.wires.netcons[number if number >= 0 else -1 - number]
             netcon.event(max(sent + float(netcons.delay[c]), t))
+
+
+def _train_numbers(imported: Imported) -> set[int]:
+    """Return the sources of given times."""
+    network, origins, names = imported.network, imported.model.wires.origins, imported.model.trains
+    return {
+        int(network.source_numbers(source, [k])[0])
+        for (source, k), origin in zip(imported.sources, origins, strict=True)
+        if origin.sender is not None and origin.sender[0] in names.names
+    }
 
 
 def _put_selves(
@@ -114,16 +133,15 @@ def _put_selves(
                 model.memory.send_self(point, time, flag, weight, movable.get(point, 0))
 
 
-def _move_trains(imported: Imported, stims: dict[tuple[str, int], int]) -> None:
+def _move_trains(imported: Imported, stims: dict[tuple[str, int], int], last: float) -> None:
     """Let each VecStim go on with its first event after now."""
-    model, t = imported.model, imported.model.h.t
+    model = imported.model
     for stim, item in stims.items():
         times = model.trains.times[stim]
-        past = int(np.searchsorted(times, t + 1e-9, side="right"))
-        thing = model.contents.points[stim[0]].things[stim[1]]
+        past = int(np.searchsorted(times, last, side="right"))
+        if past:
+            model.trains.go_on(stim, past)
         if past < len(times):
             model.memory.move_event(item, float(times[past]))
-            if past:
-                thing.index = thing.index + past
         else:
             model.memory.remove_event(item)

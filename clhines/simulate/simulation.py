@@ -57,7 +57,7 @@ _HOST = "the host, NumPy"
 _BAR = "{percentage:3.0f}% |{bar}| {n:.5g}/{total:.5g} ms [{elapsed}<{remaining}, {postfix}]"
 
 
-class Simulation(Recording, Changing):
+class Simulation(Changing, Recording):
     """A network advanced in time.
 
     The network is frozen once a simulation has been made of it. Attributes are read-only; `set`

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clhines.errors import InputError
 from clhines.network.extended import ADVANCE_REVERSAL, INITIAL_REVERSAL, Extended
 from clhines.network.model import DENSITY, Model
 from clhines.simulate.host_events import HostEvents
@@ -54,6 +55,24 @@ def _initial(events: HostEvents, k: int) -> None:
         if k in variables.queues:
             events.obey(k, some, zero, np.full(len(some), -1), call)
         variables.wrote_concentrations(k, "initial", some)
+    if not artificial:
+        _check_globals(variables, k)
+
+
+def _check_globals(variables: Variables, k: int) -> None:
+    """Refuse a variable of all instances to which their INITIAL blocks give several values.
+
+    NEURON lets all have that of the instance that comes last.
+    """
+    mechanism, states = variables.model.kinds[k].mechanism, variables.states[k]
+    for quantity in mechanism.program.states:
+        values = states[quantity.name]
+        if quantity.is_global and (values != values[:1]).any() and not np.isnan(values).all():
+            raise InputError(
+                f"{quantity.public or quantity.name} of {mechanism.name} is {values.min():g} to "
+                f"{values.max():g} after INITIAL; expected one value of all instances, as it is "
+                "GLOBAL, or RANGE in its file"
+            )
 
 
 def _connections(events: HostEvents, k: int) -> None:

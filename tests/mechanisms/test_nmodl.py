@@ -120,7 +120,16 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "PROCEDURE f",
     ),
     "shared": (
-        _with("q = v", "RANGE x\n GLOBAL q", "ASSIGNED { q }\nAFTER SOLVE { x = q }"),
+        _with(
+            "q = v",
+            "RANGE x\n GLOBAL q",
+            "ASSIGNED { q }\nAFTER SOLVE { x = q }\nBEFORE STEP { q = v }",
+        ),
+        "'q' is one for all instances",
+        "ASSIGNED { q }",
+    ),
+    "in turn": (
+        _with("q = q + 1", "RANGE x\n GLOBAL q", "ASSIGNED { q }\nAFTER SOLVE { x = q }"),
         "'q' is one for all instances",
         "ASSIGNED { q }",
     ),

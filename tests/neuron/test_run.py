@@ -41,11 +41,15 @@ CASES = [
         "streams",
         "watched",
         "crossing",
+        "trains",
     )
 ]
 
 
-STEPS = [*CASES, *((case, "steps") for case in ("recorders", "events", "streams", "watched"))]
+STEPS = [
+    *CASES,
+    *((case, "steps") for case in ("recorders", "events", "streams", "watched", "common")),
+]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from networks import CABLES, DT, blocks
 
+import clhines
 from clhines import InputError, Network, Simulation
 from clhines.device import devices, program
 
@@ -272,3 +273,27 @@ def test_what_cannot_be_set_is_refused():
         groups["hh"].parameters["gnabar"] = 1.0
     with pytest.raises(ValueError, match="read-only"):
         sim.model.v_init[0] = -70.0
+
+
+@pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])
+def test_records_of_currents_follow_what_is_set(fast_queue, engine):
+    """Of a simulation with other conductances, as of one made with them; nothing of before."""
+    found = []
+    for g, gnabar in ((1e-4, 0.12), (3e-4, [0.1, 0.13])):
+        net = Network(clhines.discretise(clhines.sample_cells()[0], max_length=60), num_cells=2)
+        channel = net.insert("hh", "soma", gnabar=gnabar)
+        leak = net.insert("pas", g=g, e=-65.0)
+        net.add("iclamp", at=net.soma, delay=0.5, dur=5.0, amp=0.8)
+        sim = Simulation(net, 0.025, "float32", queue=fast_queue, engine=engine)
+        numbers = [sim.record("i_membrane", np.arange(0, 40, 7)), sim.record("i", channel)]
+        numbers += [sim.record("v", net.soma, reduce="max")]
+        numbers += [sim.record("v", net.soma, reduce="crossings", threshold=-20.0)]
+        if not found:
+            sim.run(2.0)
+            sim.set(leak, g=3e-4)
+            sim.set(channel, gnabar=np.array([0.1, 0.13]))
+            sim.reset()
+        result = sim.run(5.0)
+        found.append([np.concatenate([*map(np.ravel, result[k])]) for k in numbers])
+    assert len(found[0][-1]) == 2  # a spike each
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))

@@ -314,3 +314,10 @@ def test_epochs_are_for_networks_that_are_not_extended(truth, fast_queue):
     plain = Network(clhines.discretise(clhines.sample_cells()[0], max_length=50))
     plain.insert("hh")
     assert plain.compile().extended is None
+
+
+def test_a_variable_of_all_instances_that_they_set_differently_is_refused():
+    net = Network.from_arrays([-1, 0], [0, 2], [500.0, 500.0], [0.0, 0.1], [0.005, 0.005])
+    net.insert(mod_files.ours("ext_common"), [0, 1], alpha=[0.07, 0.08])
+    with pytest.raises(InputError, match="rinf of ext_common is 0.7 to 0.727273 after INITIAL"):
+        Simulation(net, dt=0.025, engine="reference")

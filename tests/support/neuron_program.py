@@ -188,6 +188,37 @@ def watched():
     return [*found, *recorded(*(w._ref_when for w in watches), move._ref_last), spikes]
 
 
+def trains():
+    """Events at the times of Vectors: one in the place of a variable, one behind a POINTER."""
+    from support.mod_files import loaded
+
+    loaded("vec_")
+    soma = section("soma", 1, 20, 20)
+    found = recorded(soma(0.5)._ref_v)
+    for k, stim in enumerate((h.vec_inside(), h.vec_pointer(), h.vec_inside(), h.vec_pointer())):
+        times = h.Vector([0.7, 2.3, 2.3, 4.4875, 9, 14 + k, 18.3, 25][: 8 - 3 * (k // 2)])
+        stim.play(times)
+        synapse, spikes = h.ExpSyn(soma(0.5)), h.Vector()
+        netcon = h.NetCon(stim, synapse)
+        netcon.delay, netcon.weight[0] = 0.1 + 0.6 * k, 0.002 + 0.001 * k
+        netcon.record(spikes)
+        KEPT.extend([stim, times, synapse, netcon])
+        found += [*recorded(synapse._ref_g), spikes]
+    return found
+
+
+def common():
+    """Variables of all instances that INITIAL sets; from NEURON also where they were changed."""
+    from support.mod_files import loaded
+
+    loaded("ext_")
+    soma = section("soma", 3, 30, 20)
+    soma.insert("ext_common")
+    clamp(soma(0.5))
+    KEPT.append(h.FInitializeHandler("rinf_ext_common = 0.6"))
+    return recorded(soma(0.2)._ref_v, soma(0.5).ext_common._ref_r, soma(0.5).ext_common._ref_i)
+
+
 def compared(case, engine):
     """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
     import clhines

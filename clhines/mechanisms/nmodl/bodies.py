@@ -44,13 +44,22 @@ class Body:
     loops: list[Loop] = field(default_factory=list)
 
     def nodes(self, wanted: Iterable[str]) -> list[Node]:
-        """Return all expressions of the results, of the loops and of these variables."""
+        """Return all expressions of the results, of these variables, and of loops for them."""
         found = [node for _, _, node in self.results]
         found += [self.writes[name] for name in wanted if name in self.writes]
-        for loop in self.loops:
-            found += loop.starts + loop.values
-            found += [e for e in (loop.go_on, loop.entered) if e is not None]
+        for loop in self.needed_loops(found):
+            found += loop.nodes()
         return found
+
+    def needed_loops(self, roots: Iterable[Node]) -> list[Loop]:
+        """Return the loops that expressions need, without variables that nothing needs."""
+        free = {name for node in roots for name in node.free}
+        found: list[Loop] = []
+        for loop in reversed(self.loops):
+            if not free.isdisjoint(loop.ends):
+                found.append(loop.without_unneeded(free))
+                free |= {name for node in found[-1].nodes() for name in node.free}
+        return found[::-1]
 
 
 @dataclass

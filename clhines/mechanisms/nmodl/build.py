@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 
 from clhines.mechanisms.equations import Quantity
 from clhines.mechanisms.expressions import Node
@@ -74,6 +75,10 @@ class _Builder:
         self.read_ions = {n for ion in self.file.ions for n in (*ion.reads, *ion.writes)}
         self.needed = self._needed()
         self._begin_globals()
+        for body in self.blocks.values():
+            kept = [n for _, _, n in body.results]
+            kept += [n for key, n in body.writes.items() if key in self.needed]
+            body.loops = body.needed_loops(kept)
 
     def _check(self) -> None:
         file = self.file
@@ -210,18 +215,26 @@ class _Builder:
         )
 
     def _check_globals(self) -> None:
-        """Refuse what is one for all instances, is kept, and may differ between instances."""
+        """Refuse what is one for all instances, is kept, and may differ between instances.
+
+        NEURON executes a block for one instance after the other: where it reads what it sets, each
+        instance sees what the one before has set. What INITIAL alone sets from the instance's own
+        values stays: it is found at the start whether the instances agree.
+        """
         uniform = {k for k in self.states if self.names.is_global(k)}
         shared = {k for k in self.parameters if self.names.is_global(k)} | {"t", "dt"}
         wrong = True
-        suspects: set[str] = set()
+        suspects, turned = set[str](), set[str]()
         while wrong:
             wrong = False
             for key in sorted(uniform - suspects):
                 for body in self.blocks.values():
                     if key in body.writes:
                         free = body.writes[key].free
-                        if not free <= (uniform - suspects) | shared:
+                        in_turn = free & uniform & body.writes.keys()
+                        if in_turn and key not in self._settled(body, uniform):
+                            turned.add(key)
+                        if key in turned or not free <= (uniform - suspects) | shared:
                             suspects.add(key)
                             wrong = True
         for key in sorted(suspects):
@@ -229,8 +242,40 @@ class _Builder:
             line = self.file.variables[name].line
             if self.file.kind == "artificial" or name not in self.file.variables:
                 continue
+            setters = {block for block, body in self.blocks.items() if key in body.writes}
+            is_seen = self.file.variables[name].sort != "local"  # NEURON shows its value
+            if is_seen and setters == {"initial"} and key not in turned:
+                continue
             what = f"'{name}' is one for all instances and keeps what each of them sets"
             raise Refused(what, line, "declare it in RANGE")
+
+    def _settled(self, body: Body, uniform: set[str]) -> set[str]:
+        """Variables of all instances that a block does not change where it has just been executed.
+
+        So are those that it sets where a flag is 0, as the flag then is 1. Looked at for some
+        values of what they depend on; INITIAL, where it alone sets them, begins with defaults.
+        """
+        keys = [k for k in body.writes if k in uniform]
+        nodes = [body.writes[k] for k in keys]
+        if body.loops:
+            return set()
+        later = {k for b in self.blocks.values() if b is not body for k in b.writes}
+        at_start = body is self.blocks.get("initial")
+        free = sorted({name for node in nodes for name in node.free} | {*keys})
+        random, settled = Random(1), {*keys}
+        for turn in range(8):
+            point = {
+                k: Fraction(self.names.default(k))
+                if (turn == 0 and k in self.names.elements) or (at_start and k in {*keys} - later)
+                else Fraction(random.choice([0, 1, random.randint(2, 99)]))
+                for k in free
+            }
+            at = {self.graph.symbol(k): self.graph.number(x) for k, x in point.items()}
+            first = self.graph.replaced(nodes, {**at})
+            at |= {self.graph.symbol(k): node for k, node in zip(keys, first, strict=True)}
+            again = self.graph.replaced(nodes, at)
+            settled -= {k for k, x, y in zip(keys, first, again, strict=True) if x is not y}
+        return settled
 
     # ------------------------------------------------------------------------------ arguments
 

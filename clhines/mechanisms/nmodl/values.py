@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -50,6 +50,35 @@ class Loop:
     go_on: Node | None = None
     most: int = 0
     entered: Node | None = None
+
+    def nodes(self) -> list[Node]:
+        """Return all expressions."""
+        found = self.starts + self.values
+        return found + [e for e in (self.go_on, self.entered) if e is not None]
+
+    def without_unneeded(self, free: Set[str]) -> Loop:
+        """Return the loop without variables of which neither these names nor the loop need any."""
+        count, decides = len(self.names), [e for e in (self.go_on, self.entered) if e is not None]
+        inside = {name for node in decides for name in node.free}
+        kept = {k for k in range(count) if self.ends[k] in free or self.names[k] in inside}
+        while True:
+            inside = {name for k in kept for name in self.values[k].free}
+            more = kept | {k for k in range(count) if self.names[k] in inside}
+            if more == kept:
+                break
+            kept = more
+        if len(kept) == count:
+            return self
+        places = sorted(kept)
+        return Loop(
+            [self.names[k] for k in places],
+            [self.ends[k] for k in places],
+            [self.starts[k] for k in places],
+            [self.values[k] for k in places],
+            self.go_on,
+            self.most,
+            self.entered,
+        )
 
 
 @dataclass

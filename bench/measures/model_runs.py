@@ -1,0 +1,151 @@
+"""One model of `model_cases` in this process: by NEURON, by this package, and by CoreNEURON."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bench.measures.model_cases import Case
+
+EQUAL_V = 1e-6  # mV: voltages that differ less are called equal
+MOST_VECTORS = 50  # voltages that are compared; of more cells, the spikes
+THREADS = 2
+Taken = tuple[list[np.ndarray], list[np.ndarray]]
+
+
+def began(case: Case) -> tuple[Any, list[Any], float, object]:
+    """Build a model; return NEURON's h, sections to record, the initial voltage, what is kept."""
+    from neuron import h
+
+    h.load_file("stdrun.hoc")
+    sections, v_init, kept = case.build(h)
+    h.cvode_active(0)
+    h.dt, h.steps_per_ms = 0.025, 40
+    return h, sections, v_init, kept
+
+
+class Measured:
+    """A model with its vectors that record.
+
+    Parameters
+    ----------
+    case : Case
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.h, sections, self.v_init, self.kept = began(case)
+        h = self.h
+        self.voltages = [section(0.5)._ref_v for section in sections[:MOST_VECTORS]]
+        self.vectors = [h.Vector().record(v) for v in self.voltages]
+        self.spikes, self.netcons = list[Any](), list[Any]()
+        for section in sections:
+            self.netcons.append(h.NetCon(section(0.5)._ref_v, None, sec=section))
+            self.netcons[-1].threshold = -20
+            self.spikes.append(h.Vector())
+            self.netcons[-1].record(self.spikes[-1])
+
+    def run(self, way: Callable[[float], object], until: float) -> tuple[float, Taken]:
+        """Run from the begin; return the time it takes, voltages and spikes."""
+        self.h.finitialize(self.v_init)
+        begin = time.perf_counter()
+        way(until)
+        spent = time.perf_counter() - begin
+        return spent, ([np.array(v) for v in self.vectors], [np.array(s) for s in self.spikes])
+
+    def nudged(self, until: float) -> None:
+        """Run by NEURON, the voltages that are recorded an ulp nearer to 0 after each step."""
+        h, voltages = self.h, self.voltages
+        for _ in range(math.ceil((until - h.t) / h.dt - 0.5)):
+            h.fadvance()
+            for v in voltages:
+                v[0] = math.nextafter(v[0], 0.0)
+
+    def reordered(self, until: float) -> tuple[float, Taken]:
+        """Run by NEURON with its nodes in another order."""
+        pc = self.h.ParallelContext()
+        pc.optimize_node_order(1)
+        found = self.run(self.h.continuerun, until)
+        pc.optimize_node_order(0)
+        return found
+
+
+def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
+    """Run a model that lies in the current folder by NEURON and by this package."""
+    import clhines
+
+    model = Measured(case)
+    h = model.h
+    ours = partial(clhines.neuron.run, device=device)
+    neuron_s, truth = model.run(h.continuerun, stop)
+    first_s, _ = model.run(ours, h.dt)  # builds kernels
+    clhines_s, got = model.run(ours, stop)
+    found = {
+        "cells": sum(s.parentseg() is None for s in h.allsec()),
+        "compartments": sum(s.nseg for s in h.allsec()),
+        "stop_ms": stop,
+        "spikes": sum(map(len, truth[1])),
+        "neuron_s": neuron_s,
+        "first_step_s": first_s,
+        "clhines_s": clhines_s,
+        "load": os.getloadavg()[0],
+        "cores": os.cpu_count(),
+    }
+    others = {"reordered": model.reordered(stop)[1], "nudged": model.run(model.nudged, stop)[1]}
+    for name, other in {"clhines": got, **others}.items():
+        found[name] = compared(truth, other, float(h.dt))
+    return found
+
+
+def compared(truth: Taken, other: Taken, dt: float) -> dict[str, Any]:
+    """Return how far a run agrees with NEURON's."""
+    pairs = [np.abs(a - b) for a, b in zip(truth[0], other[0], strict=True)]
+    last = min(len(p) for p in pairs)
+    until = min([last, *(int(np.argmax(p > EQUAL_V)) for p in pairs if (p > EQUAL_V).any())])
+    return {
+        "equal_spikes": all(map(np.array_equal, truth[1], other[1])),
+        "spikes_differ_at_ms": first_spike(truth[1], other[1], dt),
+        "equal_until_ms": until * dt,
+        "largest_mv": max(float(p.max()) for p in pairs),
+    }
+
+
+def first_spike(truth: list[np.ndarray], other: list[np.ndarray], dt: float) -> float | None:
+    """Return the time of the first spike that is in another step or missing; None for none."""
+    found = []
+    for a, b in zip(truth, other, strict=True):
+        both = min(len(a), len(b))
+        wrong = np.flatnonzero(np.abs(a[:both] - b[:both]) > 0.5 * dt)
+        found += [a[k] for k in wrong[:1]] or [*a[both : both + 1], *b[both : both + 1]]
+    return min(map(float, found), default=None)
+
+
+def core(case: Case, stop: float, _: str | None) -> dict[str, Any]:
+    """Run a model by CoreNEURON, by NEURON's one step that hands it over."""
+    from neuron import coreneuron
+
+    h, sections, v_init, kept = began(case)
+    pc = h.ParallelContext()
+    netcons = []
+    for k, section in enumerate(sections):
+        netcons.append(h.NetCon(section(0.5)._ref_v, None, sec=section))
+        if netcons[-1].srcgid() < 0:
+            gid = 10**7 + k
+            pc.set_gid2node(gid, pc.id())
+            pc.cell(gid, netcons[-1])
+            pc.threshold(gid, -20)
+    times, numbers = h.Vector(), h.Vector()
+    pc.spike_record(-1, times, numbers)
+    pc.set_maxstep(10)
+    pc.nthread(min(THREADS, sum(s.parentseg() is None for s in h.allsec())))
+    coreneuron.enable = True
+    h.finitialize(v_init)
+    begin = time.perf_counter()
+    pc.psolve(stop)
+    assert kept is not None
+    return {"core_s": time.perf_counter() - begin, "core_spikes": len(times)}
