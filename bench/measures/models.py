@@ -80,7 +80,7 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
 
 
 HEAD = (
-    "model          cells compart.    ms spikes equal differs by  reordered     nudged  clhines"
+    "model         cells compart.    ms spikes equal       mV reordered   nudged  clhines"
     "  NEURON    Core"
 )
 
@@ -89,10 +89,10 @@ def line_of(row: dict[str, Any]) -> str:
     """Return a line of the table."""
     ours, core_s = row["clhines"], row.get("core_s")
     return (
-        f"{row['model']:<15}{row['cells']:>5}{row['compartments']:>9}{row['stop_ms']:>6g}"
+        f"{row['model']:<15}{row['cells']:>4}{row['compartments']:>9}{row['stop_ms']:>6g}"
         f"{row['spikes']:>7}{'yes' if ours['equal_spikes'] else 'no':>6}"
-        f"{ours['largest_mv']:>8.1e} mV{row['reordered']['largest_mv']:>8.1e} mV"
-        f"{row['nudged']['largest_mv']:>8.1e} mV{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
+        f"{ours['largest_mv']:>9.1e} {row['reordered']['largest_mv']:>9.1e}"
+        f"{row['nudged']['largest_mv']:>9.1e}{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
         + (f"{core_s:>6.1f} s" if core_s is not None else f"{'-':>8}")
     )
 
@@ -126,7 +126,7 @@ def text(result: dict[str, Any]) -> str:
         if "failed" in r:
             lines += table.wrapped([f"{r['model']}: {r['failed']}"])
     notes = [
-        "equal: every spike in NEURON's step; differs by: the largest difference of a voltage "
+        "equal: every spike in NEURON's step; mV: the largest difference of a voltage "
         "that is recorded; reordered: NEURON beside NEURON with its nodes in another order "
         "(ParallelContext.optimize_node_order); nudged: NEURON beside NEURON with each voltage "
         "that is recorded an ulp nearer to 0 after each step. equal until: no voltage differs by "

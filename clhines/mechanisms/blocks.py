@@ -7,14 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from clhines.mechanisms.expressions import CONDITIONS, Node, split
-from clhines.mechanisms.simplify import in_parts, share_arguments, share_exponentials
+from clhines.mechanisms.simplify import (
+    in_parts,
+    share_arguments,
+    share_bernoullis,
+    share_exponentials,
+)
 
 _LONG = 24  # operations of one line at most, about
 
 
 def simplified(roots: Sequence[Node]) -> list[Node]:
     """Return expressions with what they have in common named."""
-    result = share_exponentials(roots)
+    result = share_exponentials(share_bernoullis(roots))
     for op in ("mul", "add"):
         result = share_arguments(result, op)
     return in_parts(result)

@@ -1,19 +1,24 @@
 """Exponentials of OpenCL vectors, as source: runtimes differ in theirs, and some call a function.
 
 ``exp(x) = 2**k * (1 + r*q(r))`` with a whole number k and ``r = x - k*log(2)``, at most half of
-log(2) away from 0; q is the series of ``(exp(r) - 1)/r`` up to where the rest is no rounding.
+log(2) away from 0; q is a polynomial for ``(exp(r) - 1)/r``, of as few terms as rounding allows.
+Where all numbers of a vector have results of full precision, k is added to the exponent's bits;
+otherwise a slower way is taken, which changes no others of the vector.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import factorial
+from functools import lru_cache
+from math import comb, factorial
 
 import numpy as np
 
 _EXACT = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
 _LN2 = float(_EXACT)
+_HALF = Fraction(355, 1024)  # half of log(2), and a little more
 
 
 @dataclass(frozen=True)
@@ -26,21 +31,65 @@ class _Format:
     low: float  # exp(low) is 0
     high: float  # exp(high) is infinite
     head: int  # leading bits of log(2) whose product with any k is exact
+    first: float  # between these two, 2**k and the result are normal numbers
+    last: float
 
 
 _FORMATS = {
-    "double": _Format("long", 52, 1023, -746.0, 710.0, 40),
-    "float": _Format("int", 23, 127, -104.0, 89.0, 15),
+    "double": _Format("long", 52, 1023, -746.0, 710.0, 40, -707.0, 709.0),
+    "float": _Format("int", 23, 127, -104.0, 89.0, 15, -86.0, 88.0),
 }
 
 
-def series(real: str) -> list[float]:
-    """Coefficients of ``r**k`` in ``(exp(r) - 1)/r``, enough up to half of log(2)."""
+@lru_cache(maxsize=8)
+def series(real: str, low: Fraction = -_HALF, high: Fraction = _HALF) -> tuple[float, ...]:
+    """Coefficients of a polynomial for ``(exp(z) - 1)/z`` from `low` to `high`, lowest power first.
+
+    Its Taylor series, in a variable from -1 to 1, of which the highest power is replaced by lower
+    ones again and again, as long as the errors add up to less than 1/4 of a rounding of 1:
+    ``t**n`` less Chebyshev's polynomial of that degree is at most ``2**(1 - n)``.
+    """
     eps = float(np.finfo(np.float32 if real == "float" else np.float64).eps)
-    result = [1.0]
-    while (_LN2 / 2) ** len(result) / factorial(len(result) + 1) > eps / 16:
-        result.append(1 / factorial(len(result) + 1))
-    return result
+    middle, half = (low + high) / 2, (high - low) / 2
+    terms = 30
+    plain = [Fraction(1, factorial(k + 1)) for k in range(terms)]
+    found = [c * half**k for k, c in enumerate(_moved(plain, middle))]
+    chebyshev = [[Fraction(1)], [Fraction(0), Fraction(1)]]
+    while len(chebyshev) < terms:
+        twice = [Fraction(0), *(2 * c for c in chebyshev[-1])]
+        chebyshev.append([a - b for a, b in zip(twice, chebyshev[-2] + [Fraction(0)] * 2)])
+    rest = 0.0
+    while True:
+        n = len(found) - 1
+        highest = found[n] / chebyshev[n][n]
+        rest += abs(float(highest))
+        if rest > eps / 8:  # the least of the function's values is above 1/2
+            return tuple(
+                float(c) for c in _moved([c / half**k for k, c in enumerate(found)], -middle)
+            )
+        found = [c - highest * t for c, t in zip(found, chebyshev[n])][:-1]
+
+
+def _moved(polynomial: list[Fraction], by: Fraction) -> list[Fraction]:
+    """Coefficients in ``z`` of a polynomial in ``z + by``."""
+    n = len(polynomial)
+    return [
+        sum((polynomial[k] * comb(k, j) * by ** (k - j) for k in range(j, n)), Fraction(0))
+        for j in range(n)
+    ]
+
+
+def summed(coefficients: Sequence[str], x: str, kind: str) -> list[str]:
+    """Return statements that leave a polynomial in the local ``sum``, lowest power first.
+
+    Even and odd powers apart: half as many operations wait for each other.
+    """
+    lines = [f"const {kind} {x}2 = {x} * {x}"]
+    for name, powers in (("sum", coefficients[::2]), ("odd", coefficients[1::2])):
+        first, *others = reversed(powers)
+        lines.append(f"{kind} {name} = {first}")
+        lines += [f"{name} = {name} * {x}2 + {c}" for c in others]
+    return [*lines, f"sum = odd * {x} + sum"]
 
 
 def literal(real: str, x: float) -> str:
@@ -55,8 +104,7 @@ def _reduced(real: str, width: int, name: str) -> str:
     magic = 1.5 * 2.0**f.bits  # added to a small number leaves it whole, in the last bits
     head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
     tail = float(_EXACT - Fraction(head))
-    first, *rest = [literal(real, c) for c in reversed(series(real))]
-    horner = "".join(f"    sum = sum * r + {c};\n" for c in rest)
+    horner = _lines(real, width)
     power = f"as_{real}{width}"
     return f"""\
 // exp(r) - 1 of x = k*log(2) + r; 2^k as two factors, for k may be beyond an exponent, and the
@@ -68,7 +116,6 @@ static {vector} {name}(const {vector} x, {vector} *scale, {vector} *more, {vecto
     const {vector} shifted = within * {literal(real, 1 / _LN2)} + {literal(real, magic)};
     const {vector} k = shifted - {literal(real, magic)};
     const {vector} r = (within - k * {literal(real, head)}) - k * {literal(real, tail)};
-    {vector} sum = {first};
 {horner}\
     const {whole} power = as_{whole}(shifted) - as_{f.integer}({literal(real, magic)});
     const {whole} first = power >> 1;
@@ -77,6 +124,28 @@ static {vector} {name}(const {vector} x, {vector} *scale, {vector} *more, {vecto
     *inverse = {power}((first - power + {f.bias}) << {f.bits});
     return r * sum;
 }}
+
+"""
+
+
+def _lines(real: str, width: int) -> str:
+    numbers = [literal(real, c) for c in series(real)]
+    return "".join(f"    {line};\n" for line in summed(numbers, "r", f"real{width}"))
+
+
+# Whether something is true of every number, or of any; `all` and `any` of PoCL take 20 operations.
+# Oclgrind's compiler has the functions, but not its interpreter.
+TESTS = """\
+#if !defined(EVERY) && defined(__has_builtin) && !defined(__SPIR__) && !defined(__SPIR64__)
+#if __has_builtin(__builtin_reduce_and) && __has_builtin(__builtin_expect)
+#define EVERY(x) __builtin_expect(__builtin_reduce_and(x) != 0, 1)
+#define SOME(x) __builtin_expect(__builtin_reduce_or(x) != 0, 0)
+#endif
+#endif
+#ifndef EVERY
+#define EVERY(x) all(x)
+#define SOME(x) any(x)
+#endif
 
 """
 
@@ -99,18 +168,35 @@ def exponentials(real: str, width: int, prefix: str) -> dict[str, str]:
     Returns
     -------
     dict of str to str
-        ``reduced``: what the others call; ``exp`` and ``expm1``: of one vector.
+        ``tests``: macros; ``reduced``: what the others call; ``exp`` and ``expm1``: of one vector.
     """
     vector, name = f"real{width}", f"{prefix}_reduced_"
-    texts = {"reduced": _reduced(real, width, name)}
+    texts = {"tests": TESTS, "reduced": _reduced(real, width, name)}
     begin = f"    {vector} scale, more, inverse;\n    const {vector} part = "
     begin += f"{name}(x, &scale, &more, &inverse);\n"
     one = literal(real, 1)
+    f = _FORMATS[real]
+    whole, magic = f"{f.integer}{width}", literal(real, 1.5 * 2.0**f.bits)
+    head = float(np.floor(_LN2 * 2.0**f.head) / 2.0**f.head)
+    tail = float(_EXACT - Fraction(head))
     texts["exp"] = f"""\
+// exp(x), where the result may be no normal number
+static {vector} {prefix}_far_exp_(const {vector} x)
+{{
+{begin}    return (part + {one}) * scale * more;
+}}
+
 // exp(x)
 static {vector} {prefix}_exp_(const {vector} x)
 {{
-{begin}    return (part + {one}) * scale * more;
+    const {vector} shifted = x * {literal(real, 1 / _LN2)} + {magic};
+    const {vector} k = shifted - {magic};
+    const {vector} r = (x - k * {literal(real, head)}) - k * {literal(real, tail)};
+{_lines(real, width)}\
+    const {whole} power = as_{whole}(shifted) << {f.bits};   // k, where the exponent is
+    const {vector} y = as_{real}{width}(as_{whole}(r * sum + {one}) + power);
+    const {whole} normal = x > {literal(real, f.first)} & x < {literal(real, f.last)};
+    return EVERY(normal) ? y : normal ? y : {prefix}_far_exp_(x);
 }}
 
 """

@@ -9,7 +9,7 @@ from math import comb, factorial
 
 import numpy as np
 
-from clhines.mechanisms.exponentials import exponentials
+from clhines.mechanisms.exponentials import exponentials, series, summed
 from clhines.mechanisms.printer import Printer, folded
 
 
@@ -60,43 +60,34 @@ def _horner(p: Printer, coefficients: Sequence[Fraction], x: str) -> list[str]:
 def _helper_bodies(p: Printer) -> dict[str, tuple[list[str], list[str], str]]:
     """Arguments, statements and result of each helper, in the printer's language.
 
-    What follows `_branching_bodies` is for whole arrays and vectors, which compute both sides.
+    What follows the first choice is for whole arrays, which compute both sides.
     """
-    one, half, tiny = p.number(1), p.number(0.5), p.number(_eps(p.real) / 4) if not p.python else ""
+    one, half = p.number(1), p.number(0.5)
     c = bernoulli_coefficients("double" if p.python else p.real)
     slope = [2 * (k + 1) * value for k, value in enumerate(c)]
-    series = _expm1_coefficients("double" if p.python else p.real)
-    if not p.python and p.width == 1:
-        return _branching_bodies(p, c, slope, series)
-    const = "" if p.python else f"const {p.type} "
-    weight = [f"{const}z = b * dt", *_horner(p, series, "z")]
-    weight_value = "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"
-    if p.width > 1:
-        weight = weight[:1]
-        weight_value = f"({p.type})(dt)", f"{p.prefix}_expm1_(z) / b"
+    terms = _expm1_coefficients("double" if p.python else p.real)
+    if not p.python:
+        return (_branching_bodies if p.width == 1 else _vector_bodies)(p, c, slope, terms)
 
     def choose(argument: str, limit: str, a: str, b: str) -> str:
-        if p.width > 1:  # fabs may be a call
-            return f"({argument} < {limit} & {argument} > -{limit}) ? {a} : {b}"
-        test = f"{p.call('fabs', argument)} < {limit}"
-        return f"np.where({test}, {a}, {b})"
+        return f"np.where({p.call('fabs', argument)} < {limit}, {a}, {b})"
 
     far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
     return {
         "bernoulli": (
             ["x", "e"],
-            [f"{const}y = x * x", *_horner(p, c, "y")],
+            ["y = x * x", *_horner(p, c, "y")],
             choose("x", one, f"sum * y - {half} * x + {one}", far),
         ),
         "bernoulli_slope": (
             ["x", "e"],
-            [f"{const}y = x * x", *_horner(p, slope, "y")],
+            ["y = x * x", *_horner(p, slope, "y")],
             choose("x", one, f"sum * x - {half}", far_slope),
         ),
         "weight": (
             ["b", "dt"],
-            weight,
-            choose("z", tiny if p.width > 1 else half, *weight_value),
+            ["z = b * dt", *_horner(p, terms, "z")],
+            choose("z", half, "dt * sum", f"({p.call('exp', 'z')} - {one}) / b"),
         ),
     }
 
@@ -142,6 +133,44 @@ def _branching_bodies(
     }
 
 
+def _vector_bodies(
+    p: Printer, c: Sequence[Fraction], slope: Sequence[Fraction], _: Sequence[Fraction]
+) -> dict[str, tuple[list[str], list[str], str]]:
+    """`_helper_bodies` of vectors: they take the slower way where one number of them needs it.
+
+    What a number gets does not depend on the others: the ways are chosen for each of them.
+    """
+    one, half = p.number(1), p.number(0.5)
+    whole = f"{'long' if p.real == 'double' else 'int'}{p.width}"
+    near = [f"const {whole} near = x < {one} & x > -{one}"]
+
+    def unless(quotient: str, coefficients: Sequence[Fraction], value: str) -> list[str]:
+        lines = summed([p.number(k) for k in coefficients], "y", p.type)
+        inside = "".join(f"        {line};\n" for line in [f"const {p.type} y = x * x", *lines])
+        inside += f"        result = near ? {value} : result;\n    }}"
+        return [f"{p.type} result = {quotient}", *near, f"if (SOME(near)) {{\n{inside}"]
+
+    far, far_slope = f"x / (e - {one})", f"({one} - x - x / (e - {one})) / (e - {one})"
+    low, high = _WEIGHTS
+    numbers = [p.number(k) for k in series(p.real, low, high)]
+    weight = [
+        f"const {p.type} z = b * dt",
+        *summed(numbers, "z", p.type),
+        f"const {whole} small = z > {p.number(low)} & z < {p.number(high)}",
+        f"const {p.type} value = dt * sum",
+    ]
+    return {
+        "bernoulli": (["x", "e"], unless(far, c, f"sum * y - {half} * x + {one}"), "result"),
+        "bernoulli_slope": (["x", "e"], unless(far_slope, slope, f"sum * x - {half}"), "result"),
+        "weight": (
+            ["b", "dt"],
+            weight,
+            f"EVERY(small) ? value : small ? value : {p.prefix}_expm1_(z) / b",
+        ),
+    }
+
+
+_WEIGHTS = Fraction(-3, 4), Fraction(1, 16)  # rates times step, for which vectors have a polynomial
 _SMALL = 0.03125  # rate times step, below which a short series will do
 _COMMENTS = {
     "bernoulli": "x / (exp(x) - 1), e = exp(x); its series near x = 0",
@@ -171,4 +200,6 @@ def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
 def _exponentials(text: str, p: Printer) -> str:
     texts = exponentials(p.real, p.width, p.prefix)
     called = [name for name in ("exp", "expm1") if f"{p.prefix}_{name}_(" in text]
-    return "".join(texts[name] for name in (["reduced", *called] if called else []))
+    called = ["reduced", *called] if called else []
+    tests = ["tests"] if called or "SOME(" in text else []
+    return "".join(texts[name] for name in [*tests, *called])

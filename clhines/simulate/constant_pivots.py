@@ -1,4 +1,4 @@
-"""Pivots that never change: which nodes have them, and their elimination on the host."""
+"""Nodes of blocks on CPUs: which have pivots that never change, and which the same mechanisms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from clhines import reference
 from clhines.arrays import ranges, stretch_of
-from clhines.forest import Forest
+from clhines.forest import Forest, Trees
 from clhines.network.model import Model
 
 
@@ -23,19 +23,45 @@ def variable_nodes(model: Model) -> np.ndarray:
     nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
     cell = stretch_of(forest.cell_offsets, nodes)
     variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
-    by_depth = np.argsort(trees.depth, kind="stable")
-    cuts = np.flatnonzero(np.diff(trees.depth[by_depth])) + 1
-    for deep in reversed(np.split(by_depth, cuts)[1:]):
+    for deep in reversed(levels(trees.depth)[1:]):
         variable[trees.parent[deep[variable[deep]]]] = True
     return variable
 
 
-def variable_in_part(model: Model, network: Model) -> np.ndarray:
-    """(num_nodes of all shapes,) bool: as `variable_nodes` of the network, for a part's shapes."""
+def levels(depth: np.ndarray) -> list[np.ndarray]:
+    """Nodes of each depth, the roots first."""
+    by_depth = np.argsort(depth, kind="stable")
+    return np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+
+
+def node_classes(model: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: number of the set of kinds that cells of the shape have."""
+    forest = model.forest
+    trees = forest.trees
+    classes = np.zeros(len(trees.parent), np.int64)
+    for kind in model.kinds:
+        cell = stretch_of(forest.cell_offsets, kind.node)
+        there = np.zeros(len(classes), np.int64)
+        within = kind.node - forest.cell_offsets[cell]
+        there[within + trees.offsets[forest.shape_of_cell[cell]]] = 1
+        classes = np.unique(2 * classes + there, return_inverse=True)[1].reshape(-1)
+    return classes
+
+
+def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: how often the class changes from a node to its root."""
+    changes = ((classes != classes[trees.parent]) & (trees.parent >= 0)).astype(np.int64)
+    for nodes in levels(trees.depth)[1:]:
+        changes[nodes] += changes[trees.parent[nodes]]
+    return changes
+
+
+def nodes_in_part(model: Model, network: Model) -> np.ndarray:
+    """(num_nodes of all shapes,) int64: the nodes of the network's shapes that a part's are."""
     whole, shapes = network.forest, model.forest.shape_of_cell
     first = np.unique(shapes, return_index=True)[1] + model.first_cell
     start = whole.trees.offsets[whole.shape_of_cell[first]]
-    return variable_nodes(network)[ranges(start, model.forest.trees.sizes)]
+    return ranges(start, model.forest.trees.sizes)
 
 
 def eliminate_constant(

@@ -24,8 +24,10 @@ from clhines.network.model import Kind, Model
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.constant_pivots import (
+    class_changes,
     eliminate_constant,
-    variable_in_part,
+    node_classes,
+    nodes_in_part,
     variable_nodes,
 )
 from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, of_each_kind, place_of
@@ -58,7 +60,7 @@ class CellEpochSpec(TemplateSpec):
         "epoch": (
             "int first_step, int steps, real dt, const int *restrict blocks",
             "const int *restrict parents, const lanes *restrict over_dts",
-            "const lanes *restrict constant_bs, lanes *restrict fs, lanes *restrict inverses",
+            "const lanes *restrict constant_bs, lanes *restrict fs, const lanes *restrict inverses",
             "lanes *restrict vs, lanes *restrict bs, lanes *restrict xs if secondorder",
             "const lanes *restrict base_ds, const lanes *restrict us, lanes *restrict ds",
             "const int *restrict cells, const real *restrict threshold, int *restrict failed",
@@ -133,8 +135,10 @@ def choose_lanes(forest: Forest, most: int, units: int) -> int:
     return lanes
 
 
-def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
-    """Group cells by shape and order their nodes.
+def make_blocks(
+    forest: Forest, variable: np.ndarray, lanes: int, classes: np.ndarray | None = None
+) -> Blocks:
+    """Group cells by shape and order their nodes: children first, those of a class side by side.
 
     Parameters
     ----------
@@ -142,10 +146,13 @@ def make_blocks(forest: Forest, variable: np.ndarray, lanes: int) -> Blocks:
     variable : (num_nodes of all shapes,) bool
         Nodes of `forest.trees` whose pivots change.
     lanes : int
+    classes : (num_nodes of all shapes,) int64, optional
+        See `node_classes`; by default all are of one.
     """
     trees = forest.trees
     tree = np.repeat(np.arange(trees.num_trees), trees.sizes)
-    order = np.lexsort((-trees.depth, variable, tree))
+    by_class = () if classes is None else (classes, -class_changes(trees, classes))
+    order = np.lexsort((-trees.depth, *by_class, variable, tree))
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     above = trees.parent[order]
@@ -297,15 +304,16 @@ class CellEpochs:
         device, chosen = self.queue.device, lanes
         lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
         split, network = state.decisions.split, state.decisions.network
-        variable = variable_in_part(model, network) if split else variable_nodes(model)
-        self.blocks = make_blocks(model.forest, variable, lanes)
+        whole = network if split else model
+        own = nodes_in_part(model, network) if split else slice(None)
+        variable, classes = variable_nodes(whole)[own], node_classes(whole)[own]
+        self.blocks = make_blocks(model.forest, variable, lanes, classes)
         most = devices.limits(device).vector_bytes // state.dtype.itemsize
+        several = dict[Mechanism, bool]()
         if split:
             units = devices.whole_device(device).max_compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, _LANES[real], units)
             several = in_groups(network, lanes_of_all, most)
-        else:
-            several = {}
         self.groups = [
             make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism))
             for k in model.kinds

@@ -214,7 +214,7 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
     width : int
     """
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
-    plain = kind_spec(kind, real)
+    plain = _described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
     functions, constants = kind.mechanism.grouped(real, width, names)
     return replace(plain, source=functions, width=width, num_constants=len(constants))
@@ -229,10 +229,15 @@ def kind_spec(kind: Kind, real: str) -> MechanismSpec:
     real : str
         ``double`` or ``float``.
     """
+    return replace(_described(kind), source=kind.mechanism.functions(real))
+
+
+def _described(kind: Kind) -> MechanismSpec:
+    """Everything about a kind but its source."""
     mechanism = kind.mechanism
     return MechanismSpec(
         name=mechanism.name,
-        source=mechanism.functions(real),
+        source="",
         parameters=tuple(mechanism.parameters),
         states=tuple(mechanism.states),
         single=tuple(np.ndim(kind.parameters[name]) == 0 for name in mechanism.parameters),

@@ -8,6 +8,17 @@
                 : gather_${W}((__global const real *)v, place);\
 % endif
 </%def>\
+<%def name="after()">\
+% if spec.secondorder:
+            const lanes next = 2 * solved - v[i];
+            x[i] = solved;
+            v[i] = next;
+            b[i] = over_dt[i] * next + constant_b[i];
+% else:
+            v[i] = solved;
+            b[i] = over_dt[i] * solved + constant_b[i];
+% endif
+</%def>\
 <%
     w = spec.lanes
     lanes = "real" if w == 1 else f"{spec.real}{w}"
@@ -35,9 +46,7 @@ typedef real${width} __attribute__((aligned(sizeof(real)))) loose_real${width};
 
 static real${width} gather_${width}(__global const real *a, __global const int *place)
 {
-    real${width} x;
-    for (int lane = 0; lane < ${width}; lane++) ((real *)&x)[lane] = a[place[lane]];
-    return x;
+    return (real${width})(${", ".join(f"a[place[{lane}]]" for lane in range(width))});
 }
 
 // One after another, as several instances may be at one place.
@@ -62,7 +71,7 @@ ${kind.wrappers(k)}
 // blocks, by block: first slot, slots, constant slots, first entry of `parents`, first variable slot,
 //     first and end of what is recorded of it, and for each kind first and end of its groups
 // parents, by shape and slot: the parent's slot in the block
-// over_dts to xs, by slot and lane; fs and inverses are those of the constant slots
+// over_dts to xs, by slot and lane; at first fs, and always inverses, those of the constant slots
 // base_ds, us, ds, by variable slot and lane
 // cells, by block and lane; -1 for no cell
 // threshold, failed: by cell
@@ -80,7 +89,7 @@ __kernel void epoch(${signature(spec, "epoch")})
     __global const lanes *restrict over_dt = over_dts + slot;
     __global const lanes *restrict constant_b = constant_bs + slot;
     __global lanes *restrict f = fs + slot;
-    __global lanes *restrict inverse = inverses + slot;
+    __global const lanes *restrict inverse = inverses + slot;
     __global lanes *v = vs + slot;
     __global lanes *b = bs + slot;
 % if spec.secondorder:
@@ -111,12 +120,13 @@ __kernel void epoch(${signature(spec, "epoch")})
 % endfor
 
     for (int i = 0; i < n; i++) b[i] = over_dt[i] * v[i] + constant_b[i];
-    for (int step = first_step; step < first_step + steps; step++) {
+    for (int i = num_constant; i < n; i++) d[i] = base_d[i];
+    for (int step = first_step;; step++) {
+        const bool begun = step > first_step, closes = step == first_step + steps;
         const real t_mid = ((real)step + (real)0.5) * dt;
         const long due = (long)(step % slots) * num_targets;
-        for (int i = num_constant; i < n; i++) d[i] = base_d[i];
 
-        // instances: events, then currents
+        // instances: states after the last step, events, currents
 % for k, kind in enumerate(spec.kinds):
 <%
     W, real = kind.width, f"real{kind.width}"
@@ -125,8 +135,17 @@ __kernel void epoch(${signature(spec, "epoch")})
 %>\
         for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++) {
             __global ${real} *held = held_${k} + ${kind.num_states} * (long)q;
-            __global const int *member = member_${k} + ${W} * (long)q;
             __global const int *place = place_${k} + ${W} * (long)q;
+${voltages(k, W, "now")}
+% if kind.num_states:
+            if (begun)
+                advance_${k}(now, (real)(step - 1) * dt, dt, parameters_${k}, ${constants},
+                    ${given}, held);
+% endif
+            if (closes) continue;
+% if W > 1 or kind.takes_events or kind.uses_noise:
+            __global const int *member = member_${k} + ${W} * (long)q;
+% endif
 % if kind.takes_events:
             for (int lane = 0; lane < ${W}; lane++) {
                 if (member[lane] < 0) continue;
@@ -144,7 +163,6 @@ __kernel void epoch(${signature(spec, "epoch")})
                     ((real *)&noise)[lane] = normal(seed, (ulong)(number_${k} + member[lane]),
                         (ulong)step);
 % endif
-${voltages(k, W, "now")}
             current_${k}(now, t_mid, dt, parameters_${k}, ${constants}, ${given}, held, noise,
                 &current, &slope);
             const ${real} factor = ${f"factor_{k}[q]" if kind.density else "1"};
@@ -163,57 +181,37 @@ ${voltages(k, W, "now")}
 % endif
         }
 % endfor
+        if (closes) break;
 
         // elimination: the constant part moves right-hand sides only
         for (int i = 0; i < num_constant; i++) b[parent[i]] -= f[i] * b[i];
         for (int i = num_constant; i < root; i++) {
-            const lanes inv = 1 / d[i], factor = u[i] * inv;
-            inverse[i] = inv;
+            const lanes inv = 1 / d[i], factor = u[i] * inv, right = b[i];
             f[i] = factor;
+            b[i] = right * inv;
             d[parent[i]] -= factor * u[i];
-            b[parent[i]] -= factor * b[i];
+            b[parent[i]] -= factor * right;
         }
 
-        // substitution, and the right-hand side of the next step
-% if spec.secondorder:
+        // substitution, and what the next step begins with
         const lanes v_root = v[root];
-        x[root] = b[root] / d[root];
-        v[root] = 2 * x[root] - v[root];
-        b[root] = over_dt[root] * v[root] + constant_b[root];
-        for (int i = root - 1; i >= 0; i--) {
+        {
+            const int i = root;
+            const lanes solved = b[i] / d[i];
+${after()}
+            d[i] = base_d[i];
+        }
+        for (int i = root - 1; i >= num_constant; i--) {
+            const lanes solved = b[i] - f[i] * x[parent[i]];
+${after()}
+            d[i] = base_d[i];
+        }
+        for (int i = num_constant - 1; i >= 0; i--) {
             const lanes solved = b[i] * inverse[i] - f[i] * x[parent[i]];
-            const lanes after = 2 * solved - v[i];
-            x[i] = solved;
-            v[i] = after;
-            b[i] = over_dt[i] * after + constant_b[i];
+${after()}
         }
-% else:
-        const lanes v_root = v[root];
-        v[root] = b[root] / d[root];
-        b[root] = over_dt[root] * v[root] + constant_b[root];
-        for (int i = root - 1; i >= 0; i--) {
-            const lanes after = b[i] * inverse[i] - f[i] * v[parent[i]];
-            v[i] = after;
-            b[i] = over_dt[i] * after + constant_b[i];
-        }
-% endif
 
-        // states, spikes, recording
-% for k, kind in enumerate(spec.kinds):
-% if kind.num_states:
-<%
-    W = kind.width
-    given = f"given_{k} + {kind.num_given} * (long)q"
-    constants = f"numbers_{k}" if kind.num_constants else "0"
-%>\
-        for (int q = table[${7 + 2 * k}]; q < table[${8 + 2 * k}]; q++) {
-            __global const int *place = place_${k} + ${W} * (long)q;
-${voltages(k, W, "after")}
-            advance_${k}(after, (real)step * dt, dt, parameters_${k}, ${constants}, ${given},
-                held_${k} + ${kind.num_states} * (long)q);
-        }
-% endif
-% endfor
+        // spikes, recording
         for (int lane = 0; lane < ${w}; lane++) {
             const int c = cell[lane];
             if (c < 0) continue;

@@ -60,6 +60,30 @@ def test_hh_takes_few_exponentials():
     assert "exp(" not in current
 
 
+OPPOSITE = """
+density opposite
+alpha = 0.2*(v + 38)/(1 - exp(-(v + 38)/6)) [1/ms]
+beta = -0.1*(v + 38)/(1 - exp((v + 38)/6)) [1/ms]
+state m = alpha/(alpha + beta)
+dm/dt = alpha*(1 - m) - beta*m
+current i = m*v [mA/cm2]
+"""
+
+
+def test_opposite_rates_share_a_quotient():
+    m = Mechanism(OPPOSITE)
+    advance = m.source[m.source.index("static void opposite_advance") :]
+    assert advance.count("opposite_bernoulli_(") == advance.count(" exp(") == 1
+    v = np.concatenate([np.linspace(-150.0, 90.0, 481), [-38 + 1e-9, -5e3, 5e3]])
+    x = (v.astype(np.longdouble) + 38) / 6
+    with np.errstate(all="ignore"):
+        alpha = 1.2 * np.where(x == 0, 1, x / -np.expm1(-x))
+        beta = 0.6 * np.where(x == 0, 1, x / np.expm1(x))
+    expected = alpha / (alpha + beta)  # tiny below -38 mV, where alpha alone must be good
+    # x is -827 at most; its two roundings change exp(x) by as many times their size
+    np.testing.assert_allclose(m.initial(v)["m"], expected.astype(float), rtol=2e-13, atol=1e-300)
+
+
 def test_any_word_may_be_a_name():
     m = Mechanism(WORDS)
     assert m.initial(0.0)["part"] == 2
