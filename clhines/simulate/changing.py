@@ -25,7 +25,7 @@ from clhines.simulate.decisions import incoming_scale
 from clhines.simulate.device_changes import DeviceChanges, from_start
 from clhines.simulate.making import Made, make_run
 from clhines.simulate.mpi import Ranks, agreed
-from clhines.simulate.records import MEMBRANE, Record, is_current
+from clhines.simulate.records import Record, is_computed
 from clhines.simulate.runs import DeviceRun, Request, Run
 
 _Self = TypeVar("_Self", bound="Changing")
@@ -269,9 +269,7 @@ class Changing:
 
     def _settle_values(self) -> None:
         """Bring the run to the parameters as they are: planned again, or constants summed again."""
-        if self._in_place and any(
-            r.kind == MEMBRANE or is_current(r, self._model) for r in self._records
-        ):
+        if self._in_place and any(is_computed(r, self._model) for r in self._records):
             self._remake("currents that are recorded are computed from parameters")
         elif self._again:
             self._remake(f"no memory for other values of {'; '.join(self._again)}")

@@ -102,6 +102,11 @@ def is_current(record: Record, model: Model) -> bool:
     return record.name not in model.kinds[record.kind].mechanism.states
 
 
+def is_computed(record: Record, model: Model) -> bool:
+    """Whether its values are made of parameters too, not only of what engines sample."""
+    return record.kind == MEMBRANE or is_current(record, model)
+
+
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
     """Check the host's memory for what a run keeps, and return the steps of a chunk.
 
@@ -124,10 +129,10 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
     size = sum(r.values_per_step for r in records) * itemsize
     most = ROOM // max(size, 1)
     most = min(chunk, max(most // epoch, 1) * epoch)
-    _log.info(
-        "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory",
-        *(size * min(most, steps) / 2**20, most, kept * itemsize / 2**20),
-    )
+    room, host = size * min(most, steps), kept * itemsize
+    if room + host >= 1 << 20:
+        told = "records take %.3g MiB in chunks of %d steps, and %.3g MiB of the host's memory"
+        _log.info(told, room / 2**20, most, host / 2**20)
     return most
 
 

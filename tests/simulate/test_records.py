@@ -185,6 +185,27 @@ def test_currents_that_cannot_be_recorded_are_rejected():
         sim.record("i", syn, reduce="count", threshold=0.0)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_computed_records_follow_set(fast_queue, needs, engine):
+    """After `set` those of electrodes and mechanisms are of the new values."""
+    needs(fast_queue, "float64")
+    found = []
+    for amps in ([0.3], [0.1, 0.3]):
+        net, syn = networks.simple_network()
+        clamp = net.add("iclamp", at=net.soma[:1], delay=0.2, dur=5.0, amp=amps[0])
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        numbers = [sim.record("i_membrane", net.soma), sim.record("i", clamp), sim.record("i", syn)]
+        for amp in amps[1:]:
+            sim.run(1.0)
+            sim.set(clamp, amp=amp)
+            sim.reset()
+        result = sim.run(1.0)
+        found.append([result[k] for k in numbers])
+    assert (found[0][1][20:] == -0.3).all()
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, 0, 1e-11)
+
+
 def test_a_failed_run_has_no_reductions(fast_queue):
     """Its rows end before the failure; what is made of later ones too is not a number."""
     from clhines import Network, SimulationError
