@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
+import pyopencl as cl
 import pyopencl.array as cla
 import pytest
 from oclgrind_cases import CONFIGS, mixed_forest, open_queue, share_of
@@ -48,7 +49,12 @@ def main(part):
     def copy_zeros(self, *_):
         self.set(np.zeros(self.shape, self.dtype))
 
+    def copy_pattern(queue, buffer, pattern, offset, size, **more):
+        values = np.tile(pattern, size // pattern.nbytes)
+        return cl.enqueue_copy(queue, buffer, values, dst_offset=offset, **more)
+
     cla.Array.__init__, cla.Array._zero_fill = make_and_keep, copy_zeros
+    cl.enqueue_fill_buffer = copy_pattern
     fine_vector.STREAM_BYTES = 0  # small batches go past the caches as well
     if part.startswith("clean"):
         queue = open_queue()
@@ -134,6 +140,7 @@ def test_every_template_is_covered():
         "simulate/record",
         "simulate/reduced",
         "simulate/extended",
+        "simulate/spread",
     }
     taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}
     assert templates == planned | alone | networks | taken_in
