@@ -203,7 +203,7 @@ def test_too_much_memory(monkeypatch):
             make()
     sim = Simulation(net, engine="reference")
     sim.record("v", net.soma)
-    with pytest.raises(HostMemoryError, match="3 values recorded in 400000 steps"):
+    with pytest.raises(HostMemoryError, match="1200000 values recorded in 400000 steps"):
         sim.run(10_000.0)
     assert sim.step == 0
     monkeypatch.setattr(checks, "available", lambda: None)  # nobody knows: no check
