@@ -314,11 +314,11 @@ def clean_cases():
     for config, (method, _) in CONFIGS.items():
         for name, forest in (("mixed", mixed_forest(method)), ("equal", equal_forest(method))):
             for dtype, symmetric in ((np.float64, True), (np.float32, False)):
-                for rows in (1, 2) if name == "mixed" else (1,):
-                    kind = "symmetric" if symmetric else "unsymmetric"
-                    label = f"{config}: {name}, {np.dtype(dtype).name}, {kind}, {rows} rows"
-                    arguments = config, forest, dtype, symmetric, rows
-                    yield label, lambda queue, a=arguments: solve_case(queue, *a)
+                rows = 1 + (symmetric == (name == "equal"))  # each with either dtype
+                kind = "symmetric" if symmetric else "unsymmetric"
+                label = f"{config}: {name}, {np.dtype(dtype).name}, {kind}, {rows} rows"
+                arguments = config, forest, dtype, symmetric, rows
+                yield label, lambda queue, a=arguments: solve_case(queue, *a)
             arguments = config, forest
             yield f"{config}: {name}, in place", lambda queue, a=arguments: in_place_case(queue, *a)
     engines = ("steps", 0), ("cells", 1), ("cells", 2), ("blocks", 1), ("blocks", 2), ("lists", 2)
