@@ -34,7 +34,7 @@ def meant(value: object, known: Iterable[str]) -> str:
         return ""
     lower = {word.lower(): word for word in known}
     near = get_close_matches(value.strip().lower()[:_SHOWN], lower, n=1, cutoff=0.6)
-    return f"; did you mean '{lower[near[0]]}'?" if near else ""
+    return f"; did you mean '{lower[near[0]]}'?" if near and lower[near[0]] != value else ""
 
 
 class ClhinesError(Exception):

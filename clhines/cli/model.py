@@ -6,6 +6,7 @@ import argparse
 import runpy
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,22 @@ def _build(arguments: argparse.Namespace) -> None:
             raise InputError(f"NEURON cannot load {str(script)!r}")
     except SystemExit:
         pass
+    except clhines.ClhinesError:
+        raise
+    except Exception as error:
+        raise InputError(_failed(script, error)) from None
     h.finitialize(h.v_init if arguments.v_init is None else arguments.v_init)
+
+
+def _failed(script: Path, error: Exception) -> str:
+    """Return one line on a script that raises: where and why."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(script)]
+    where = f", line {lines[-1]}" if lines else ""
+    text = " ".join(str(error).split()) or "no message"
+    if "mechanism" in text or "not a template" in text or "no attribute" in text:
+        text += "; compiled mechanisms are found in the working folder, or with --mechanisms"
+    return f"{script}{where}: {type(error).__name__}: {text}"
 
 
 def _spikes(

@@ -212,14 +212,25 @@ def _named(text: str, origin: str) -> cl.Device:
     devices = all_devices()
     pair = text if ":" in text else (f"{text}:0" if text.isdigit() else text)
     matches = [d for index, d in devices if index == pair] or [
-        d for _, d in devices if text.lower() in f"{d.name} {d.platform.name}".lower()
+        d for _, d in devices if text.lower() in _words(d)
     ]
     if not matches:
-        listed = "; ".join(f"{index} {d.name.strip()}" for index, d in devices)
-        names = [f"{d.name} {d.platform.name}" for _, d in devices]
-        near = meant(text, [word for name in names for word in re.findall(r"\w+", name)])
+        listed = "; ".join(
+            f"{index} {d.name.strip()} ({d.platform.name.strip()})" for index, d in devices
+        )
+        near = meant(text, [word for _, d in devices for word in re.findall(r"\w+", _words(d))])
         raise DeviceError(f"{origin}={shown(text)} matches no device; found: {listed}{near}")
     return matches[0]
+
+
+def _words(device: cl.Device) -> str:
+    """Return what names a device: its name, its platform's, and common words for them."""
+    words = [device.name, device.platform.name]
+    if "Portable Computing" in device.platform.name:
+        words.append("pocl")
+    if not is_simulator(device):
+        words += ["cpu"] * is_cpu(device) + ["gpu"] * bool(device.type & cl.device_type.GPU)
+    return " ".join(words).lower()
 
 
 def _of_pyopencl() -> cl.Device:

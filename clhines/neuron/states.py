@@ -258,7 +258,9 @@ def put_values(sim: Simulation, imported: Imported) -> None:
             continue
         begin, known = int(netcons.first_weight[c]), model.wires.weights[number]
         for k in range(min(len(known), int(netcons.first_weight[c + 1]) - begin)):
-            model.wires.netcons[number].weight[k] = float(arrays["weight"][begin + k])
+            weight, netcon = arrays["weight"][begin + k], model.wires.netcons[number]
+            if weight != weight.dtype.type(netcon.weight[k]):  # float32 would round the others
+                netcon.weight[k] = float(weight)
 
 
 def _put_voltages(imported: Imported, v: np.ndarray) -> None:

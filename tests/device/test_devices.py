@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import re
 from types import SimpleNamespace
 
 import pyopencl as cl
@@ -74,6 +75,8 @@ def test_no_default_says_what_was_found_and_what_to_install(choose, found):
         ("big", BIG_GPU),
         ("portable", OTHER_CPU),
         ("oclgrind", SIMULATOR),
+        ("pocl", OTHER_CPU),
+        ("CPU", OTHER_CPU),
     ],
 )
 def test_device_by_index_or_name(choose, monkeypatch, spec, expected):
@@ -88,8 +91,9 @@ def test_device_by_index_or_name(choose, monkeypatch, spec, expected):
 
 @pytest.mark.parametrize("spec", ["7:0", "9", "Voodoo"])
 def test_no_match_lists_the_devices(choose, monkeypatch, spec):
-    words = f"device='{spec}' matches no device; found: 0:0 Simulator; 1:0 A CPU"
-    with pytest.raises(DeviceError, match=words):
+    words = f"device='{spec}' matches no device; found: "
+    words += "0:0 Simulator (Oclgrind); 1:0 A CPU (Portable Computing Language)"
+    with pytest.raises(DeviceError, match=re.escape(words)):
         choose([SIMULATOR, OTHER_CPU], spec)
     monkeypatch.setenv("CLHINES_DEVICE", spec)
     with pytest.raises(DeviceError, match=f"CLHINES_DEVICE='{spec}' matches no device"):

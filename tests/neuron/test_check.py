@@ -1,6 +1,7 @@
 """What is rejected is listed before anything runs; where things are, `at` tells."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,42 @@ def test_command_line_simulates_a_script(tmp_path):
     with np.load(out) as file:
         assert file["spike_time"] == pytest.approx(truth, abs=1e-6)
         assert len(truth) >= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.py", "from neuron import h\nh.Section(name='s').insert('nothere')\n",
+         "a.py, line 2: ValueError: argument not a density mechanism name"),
+        ("b.hoc", "create soma\naccess soma\ninsert nothere\n", "b.hoc: RuntimeError: "),
+    ],
+)  # fmt: skip
+def test_a_script_that_fails_is_one_line(tmp_path, name, text, said):
+    (tmp_path / name).write_text(text, "utf-8")
+    command = [sys.executable, "-m", "clhines.cli", "simulate", name, "--stop", "1"]
+    keep = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path, env=keep
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"clhines: {said}")
+
+
+WEIGHTS = """
+soma = h.Section(name="soma")
+soma.insert("pas")
+synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
+netcon = h.NetCon(stim, synapse)
+netcon.weight[0] = 0.03
+h.finitialize(-65)
+clhines.neuron.run(0.1, dtype="float32", engine="steps")
+found = {"weight": netcon.weight[0], "t": h.t}
+"""
+
+
+def test_a_run_in_float32_leaves_weights_as_they_were():
+    found = result_of(WEIGHTS)
+    assert found["weight"] == 0.03 and found["t"] > 0.05
 
 
 COPIES = """
