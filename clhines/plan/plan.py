@@ -337,7 +337,7 @@ def real_name(dtype: DTypeLike) -> str:
     if known == np.float32:
         return "float"
     raise InputError(
-        f"dtype {shown(dtype)} is not supported here; expected float64 or float32 (or 'mixed' of a "
+        f"dtype {shown(dtype)} is not supported; expected float64 or float32 (or 'mixed' of a "
         f"Solver){meant(dtype, ('float64', 'float32', 'mixed'))}"
     )
 
