@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,8 @@ def test_the_table_of_peers_names_the_command_that_made_it(page):
     assert f"Made by `{record['record']['command']}`" in text
 
 
-def test_tolerances_against_neuron_are_those_of_the_checks():
+def test_tolerances_against_neuron_are_those_of_the_checks(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT)])  # behind an installed clhines
     from bench.measures.checks import cells, command, kinetics, networks, timing
 
     table = {
