@@ -43,6 +43,12 @@ def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
 
 
+def by_level(level: np.ndarray) -> list[np.ndarray]:
+    """Return the indices of each level that occurs, the lowest level first, in ascending order."""
+    order = np.argsort(level, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
+
+
 def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     """Values of the given cells in turn, cell after cell, cut after `num_cells` cells.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from clhines.arrays import stretch_of
+from clhines.arrays import by_level, stretch_of
 from clhines.errors import PivotError
 from clhines.forest import Forest
 
@@ -92,8 +92,7 @@ def elimination_steps(forest: Forest) -> list[np.ndarray]:
     start = trees.offsets[forest.shape_of_cell]
     within = np.arange(forest.num_nodes) - np.repeat(forest.cell_offsets[:-1], forest.sizes)
     depth = trees.depth[np.repeat(start, forest.sizes) + within]
-    by_depth = np.argsort(depth, kind="stable")
-    return np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+    return by_level(depth)
 
 
 def _check_pivots(forest: Forest, diag: np.ndarray, nodes: np.ndarray) -> None:

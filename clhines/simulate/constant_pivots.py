@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from clhines import reference
-from clhines.arrays import ranges, stretch_of
+from clhines.arrays import by_level, ranges, stretch_of
 from clhines.forest import Forest, Trees
 from clhines.network.model import Model
 
@@ -17,33 +17,27 @@ def variable_nodes(model: Model) -> np.ndarray:
 
     Roots always.
     """
-    forest = model.forest
-    trees = forest.trees
+    trees = model.forest.trees
     variable = trees.parent < 0
-    nodes = np.concatenate([np.zeros(0, np.int64), *(k.node for k in model.kinds)])
-    cell = stretch_of(forest.cell_offsets, nodes)
-    variable[nodes - forest.cell_offsets[cell] + trees.offsets[forest.shape_of_cell[cell]]] = True
-    for deep in reversed(levels(trees.depth)[1:]):
+    for kind in model.kinds:
+        variable[_in_shapes(model.forest, kind.node)] = True
+    for deep in reversed(by_level(trees.depth)[1:]):
         variable[trees.parent[deep[variable[deep]]]] = True
     return variable
 
 
-def levels(depth: np.ndarray) -> list[np.ndarray]:
-    """Nodes of each depth, the roots first."""
-    by_depth = np.argsort(depth, kind="stable")
-    return np.split(by_depth, np.flatnonzero(np.diff(depth[by_depth])) + 1)
+def _in_shapes(forest: Forest, nodes: np.ndarray) -> np.ndarray:
+    """Return the nodes of the shapes that nodes of cells are."""
+    cell = stretch_of(forest.cell_offsets, nodes)
+    return nodes - forest.cell_offsets[cell] + forest.trees.offsets[forest.shape_of_cell[cell]]
 
 
 def node_classes(model: Model) -> np.ndarray:
     """(num_nodes of all shapes,) int64: number of the set of kinds that cells of the shape have."""
-    forest = model.forest
-    trees = forest.trees
-    classes = np.zeros(len(trees.parent), np.int64)
+    classes = np.zeros(len(model.forest.trees.parent), np.int64)
     for kind in model.kinds:
-        cell = stretch_of(forest.cell_offsets, kind.node)
         there = np.zeros(len(classes), np.int64)
-        within = kind.node - forest.cell_offsets[cell]
-        there[within + trees.offsets[forest.shape_of_cell[cell]]] = 1
+        there[_in_shapes(model.forest, kind.node)] = 1
         classes = np.unique(2 * classes + there, return_inverse=True)[1].reshape(-1)
     return classes
 
@@ -51,7 +45,7 @@ def node_classes(model: Model) -> np.ndarray:
 def class_changes(trees: Trees, classes: np.ndarray) -> np.ndarray:
     """(num_nodes of all shapes,) int64: how often the class changes from a node to its root."""
     changes = ((classes != classes[trees.parent]) & (trees.parent >= 0)).astype(np.int64)
-    for nodes in levels(trees.depth)[1:]:
+    for nodes in by_level(trees.depth)[1:]:
         changes[nodes] += changes[trees.parent[nodes]]
     return changes
 

@@ -352,7 +352,8 @@ def _protocols(
             )
         stops.append(steps)
         stimuli = given.get("stimuli", ())
-        assert not isinstance(stimuli, float)
+        if not isinstance(stimuli, Sequence):
+            raise InputError(f"protocol {name}: stimuli is {shown(stimuli)}; expected a list")
         lists.append([_stimulus(model, name, one) for one in stimuli])
     none = dict(_STIMULUS, dur=0.0, at=float(model.soma[0]))
     columns = []

@@ -11,7 +11,15 @@ from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.simulate.mpi import Ranks
-from clhines.simulate.records import Record, chunk_of, find_record, for_run, is_current, kept_of
+from clhines.simulate.records import (
+    CROSSED,
+    Record,
+    chunk_of,
+    find_record,
+    for_run,
+    is_current,
+    kept_of,
+)
 from clhines.simulate.runs import Run
 from clhines.simulate.state import Chunk
 
@@ -71,7 +79,7 @@ class Recording:
             Number of the record: ``result[number]``.
         """
         record = find_record(self.network, self._model, what, where, index)
-        if is_current(record, self._model) and reduce in ("count", "crossings"):
+        if is_current(record, self._model) and reduce in CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
         record = kept_of(record, self._model.dt, every, reduce, threshold, matrix)
         if self.ranks is not None and matrix is not None:

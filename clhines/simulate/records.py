@@ -30,7 +30,8 @@ from clhines.simulate.membrane import Membrane
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
 VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
-REDUCTIONS = ("min", "max", "mean", "integral", "count", "crossings")
+CROSSED = ("count", "crossings")  # of a threshold
+REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class Record:
     @property
     def follows(self) -> bool:
         """Whether the values before the first step are needed, from which it is crossed."""
-        return self.reduce in ("count", "crossings")
+        return self.reduce in CROSSED
 
     @property
     def values_per_step(self) -> int:
@@ -163,7 +164,7 @@ def kept_of(
         raise InputError(
             f"every is {shown(every)} ms; expected a multiple of dt, {dt:g} ms, above 0"
         )
-    crossed = reduce in ("count", "crossings")
+    crossed = reduce in CROSSED
     if crossed != (threshold is not None):
         told = "a number" if crossed else "None, or reduce='count' or 'crossings'"
         raise InputError(f"threshold is {shown(threshold)}; expected {told}")
@@ -189,9 +190,7 @@ def find_record(
     """Check the arguments of `Simulation.record` and return the record."""
     if not isinstance(where, Group):
         if isinstance(what, str) and what == "i_membrane":
-            nodes = as_indices(
-                "where", np.atleast_1d(as_array("where", where)), model.forest.num_nodes, "node"
-            )
+            nodes = _nodes(model, where)
             Membrane(model, nodes)  # rejects what it cannot
             return Record(what, MEMBRANE, nodes)
         ions = model.extended.ions if model.extended is not None else ()
@@ -203,8 +202,7 @@ def find_record(
                 f"{shown(what)} of nodes; expected 'v', or for a state the Group that insert() "
                 "or add() gave, or 'i_membrane'"
             )
-        nodes = np.atleast_1d(as_array("where", where))
-        return Record("v", VOLTAGE, as_indices("where", nodes, model.forest.num_nodes, "node"))
+        return Record("v", VOLTAGE, _nodes(model, where))
     if where.network is not network:
         raise InputError(f"group {where.mechanism.name} belongs to another network")
     chosen = np.arange(len(where))
@@ -227,6 +225,12 @@ def find_record(
         raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
     kind, instance = model.instances[where.number]
     return Record(what, kind, instance[chosen])
+
+
+def _nodes(model: Model, where: ArrayLike) -> np.ndarray:
+    """(r,) int64: natural nodes."""
+    nodes = np.atleast_1d(as_array("where", where))
+    return as_indices("where", nodes, model.forest.num_nodes, "node")
 
 
 def _current_record(model: Model, where: Group, chosen: np.ndarray) -> Record:

@@ -8,7 +8,7 @@ rows one after another, so the results have the same bits however a run is divid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic, TypeVar
@@ -17,6 +17,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
+from clhines.arrays import ranges
 from clhines.device import devices, program
 from clhines.network.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
@@ -103,7 +104,7 @@ class Reducer:
 
     def __init__(self, record: Record, model: Model) -> None:
         self.record, self.membrane = record, None
-        self.sources, width = [record], len(record.index)
+        self.sources = [record]
         if record.kind == MEMBRANE:
             self.membrane = Membrane(model, record.index)
             self.sources = [Record("v", VOLTAGE, self.membrane.sampled)]
@@ -115,7 +116,7 @@ class Reducer:
                 record,
                 Record("v", VOLTAGE, model.kinds[record.kind].node[record.index]),
             ]
-        self.width = width if record.matrix is None else len(record.matrix)
+        self.width = record.width
         self.plain = self.membrane is None and record.matrix is None
         self.plain &= record.every == 1 and not record.reduce
 
@@ -136,6 +137,15 @@ class Reducer:
         return begin, max(0, -(-(rows - begin) // self.record.every))
 
 
+def packed_columns(column: np.ndarray, values: np.ndarray, width: int, fill: float) -> np.ndarray:
+    """(most, width): ascending values of each column from its top on, filled up below."""
+    order = np.lexsort((values, column))
+    number = np.bincount(column, minlength=width)
+    found = np.full((int(number.max(initial=0)), width), fill, values.dtype)
+    found[ranges(np.zeros_like(number), number), column[order]] = values[order]
+    return found
+
+
 class HostReducer(Reducer):
     """Works on rows in NumPy; see `Reducer`."""
 
@@ -144,7 +154,7 @@ class HostReducer(Reducer):
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step; see `Reducer`."""
         values = self._mapped(samples, step - 1)
-        if self.record.reduce in ("count", "crossings"):
+        if self.record.follows:
             self._kept = np.stack([values[0], np.zeros(self.width)])
         return values
 
@@ -174,11 +184,7 @@ class HostReducer(Reducer):
         self._kept[1] += number
         if reduce == "count":
             return self._kept[1:].astype(np.int64)
-        order = np.lexsort((row, column))
-        at = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
-        found = np.full((int(number.max(initial=0)), self.width), -1)
-        found[at, column[order]] = first + row[order]
-        return found
+        return packed_columns(column, first + row, self.width, -1)
 
     def _mapped(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
         values = samples[0]
@@ -275,7 +281,7 @@ class DeviceReducer(Reducer):
             view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))
             view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
             values = view.array.get(self._queue)
-        if self.record.reduce in ("count", "crossings"):
+        if self.record.follows:
             self._kept = self._put(values, self._dtype)
             self._count = cla.zeros(self._queue, max(self.width, 1), np.int32)
         return values
@@ -407,12 +413,17 @@ class Reducers(Generic[_Kind]):
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> list[np.ndarray]:
         """(1, width) values of each at the begin of a step; `samples` has those of `sources`."""
-        found, begin = [], 0
+        return [reducer.now(own, step) for reducer, own in self._with_own(samples)]
+
+    def _with_own(
+        self, samples: Sequence[np.ndarray]
+    ) -> Iterator[tuple[_Kind, Sequence[np.ndarray]]]:
+        """Each reducer, and those samples of `sources` that are its own."""
+        begin = 0
         for reducer in self.each:
             end = begin + len(reducer.sources)
-            found.append(reducer.now(samples[begin:end], step))
+            yield reducer, samples[begin:end]
             begin = end
-        return found
 
 
 class HostReducers(Reducers[HostReducer]):
@@ -424,9 +435,4 @@ class HostReducers(Reducers[HostReducer]):
             np.array(some, np.float64).reshape(len(some), len(source.index))
             for some, source in zip(rows, self.sources, strict=True)
         ]
-        found, begin = [], 0
-        for reducer in self.each:
-            end = begin + len(reducer.sources)
-            found.append(reducer.chunk(sampled[begin:end], first))
-            begin = end
-        return found
+        return [reducer.chunk(own, first) for reducer, own in self._with_own(sampled)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.simulate.records import Record
+from clhines.simulate.reduced import packed_columns
 from clhines.simulate.state import Chunk, TimedChunk
 
 
@@ -109,11 +110,5 @@ def _crossings(own: list[np.ndarray], width: int, last: int, dt: float) -> np.nd
     """(m, width) ms: times of crossings in steps before `last`, by time."""
     step = np.concatenate([np.zeros((0, width), np.int64), *own]).astype(np.int64)
     known = (step >= 0) & (step < last)
-    found = np.full((int(known.sum(axis=0).max(initial=0)), width), np.nan)
     row, column = np.nonzero(known)
-    order = np.lexsort((row, column))
-    row, column = row[order], column[order]
-    number = known.sum(axis=0)
-    at = np.arange(len(row)) - np.repeat(np.cumsum(number) - number, number)
-    found[at, column] = (step[row, column] + 1) * dt
-    return found
+    return packed_columns(column, (step[row, column] + 1) * dt, width, np.nan)
