@@ -287,11 +287,11 @@ class Changing:
     # -- weights, events, start ----------------------------------------------------------------
 
     def _set_whole(self, values: Mapping[str, object]) -> None:
+        changes = self._changes
+        before = self._settings["v_init"], self._start_is_old, changes.weight, changes.events
         if "v_init" in values:
             self._settings["v_init"] = values["v_init"]
             self._start_is_old = self._model_is_old = True
-        changes = self._changes
-        before = changes.weight, changes.events
         device, weight = self._on_device, values.get("weight")
         again = [name for name in ("weight", "events") if name in values]
         if isinstance(weight, np.ndarray):
@@ -299,6 +299,7 @@ class Changing:
                 weight = np.repeat(weight, len(self._model.connections.weight) or 1)
             changes.weight, self._model_is_old = weight, True
             good = weight.shape == self._model.connections.weight.shape
+            good &= "events" not in values  # which may be wrong, and then nothing changes
             if device is not None and good and device.set_weights(weight):
                 again.remove("weight")
         if "events" in values:
@@ -308,7 +309,7 @@ class Changing:
         try:
             self._remake(f"other {' and '.join(again)}", weight)  # type: ignore[arg-type]
         except InputError:
-            changes.weight, changes.events = before
+            self._settings["v_init"], self._start_is_old, changes.weight, changes.events = before
             raise
 
     # -- runs ----------------------------------------------------------------------------------

@@ -315,3 +315,18 @@ def test_records_of_currents_follow_what_is_set(fast_queue, engine):
         found.append([np.concatenate([*map(np.ravel, result[k])]) for k in numbers])
     assert len(found[0][-1]) == 2  # a spike each
     assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("engine", ["steps", "reference"])
+def test_of_values_set_at_once_a_wrong_one_leaves_all_as_they_were(fast_queue, engine):
+    """Weights and `v_init` beside events of an instance that is not there."""
+    net, groups = passive_below()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    weights, voltages = sim.weights(), sim.voltages()
+    wrong = [(groups["syn"], 99, 0.1, 0.05)]
+    with pytest.raises(InputError, match="99"):
+        sim.set(weight=weights * 0.75, v_init=-70.0, events=wrong)
+    assert np.array_equal(sim.weights(), weights)
+    assert np.array_equal(sim.model.v_init, np.full(len(voltages), -65.0))
+    sim.reset()
+    assert np.array_equal(sim.voltages(), voltages)

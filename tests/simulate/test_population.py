@@ -89,6 +89,7 @@ CASES = [
     (None, {"step": {"stop": 0.01}}, None, "stop"),
     (None, {"step": {"stop": 1.0, "stimuli": [{"amps": 1.0}]}}, None, "amp"),
     (None, {"step": {"stop": 1.0, "stimuli": [{"amp": 1.0, "at": 9999}]}}, None, "at"),
+    (None, {"step": {"stop": 1.0, "stimuli": 3.0}}, None, "stimuli is 3.0; expected a list"),
     (None, None, np.ones((2, 2)), "shape"),
     (None, None, {"na": [0.1]}, "lacks leak"),
     (None, None, np.full((1, 3), np.nan), "nan"),
