@@ -207,6 +207,7 @@ PEERS = {
     "NEURON": "neuron.neuron",
     "CoreNEURON": "neuron.coreneuron",
     "Arbor": "arbor.arbor_start",
+    "Arbor GPU": "arbor.arbor_gpu",
     "Jaxley": "jaxley.jaxley_start",
 }  # function of `bench.peers`, whose module only the process of that simulator imports
 
