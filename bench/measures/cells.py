@@ -2,9 +2,9 @@
 
     python -m bench cells [--device SPEC] [--cells l5pc granule ...] [--copies 1 100 1000 10000] ...
 
-The neurons are those of `bench.neurons`, on made-up morphologies or, for those like ``l5pc``, on one
-of an SWC file. All copies are equal and nothing connects them. Each case first runs some ms from
-the start, whose voltages at the somas are compared with those of one cell by the engine
+The neurons are those of `bench.neurons`, on made-up morphologies or, for those like ``l5pc``, on
+one of an SWC file. All copies are equal and nothing connects them. Each case first runs some ms
+from the start, whose voltages at the somas are compared with those of one cell by the engine
 ``reference``; then pieces of equal numbers of steps are timed by the wall clock. Other simulators
 run in processes of their own; NEURON and CoreNEURON take the same mechanisms from .mod files.
 Writes ``cells-<device>.json`` and ``.txt`` and, with matplotlib, the picture ``.svg``.
@@ -36,7 +36,6 @@ from clhines.errors import ClhinesError
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
 SHIFT = 0.1  # ms, of a spike of a simulator that has other compartments or integrates otherwise
 OWN = "clhines"
-PIECES = peers.PIECES
 GOOD_CHOICE = 1.1  # times the fastest
 
 
@@ -72,8 +71,8 @@ def row(
     first = time.perf_counter()
     found = simulation.run(args.check - neurons.DT)[recorded]
     apart = float(np.abs(found - expected[-len(found) :, None]).max())
-    taken = []
-    for _ in range(PIECES):
+    taken: list[float] = []
+    while not peers.enough(taken, args.steps, args.seconds):
         start = time.perf_counter()
         simulation.run(args.steps * neurons.DT)
         taken.append((time.perf_counter() - start) / args.steps)
@@ -127,6 +126,7 @@ def other(
         args.threads,
         swc_of(args, cell),
         library,
+        args.seconds,
     )
     found = child.run("peers.cells", [name, peers.arguments_of(given)], args.most)
     if "reason" in found:
@@ -344,6 +344,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--threads", type=int, default=systems.host_threads(), help="of simulators on the host")
     add("--most", type=float, default=180.0, help="seconds of another simulator and case")
     add("--steps", type=int, default=800, help="of each of the pieces that are timed")
+    add("--seconds", type=float, default=10.0, help="after which no more pieces are timed")
     add("--check", type=float, default=12.0, help="ms compared with the reference")
     add("--keep", metavar="FOLDER", help="where compiled .mod files are kept, and found")
     add("--swc", help="morphology of l5pc; default: one made up here")

@@ -24,7 +24,7 @@ from bench import MissingError, neurons
 from bench.peers.ring import Clock, first_line, timed
 from clhines.cells.cable import Cable
 
-PIECES = 5
+LEAST, PIECES = 3, 5  # pieces that are timed
 WARM = 8  # steps before any is timed
 PEERS = {
     "NEURON": "cells_neuron.neuron",
@@ -53,7 +53,7 @@ class Case:
     library : str, optional
         Folder in which `compiled` has compiled the .mod files.
     seconds : float
-        No more pieces are timed after so many, but for one.
+        After which no more pieces are timed.
     """
 
     cell: str
@@ -63,7 +63,7 @@ class Case:
     threads: int = 2
     swc: str | None = None
     library: str | None = None
-    seconds: float = 60.0
+    seconds: float = 10.0
 
     def cable(self) -> Cable:
         """Return the compartments of a copy."""
@@ -127,6 +127,11 @@ def compiled(folder: Path, tables: bool, core: bool) -> Path:
     return found[0].parent
 
 
+def enough(taken: Sequence[float], steps: int, seconds: float) -> bool:
+    """Whether no more pieces are to be timed."""
+    return len(taken) >= LEAST and (len(taken) >= PIECES or sum(taken) * steps > seconds)
+
+
 def measure(running: Running, case: Case) -> dict[str, Any]:
     """Take the steps that are compared, then time pieces."""
     _, wall = timed(running, 1)  # type: ignore[arg-type]
@@ -136,11 +141,8 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
     voltages = [values[-begin:] for values in running.voltages()]
     timed(running, WARM)  # type: ignore[arg-type]
     taken: list[float] = []
-    used = 0.0
-    while len(taken) < PIECES and used <= case.seconds:
-        step, wall = timed(running, case.steps)  # type: ignore[arg-type]
-        taken.append(step)
-        used += wall
+    while not enough(taken, case.steps, case.seconds):
+        taken.append(timed(running, case.steps)[0])  # type: ignore[arg-type]
     return {
         "name": running.name,
         "where": running.where,
