@@ -356,7 +356,11 @@ def main(arguments: Sequence[str]) -> None:
     args = parsed(arguments)
     queue = record.queue(args.device, args.dtype)
     load = os.getloadavg()[0]
-    found = list(measured(queue, args))
+    found: list[dict[str, Any]] = []
+    try:
+        found += measured(queue, args)
+    except KeyboardInterrupt:
+        print("stopped: the table has what was done before")
     rows = [r for r in found if "reason" not in r]
     wrong = [r for r in rows if not r["good"]]
     if wrong:
