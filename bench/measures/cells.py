@@ -383,6 +383,6 @@ def main(arguments: Sequence[str]) -> None:
     ]
     known = record.record(queue, "cells", arguments) | {"load": load}
     result = {"record": known, "cells": rows, "choices": choices(queue, rows), "missing": missing}
-    record.write("cells", queue, result, text(result), args.out, draw)
+    record.write("cells", queue, result, text(result), args.out, draw if rows else None)
     if wrong:
         sys.exit(f"{wrong[0]['name']}: {wrong[0]['apart_mv']:g} mV from the reference")

@@ -128,8 +128,8 @@ def arbor_on(case: Case, clock: Clock, gpu: bool) -> Running:
         built=clock.parts,
         notes=[
             "channels of its catalogue bbp; dendrites begin at the end of the soma, not at its "
-            "middle, and a compartment with a sample inside is one frustum between its ends; so its "
-            "spikes are up to 0.2 ms from ours after a slow rise"
+            "middle, and a compartment with a sample inside is one frustum between its ends; so "
+            "its spikes are up to 0.2 ms from ours after a slow rise"
         ],
         keep=(recipe, context),
     )
