@@ -72,11 +72,13 @@ def row(
     found = simulation.run(args.check - neurons.DT)[recorded]
     due = expected[-len(found) :]
     taken: list[float] = []
+    used = time.process_time()
     while not peers.enough(taken, args.steps, args.seconds):
         start = time.perf_counter()
         simulation.run(args.steps * neurons.DT)
         taken.append((time.perf_counter() - start) / args.steps)
-    return timed(case, cable, taken) | {
+    used = (time.process_time() - used) / (args.steps * len(taken))
+    return timed(case, cable, taken, used) | {
         "name": f"{OWN} ({simulation.engine}), {case['dtype']}",
         "where": devices.label(queue.device),
         "engine": simulation.engine,
@@ -109,8 +111,8 @@ def agreement(v: np.ndarray, due: np.ndarray, which: str) -> dict[str, Any]:
     }
 
 
-def timed(case: dict[str, Any], cable: Cable, taken: list[float]) -> dict[str, Any]:
-    """Return a case with its size and its times."""
+def timed(case: dict[str, Any], cable: Cable, taken: list[float], used: float) -> dict[str, Any]:
+    """Return a case with its size and its times; `used` is the processor time of a step, s."""
     compartments = int((cable.area > 0).sum()) * case["copies"]
     seconds = float(np.median(taken))
     return {
@@ -119,6 +121,7 @@ def timed(case: dict[str, Any], cable: Cable, taken: list[float]) -> dict[str, A
         "compartments": compartments,
         "seconds": seconds,
         "taken": taken,
+        "processor_seconds": used,
         "ns_per_compartment": seconds / compartments * 1e9,
     }
 
@@ -154,7 +157,7 @@ def other(
     v, built = np.array(found["voltages"]), found["built"]
     due = expected[-v.shape[1] :]
     which = "Arbor" if name.startswith("Arbor") else "float64"
-    return timed({**case, "dtype": "float64"}, cable, found["taken"]) | {
+    return timed({**case, "dtype": "float64"}, cable, found["taken"], found["used"]) | {
         "name": found["name"],
         "where": found["where"],
         "engine": "",
@@ -272,22 +275,23 @@ def choices(queue: cl.CommandQueue, rows: list[dict[str, Any]]) -> list[dict[str
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text, and then what is missing."""
     head = (
-        f"{'cell':<10} {'copies':>6} {'simulator':<25} {'step us':>8} {'ns/comp.':>8} "
-        f"{'describe':>8} {'plan s':>6} {'first s':>7} {'apart mV':>8} {'ms':>5}"
+        f"{'cell':<10} {'copies':>6} {'simulator':<25} {'step us':>8} {'proc. us':>8} "
+        f"{'ns/comp.':>8} {'build':>6} {'first s':>7} {'apart mV':>8} {'ms':>5}"
     )
     rows = result["cells"]
     lines = [
         f"{r['cell']:<10} {r['copies']:>6} {r['name']:<25} "
-        f"{r['seconds'] * 1e6:>8.1f} {r['ns_per_compartment']:>8.3g} {r['describe_s']:>8.2f} "
-        f"{r['plan_s']:>6.2f} {r['to_first_step_s']:>7.2f} {r['apart_mv']:>8.1e} "
+        f"{r['seconds'] * 1e6:>8.1f} {r['processor_seconds'] * 1e6:>8.1f} "
+        f"{r['ns_per_compartment']:>8.3g} {r['describe_s'] + r['plan_s']:>6.2f} "
+        f"{r['to_first_step_s']:>7.2f} {r['apart_mv']:>8.1e} "
         f"{r['apart_ms']:>5.3f}"
         for r in rows
     ]
     shown = table.ruled(head, lines, [(r["cell"], r["copies"]) for r in rows])
     explained = [
-        "step us: median of the pieces, by the wall clock; ns/comp.: the same over the "
-        "compartments; describe: the network's description, s; plan s: all else before the first "
-        "step but compilation; first s: from the first line to the end of the first step; apart: "
+        "step us: median of the pieces, by the wall clock; proc. us: processor time of the "
+        "host in all threads, mean of the pieces; ns/comp.: the first over the compartments; "
+        "build: description and plan, s, without compilation; first s: from the first line to the end of the first step; apart: "
         "largest difference from the reference's voltage at a soma, and of a spike's time.",
         *about_choices(result.get("choices", [])),
         *about_others(rows),

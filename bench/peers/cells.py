@@ -13,6 +13,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
@@ -141,12 +142,15 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
     voltages = [values[-begin:] for values in running.voltages()]
     timed(running, WARM)  # type: ignore[arg-type]
     taken: list[float] = []
+    used = time.process_time()
     while not enough(taken, case.steps, case.seconds):
         taken.append(timed(running, case.steps)[0])  # type: ignore[arg-type]
+    used = (time.process_time() - used) / (case.steps * len(taken))
     return {
         "name": running.name,
         "where": running.where,
         "taken": taken,
+        "used": used,
         "voltages": voltages,
         "built": running.built,
         "notes": running.notes,
