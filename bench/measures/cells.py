@@ -291,8 +291,9 @@ def text(result: dict[str, Any]) -> str:
     explained = [
         "step us: median of the pieces, by the wall clock; proc. us: processor time of the "
         "host in all threads, mean of the pieces; ns/comp.: the first over the compartments; "
-        "build: description and plan, s, without compilation; first s: from the first line to the end of the first step; apart: "
-        "largest difference from the reference's voltage at a soma, and of a spike's time.",
+        "build: description and plan, s, without compilation; first s: from the first line to the "
+        "end of the first step; apart: largest difference from the reference's voltage at a soma, "
+        "and of a spike's time.",
         *about_choices(result.get("choices", [])),
         *about_others(rows),
     ]
