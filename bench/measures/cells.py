@@ -279,14 +279,7 @@ def text(result: dict[str, Any]) -> str:
         f"{'ns/comp.':>8} {'build':>6} {'first s':>7} {'apart mV':>8} {'ms':>5}"
     )
     rows = result["cells"]
-    lines = [
-        f"{r['cell']:<10} {r['copies']:>6} {r['name']:<25} "
-        f"{r['seconds'] * 1e6:>8.1f} {r['processor_seconds'] * 1e6:>8.1f} "
-        f"{r['ns_per_compartment']:>8.3g} {r['describe_s'] + r['plan_s']:>6.2f} "
-        f"{r['to_first_step_s']:>7.2f} {r['apart_mv']:>8.1e} "
-        f"{r['apart_ms']:>5.3f}"
-        for r in rows
-    ]
+    lines = [line(r) for r in rows]
     shown = table.ruled(head, lines, [(r["cell"], r["copies"]) for r in rows])
     explained = [
         "step us: median of the pieces, by the wall clock; proc. us: processor time of the "
@@ -297,10 +290,28 @@ def text(result: dict[str, Any]) -> str:
         *about_choices(result.get("choices", [])),
         *about_others(rows),
     ]
-    missing = [(f"{m['cell']}, {m['name']}", m["reason"], str(m["copies"])) for m in
-               result["missing"]]  # fmt: skip
+    missing = [
+        (f"{m['cell']}, {name_of(m)}", m["reason"], str(m["copies"])) for m in result["missing"]
+    ]
     parts = [shown, "", *table.wrapped(explained), *[""][: len(missing)], *table.missing(missing)]
     return "\n".join(parts)
+
+
+def line(r: dict[str, Any]) -> str:
+    """Return one row as text; a row of an older table lacks some numbers."""
+    used, shift = r.get("processor_seconds"), r.get("apart_ms")
+    return (
+        f"{r['cell']:<10} {r['copies']:>6} {name_of(r):<25} {r['seconds'] * 1e6:>8.1f} "
+        f"{'-' if used is None else format(used * 1e6, '.1f'):>8} "
+        f"{r['ns_per_compartment']:>8.3g} {r['describe_s'] + r['plan_s']:>6.2f} "
+        f"{r['to_first_step_s']:>7.2f} {r['apart_mv']:>8.1e} "
+        f"{'-' if shift is None else format(shift, '.3f'):>5}"
+    )
+
+
+def name_of(r: dict[str, Any]) -> str:
+    """Return the name of a simulator; where a table is older, of clhines' engine."""
+    return str(r.get("name") or f"{OWN} ({r['engine']}), {r['dtype']}")
 
 
 def about_choices(found: list[dict[str, Any]]) -> list[str]:
@@ -318,7 +329,8 @@ def about_choices(found: list[dict[str, Any]]) -> list[str]:
 
 def about_others(rows: list[dict[str, Any]]) -> list[str]:
     """Say where others run, and what differs."""
-    where = dict.fromkeys((r["name"], r["where"]) for r in rows if not r["name"].startswith(OWN))
+    others = [r for r in rows if not name_of(r).startswith(OWN)]
+    where = dict.fromkeys((r["name"], r["where"]) for r in others)
     found = [f"{name} runs on {on}." for name, on in where]
     notes = dict.fromkeys((r["name"], note) for r in rows for note in r.get("notes", []))
     found += [f"{name}: {note}." for name, note in notes]
@@ -334,10 +346,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
         drawn: dict[str, Any] = {}
         for axes, cell in zip(axes_of, kinds):
             some = [r for r in rows if r["cell"] == cell]
-            names = dict.fromkeys(r["name"] for r in some)
-            points = {
-                n: [(r["copies"], r["seconds"]) for r in some if r["name"] == n] for n in names
-            }
+            points: dict[str, list[tuple[int, float]]] = {}
+            for r in some:
+                points.setdefault(name_of(r), []).append((r["copies"], r["seconds"]))
             drawn |= plot.lines(axes, points, style)
             each = some[0]["compartments"] // some[0]["copies"]
             axes.set_title(f"{cell}, {each:,} compartments", fontsize=10)
@@ -345,7 +356,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
         figure.supxlabel("number of copies")
         figure.supylabel(f"time of a step of {neurons.DT} ms")
         device = f"{result['record']['device']} ({result['record']['platform']})"
-        others = sorted({r["where"] for r in rows if not r["name"].startswith(OWN)})
+        others = sorted({r["where"] for r in rows if not name_of(r).startswith(OWN)})
         figure.suptitle(f"clhines: {device}" + (f"; others: {', '.join(others)}" if others else ""))
 
 
