@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 import clhines
 from bench import MissingError, child, neurons, plot, record, systems, table
-from bench.measures.ring import style
+from bench.measures.ring import GOOD_CHOICE, style
 from bench.peers import cells as peers
 from clhines.cells.cable import Cable
 from clhines.device import devices, program
@@ -36,7 +36,6 @@ from clhines.errors import ClhinesError
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
 SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2}  # ms, of a spike
 OWN = "clhines"
-GOOD_CHOICE = 1.1  # times the fastest
 
 
 def truth(name: str, cable: Cable, check_ms: float) -> np.ndarray:
@@ -342,7 +341,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
     rows = result["cells"]
     kinds = list(dict.fromkeys(r["cell"] for r in rows))
     with plot.picture(path) as figure:
-        axes_of = plot.grid(figure, len(kinds), (4.6, 4.0), (3.9, 0.9), sharex=True)
+        axes_of = plot.grid(figure, len(kinds), (4.6, 4.0), (3.9, 0.9), sharex=True, sharey=True)
         drawn: dict[str, Any] = {}
         for axes, cell in zip(axes_of, kinds):
             some = [r for r in rows if r["cell"] == cell]
@@ -351,6 +350,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
                 points.setdefault(name_of(r), []).append((r["copies"], r["seconds"]))
             drawn |= plot.lines(axes, points, style)
             each = some[0]["compartments"] // some[0]["copies"]
+            copies = sorted({r["copies"] for r in rows})
+            axes.set_xticks(copies, [f"{n:,}" for n in copies])
+            axes.minorticks_off()
             axes.set_title(f"{cell}, {each:,} compartments", fontsize=10)
         plot.legend(figure, drawn)
         figure.supxlabel("number of copies")
