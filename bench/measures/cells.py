@@ -288,6 +288,7 @@ def text(result: dict[str, Any]) -> str:
         "and of a spike's time.",
         *about_choices(result.get("choices", [])),
         *about_others(rows),
+        *about_load(result["record"]),
     ]
     missing = [
         (f"{m['cell']}, {name_of(m)}", m["reason"], str(m["copies"])) for m in result["missing"]
@@ -334,6 +335,13 @@ def about_others(rows: list[dict[str, Any]]) -> list[str]:
     notes = dict.fromkeys((r["name"], note) for r in rows for note in r.get("notes", []))
     found += [f"{name}: {note}." for name, note in notes]
     return found
+
+
+def about_load(known: dict[str, Any]) -> list[str]:
+    """Say what else the machine did."""
+    if "load" not in known:
+        return []
+    return [f"Load average before the run: {known['load']:.1f}, on {known['host_cores']} cores."]
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
