@@ -158,7 +158,7 @@ def _simulation(
     **options: object,
 ) -> tuple[Simulation, At]:
     imported, h = network_of(model, copies), model.h
-    given = {"secondorder": int(h.secondorder) > 0, **options}
+    given = {"secondorder": int(h.secondorder), **options}
     sim = Simulation(
         imported.network,
         float(h.dt),
@@ -184,7 +184,8 @@ def run(
 
     It goes on from NEURON's present state, after ``h.finitialize()``. Vectors that record are
     filled as by NEURON, and voltages, states, concentrations, weights, events on their way and
-    ``h.t`` are written back, so that NEURON can go on.
+    ``h.t`` are written back, so that NEURON can go on. It takes the last of several steps itself,
+    which sets currents and all other ASSIGNED variables.
 
     Parameters
     ----------
@@ -209,13 +210,16 @@ def run(
     sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine)
     records, begin = Records(sim, at.imported), float(h.t)
     first = 1 if sim.step == 0 else 0
-    result = sim.run(steps * sim.model.dt, progress)
-    h.t = float(clock(begin, sim.model.dt, steps)[-1])
-    last = last_delivery(begin, sim.model.dt, steps)
+    ours = max(steps - 1, 1)
+    result = sim.run(ours * sim.model.dt, progress)
+    h.t = float(clock(begin, sim.model.dt, ours)[-1])
+    last = last_delivery(begin, sim.model.dt, ours)
     records.fill(result, begin, first)
     records.fill_spikes(result, begin, last)
     put_values(sim, at.imported)
     put_events(sim, at.imported, last)
+    if ours < steps:
+        h.fadvance()  # NEURON's own: currents and all other ASSIGNED variables are those of now
 
 
 def num_steps(h: Hoc, tstop: float) -> int:

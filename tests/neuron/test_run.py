@@ -42,6 +42,8 @@ CASES = [
         "watched",
         "crossing",
         "trains",
+        "second",
+        "half",
     )
 ]
 
@@ -60,5 +62,6 @@ def test_vectors_are_those_of_neuron(case, engine):
         assert got["t"] == 0, way
         assert all(a == b for a, b in got["lengths"]), (way, got["lengths"])
         assert any(a > 2 for a, _ in got["lengths"])
+        assert all(gap <= TOLERANCE for gap in got["ends"]), (way, got["ends"])
         for difference, scale in zip(got["differences"], got["scales"], strict=True):
             assert difference <= TOLERANCE * max(scale, 1e-6), (way, got)

@@ -11,6 +11,7 @@ from neuron import h
 
 h.load_file("stdrun.hoc")
 KEPT = []
+ENDS = []  # object and name of what is compared at the end of a run
 
 
 def section(name, nseg, length, diam, mechanism="hh"):
@@ -59,6 +60,7 @@ def recorders():
     netcon.record(spikes)
     at = soma(0.5)
     KEPT.extend([netcon, synapse, times])
+    ENDS.extend([(synapse, "i"), (at, "ina"), (at.hh, "gna"), (dendrite(0.1).pas, "i")])
     found = recorded(at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina)
     found += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
     return [*found, spikes]
@@ -207,6 +209,27 @@ def trains():
     return found
 
 
+def second(order=1):
+    """Secondorder: methods that take half a step, and ion currents, which only 2 changes."""
+    from support.mod_files import loaded
+
+    loaded("ext_")
+    h.secondorder = order
+    soma = section("soma", 1, 20, 20)
+    soma.insert("ext_second")
+    at = soma(0.5)
+    clamp(at)
+    names = ("open", "closed", "begun")
+    return recorded(
+        at._ref_v, at._ref_ina, *(getattr(at.ext_second, f"_ref_{name}") for name in names)
+    )
+
+
+def half():
+    """Secondorder = 2."""
+    return second(2)
+
+
 def common():
     """Variables of all instances that INITIAL sets; from NEURON also where they were changed."""
     from support.mod_files import loaded
@@ -228,6 +251,7 @@ def compared(case, engine):
     h.finitialize(-65)
     h.continuerun(stop)
     truth, end = [np.array(v) for v in vectors], h.t
+    ends = np.array([getattr(*pair) for pair in ENDS])
     ways = {"whole": [(1, 20)], "turns": [(0, 4.5), (1, 11.025), (0, 13), (1, 20)]}
     if case == "crossing":
         first, second = steps_of_crossing(vectors)
@@ -248,6 +272,9 @@ def compared(case, engine):
             ],
             "scales": [float(np.abs(a).max(initial=0)) for a in truth],
             "t": h.t - end,
+            "ends": [
+                abs(getattr(*pair) / value - 1) for pair, value in zip(ENDS, ends, strict=True)
+            ],
         }
     return found
 
