@@ -192,7 +192,7 @@ def _netcon(
     fires = kind_of(target) in palette.ARTIFICIAL and kind_of(target) != "ext_move"
     if fires and kind_of(thing) in palette.ARTIFICIAL:
         made.weight[0] *= -1  # else they run away
-    elif fires and rng.random() < 0.2 or kind_of(target) == "nmplast" and rng.random() < 0.4:
+    elif (fires and rng.random() < 0.2) or (kind_of(target) == "nmplast" and rng.random() < 0.4):
         made.weight[0] *= -1
     return made
 

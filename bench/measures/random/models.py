@@ -54,7 +54,7 @@ class Random:
         h.finitialize(self.v_init)
 
     def taken(self) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """Times of spikes and their sources in order, and traces, as copied."""
+        """Return times of spikes, their sources in order, and traces, as copied."""
         times, numbers = [], []
         for t, n, _ in self.spikes:
             at = np.array(t)

@@ -28,10 +28,10 @@ Taken = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
 
 
 def pieces(model: Random, stop: float) -> list[tuple[float, bool]]:
-    """Ends of the pieces of a run, and whether this package runs them."""
+    """Return ends of the pieces of a run, and whether this package runs them."""
     rng = model.rng
     count = int(rng.choice([1, 1, 1, 2, 3]))
-    ends = sorted(float(x) for x in rng.uniform(0.05 * stop, 0.95 * stop, count - 1)) + [stop]
+    ends = [*sorted(float(x) for x in rng.uniform(0.05 * stop, 0.95 * stop, count - 1)), stop]
     turns = [bool(k % 2 == 0 or rng.random() < 0.5) for k in range(count)]
     if model.events.plastic:  # events on their way with changing weights are rejected
         turns = [k == 0 for k in range(count)]
@@ -116,7 +116,7 @@ def ends(truth: dict[str, float], other: dict[str, float]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, a in truth.items():
         b = other[name]
-        if a == b or math.isnan(a) and math.isnan(b):
+        if a == b or (math.isnan(a) and math.isnan(b)):
             continue
         gap = abs(a - b) / max(abs(a), 1e-9)
         variable = name.split(".", 1)[-1].split("[")[0] if name[0] != "c" else name.split(").")[-1]
