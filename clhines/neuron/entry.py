@@ -16,7 +16,7 @@ from clhines.neuron.convert import Rejected
 from clhines.neuron.importer import Imported, network_of
 from clhines.neuron.model import Model, read_model
 from clhines.neuron.records import Records, clock, last_delivery
-from clhines.neuron.session import Hoc, interpreter
+from clhines.neuron.session import Hoc, interpreter, uncollected
 from clhines.neuron.states import put_values, take_values
 from clhines.neuron.writeback import put_events
 from clhines.simulate.simulation import Simulation
@@ -145,8 +145,9 @@ def from_neuron(
         An `InputError` that lists everything that cannot be simulated.
     """
     copies = as_whole_number("copies", copies, 1)
-    model = read_model(interpreter(), vectors or {})
-    return _simulation(model, dtype, device, engine, copies, **options)
+    with uncollected():
+        model = read_model(interpreter(), vectors or {})
+        return _simulation(model, dtype, device, engine, copies, **options)
 
 
 def _simulation(
@@ -206,16 +207,18 @@ def run(
     steps = num_steps(h, tstop)
     if not steps:
         return
-    sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine)
+    with uncollected():
+        sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine)
     records, begin = Records(sim, at.imported), float(h.t)
     first = 1 if sim.step == 0 else 0
     result = sim.run(steps * sim.model.dt, progress)
     h.t = float(clock(begin, sim.model.dt, steps)[-1])
     last = last_delivery(begin, sim.model.dt, steps)
-    records.fill(result, begin, first)
-    records.fill_spikes(result, begin, last)
-    put_values(sim, at.imported)
-    put_events(sim, at.imported, last)
+    with uncollected():
+        records.fill(result, begin, first)
+        records.fill_spikes(result, begin, last)
+        put_values(sim, at.imported)
+        put_events(sim, at.imported, last)
 
 
 def num_steps(h: Hoc, tstop: float) -> int:
