@@ -132,7 +132,8 @@ class ExtendedSteps:
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
-        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted)
+        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
+                           devices.is_cpu(self.queue.device))  # fmt: skip
         self._at = self._put(at)
         packed = self.solver.pack(variables.v).get(self.queue)
         self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)

@@ -7,6 +7,7 @@ them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -192,6 +193,9 @@ class ExtendedSpec(TemplateSpec):
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     played : bool
         Whether parameters take values in time.
+    calls : bool
+        Whether functions are called, and not copied to where they are called: a kernel of many
+        mechanisms is then built several times faster, and is as fast on CPUs.
     """
 
     template: ClassVar[str] = "simulate/extended"
@@ -231,6 +235,16 @@ class ExtendedSpec(TemplateSpec):
     second_order_currents: bool
     noise: str
     played: bool
+    calls: bool
+
+    @property
+    def static(self) -> str:
+        """What functions of the kernels are declared as."""
+        return "static __attribute__((noinline))" if self.calls else "static"
+
+    def functions(self, kind: KindBlocks) -> str:
+        """Functions of the blocks of a kind."""
+        return re.sub(r"^static (?=void |real )", f"{self.static} ", kind.functions, flags=re.M)
 
     @property
     def net_kinds(self) -> tuple[KindBlocks, ...]:

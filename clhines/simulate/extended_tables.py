@@ -217,7 +217,11 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
 
 
 def spec_of(
-    variables: Variables, arenas: dict[str, Arena], real: str, wanted: object
+    variables: Variables,
+    arenas: dict[str, Arena],
+    real: str,
+    wanted: object,
+    calls: bool = False,
 ) -> tuple[ExtendedSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds."""
     model, extended = variables.model, variables.extended
@@ -237,6 +241,7 @@ def spec_of(
         secondorder=model.secondorder,
         second_order_currents=extended.second_order_currents,
         noise=normal_source(real) if noisy else "",
+        calls=calls,
         played=bool(extended.played),
     )
     return spec, np.array([*regions.values()], np.int32)
@@ -258,7 +263,7 @@ def _blocks_of(
     return KindBlocks(
         number=k,
         name=mechanism.name,
-        functions=mechanism.functions(real, *more),
+        functions=mechanism.functions(real, more[0] if more else (), names),
         kind=mechanism.kind,
         blocks=tuple(
             (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names

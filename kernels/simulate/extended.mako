@@ -6,13 +6,18 @@
 
 typedef ${spec.real} real;
 
+% if spec.calls:
+static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
+#define exp called_exp
+
+% endif
 % if spec.noise:
 ${spec.noise}
 % endif
 % for kind in spec.kinds:
 // ---- kind ${kind.number}: ${kind.name}
 
-${kind.functions}
+${spec.functions(kind)}
 % endfor
 // where regions begin, and counts
 % for number, name in enumerate(spec.regions):
@@ -21,7 +26,7 @@ ${kind.functions}
 
 % for ion in spec.ions:
 // the reversal potential of ${ion} at active node a becomes Nernst's
-static void to_nernst_${ion}(__global real *mem, __global const int *at, const int a)
+${spec.static} void to_nernst_${ion}(__global real *mem, __global const int *at, const int a)
 {
     const real inside = mem[ion_${ion}i + a], outside = mem[ion_${ion}o + a];
     const real scale = mem[nernst_${ion}];
@@ -170,7 +175,7 @@ __kernel void play(${signature(spec, "play")})
 // The earliest event of a target's connections that is due; -1 where none is. Instances of one
 // launch may send events meanwhile: `event_count` has those of before, `event_live` all; the latter
 // is for connections shorter than a step, whose sources are in launches before.
-static int earliest_event(const int first, const int end, const double limit,
+${spec.static} int earliest_event(const int first, const int end, const double limit,
                           __global const double *clock, __global int *ints,
                           __global const int *at, double *due, double *sent)
 {
@@ -197,7 +202,7 @@ static int earliest_event(const int first, const int end, const double limit,
 % if kind.queue:
 
 // Take self event `slot` of instance j out of its queue.
-static void remove_${k}(const int slot, const int j, __global real *mem, __global double *clock,
+${spec.static} void remove_${k}(const int slot, const int j, __global real *mem, __global double *clock,
                         __global int *ints, __global const int *at)
 {
     const int size = --ints[queue_size_${k} + j], last = ints[queue_last_${k} + j];
@@ -215,7 +220,7 @@ static void remove_${k}(const int slot, const int j, __global real *mem, __globa
 % if kind.watches:
 
 // Values of the WATCH conditions of instance j, as bits: above 0.
-static uint above_${k}(const int j, const int a, const double t, const real dt,
+${spec.static} uint above_${k}(const int j, const int a, const double t, const real dt,
                        const real v_now, __global const real *v, __global real *mem,
                        __global int *ints, __global const int *at)
 {
@@ -233,7 +238,7 @@ ${kind.call("watch", values, 4)}\
 % endif
 
 // One event of instance j: NET_RECEIVE, and what it asks for.
-static void receive_${k}(
+${spec.static} void receive_${k}(
     const int j, const int a, const double t, const real flag, const int connection,
     const real dt, const int capacity, __global const real *v, __global int *spike_count,
     __global int *spike_source, __global double *spike_time, __global real *mem,
@@ -305,7 +310,7 @@ ${kind.call("receive", values, 4)}\
 }
 
 // Deliver what is due to instance j until a time, the earliest first.
-static void deliver_${k}(
+${spec.static} void deliver_${k}(
     const int j, const int a, const double limit, const real dt, const int capacity,
     __global const real *v, __global int *spike_count, __global int *spike_source,
     __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
