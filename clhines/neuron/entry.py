@@ -17,7 +17,7 @@ from clhines.neuron.counters import Counters
 from clhines.neuron.importer import Imported, network_of
 from clhines.neuron.model import Model, read_model
 from clhines.neuron.records import Records, clock, last_delivery
-from clhines.neuron.session import Hoc, interpreter
+from clhines.neuron.session import Hoc, interpreter, uncollected
 from clhines.neuron.states import put_values, take_values
 from clhines.neuron.writeback import put_events
 from clhines.simulate.simulation import Simulation
@@ -146,8 +146,9 @@ def from_neuron(
         An `InputError` that lists everything that cannot be simulated.
     """
     copies = as_whole_number("copies", copies, 1)
-    model = read_model(interpreter(), vectors or {})
-    return _simulation(model, dtype, device, engine, copies, **options)
+    with uncollected():
+        model = read_model(interpreter(), vectors or {})
+        return _simulation(model, dtype, device, engine, copies, **options)
 
 
 def _simulation(
@@ -208,7 +209,8 @@ def run(
     steps = num_steps(h, tstop)
     if not steps:
         return
-    model = read_model(h, vectors or {})
+    with uncollected():
+        model = read_model(h, vectors or {})
     if model.rejected:
         raise RejectedError(model.rejected)
     if steps > 1:
@@ -220,18 +222,20 @@ def _advance(
     model: Model, steps: int, dtype: DTypeLike, device: object, engine: str, progress: bool
 ) -> None:
     """Take steps by a simulation, and write what comes of it into NEURON's memory."""
-    sim, at = _simulation(model, dtype, device, engine)
+    with uncollected():
+        sim, at = _simulation(model, dtype, device, engine)
     records, begin = Records(sim, at.imported), float(model.h.t)
     counters = Counters(sim, at.imported)
     first = 1 if sim.step == 0 else 0
     result = sim.run(steps * sim.model.dt, progress)
     model.h.t = float(clock(begin, sim.model.dt, steps)[-1])
     last = last_delivery(begin, sim.model.dt, steps)
-    records.fill(result, begin, first)
-    counters.fill(result, first)
-    records.fill_spikes(result, begin, last)
-    put_values(sim, at.imported)
-    put_events(sim, at.imported, last)
+    with uncollected():
+        records.fill(result, begin, first)
+        counters.fill(result, first)
+        records.fill_spikes(result, begin, last)
+        put_values(sim, at.imported)
+        put_events(sim, at.imported, last)
 
 
 def num_steps(h: Hoc, tstop: float) -> int:
