@@ -70,6 +70,7 @@ class Options(TypedDict, total=False):
     split: str | None
     packing: str | None
     level_shift: bool
+    registers: bool | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,7 @@ class Part:
 
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
         """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
-        if "blocks" not in self.tables:
+        if "blocks" not in self.tables or self.spec.gathers:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         tables = layout.natural_order(
@@ -169,7 +170,7 @@ class Part:
 
     def natural_sizes(self, forest: Forest) -> dict[str, int]:
         """Lengths of `natural_tables`, known without them."""
-        if "blocks" not in self.tables:
+        if "blocks" not in self.tables or self.spec.gathers:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])

@@ -31,7 +31,7 @@ from clhines.simulate.epoch_spec import (
     EpochSpec,
 )
 from clhines.simulate.epoch_table import CellTable
-from clhines.simulate.kinds import MechanismSpec, check_parameters, kind_spec
+from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, kind_spec
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
@@ -51,6 +51,7 @@ _BUSY = {
 _LISTS_FULL = 1  # cells a compute unit, above which those in flight count
 _LISTS_GROUP = 128  # lanes of a work-group of several cells
 _LISTS_REGISTERS = 72  # of a work-item then
+SIDE_BY_SIDE = True
 _MOST_WARPS = 16  # of a cell
 _REGISTERS = 1 << 16  # of a multiprocessor
 _CELL = 6  # column of a unit
@@ -155,6 +156,7 @@ class EpochPlan:
             secondorder=model.secondorder,
             ptx=limits.ptx,
             fused=not limits.is_cpu,
+            side_by_side=SIDE_BY_SIDE and not constant and bool(model.kinds),
             normal=normal_source(real_name(self._dtype))
             if any(k.mechanism.uses_noise for k in model.kinds)
             else "",
@@ -171,6 +173,10 @@ class EpochPlan:
             found, slots = self._list_instances(count)
             for local in (True, False):
                 kinds = tuple(replace(kind, local=local) for kind in found)
+                if spec.side_by_side:
+                    kinds = tuple(
+                        replace(kind, source=side_by_side(kind, limits.ptx)) for kind in kinds
+                    )
                 chosen = replace(spec, units=count, slots=slots, kinds=kinds)
                 if not constant and model.kinds:  # all schedulers of a multiprocessor
                     chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
@@ -467,10 +473,10 @@ def _choose_segments(
 
 
 def _kind_spec(kind: Kind, most: int, dtype: np.dtype, factor: str = "") -> MechanismSpec:
-    check_parameters(kind, dtype)
     values = [kind.parameters[p] for p in kind.mechanism.parameters]
     return replace(
-        kind_spec(kind, real_name(dtype)),
+        grouped_kind_spec(kind, real_name(dtype), 1),
+        width=0,
         number=kind.first_instance,
         literals=tuple("" if np.ndim(v) else _literal(float(v), dtype) for v in values),
         most=most,
