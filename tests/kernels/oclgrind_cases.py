@@ -53,6 +53,8 @@ CONFIGS = {
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
     "levels": ("levels", {"work_group": 4, "padding": "skip"}),
     "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
+    "contraction, registers": ("contraction", {"registers": True, "segment": 4}),
+    "contraction": ("contraction", {}),
     "dhs": ("dhs", {"k": 4, "work_group": 8}),
     "dhs, local": ("dhs", {"k": 4, "work_group": 8, "local": True}),
     "cr": ("cr", {"work_group": 5}),

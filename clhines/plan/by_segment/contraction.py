@@ -16,7 +16,7 @@ from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment import layout as segment_layout
 from clhines.plan.by_segment.cut import Cut, cut_trees
 from clhines.plan.by_segment.joined import USUAL_PLACES, joined
-from clhines.plan.by_segment.pieces import kept_forest, split_cells
+from clhines.plan.by_segment.pieces import kept_forest, split_cells, tree_nodes
 from clhines.plan.by_segment.room import (
     OWN_LAUNCH,
     WARP,
@@ -325,7 +325,7 @@ class _Contraction:
             if ranks is not None:
                 raise InputError("a cell is too wide for contraction; use fine")
             return self._with_stars(forest, stars)
-        node = pieces.rank[_tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
+        node = pieces.rank[tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
         group = self._group(pieces.forest, cut, True)
         blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
         gather = places.gather(pieces.forest)
@@ -493,9 +493,3 @@ class _Contraction:
 
 def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:
     return None if values is None else np.where(gather < 0, 0, values[gather])
-
-
-def _tree_nodes(forest: Forest) -> np.ndarray:
-    """(num_nodes,) int64: index in `forest.trees` of each node."""
-    shape = forest.shape_of_cell
-    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])

@@ -15,7 +15,13 @@ from clhines.plan.plan import Limits, Options
 
 OWN_LAUNCH = 32 * USUAL_PLACES  # nodes per compute unit: fewer go into the launches of cut cells
 WARP = 32
-TREE_VALUES = 6  # local memory of a lane with its values in registers, and an int
+# of work-groups whose lanes have their values in registers (measured: bench/notes/contraction.md)
+TREE_VALUES = 6  # local memory of a lane, and an int
+ALL_REGISTERS = 1 << 16  # of a multiprocessor
+OTHER_REGISTERS = 30  # of a lane, besides its values
+MOST_HOLDING = 512  # lanes
+LEAST_FILLED = 0.8  # of the nodes that they have room for
+FEW, MANY = 4, 16  # cells per compute unit: each has one for itself; what all take together counts
 
 
 def is_small(forest: Forest, limits: Limits) -> bool:
@@ -72,12 +78,13 @@ def fits_registers(
 ) -> np.ndarray:
     """(num_cells,) bool: cells whose values go into registers; `above` local memory are some.
 
-    By default those alone, and only where the compiler is NVIDIA's: what a register file has no
-    room for is in a cache beside local memory there.
+    By default all of those or none, and only where the compiler is NVIDIA's. A few cells do so even
+    if some values have to leave the registers: a cache beside local memory has them there.
     """
     asked = options["registers"]
     none: np.ndarray = np.zeros(forest.num_cells, bool)
-    if asked is False or (asked is None and not (limits.ptx and above.any())):
+    usual = limits.ptx and not options["work_group"] and bool(above.any())
+    if asked is False or (asked is None and not usual):
         return none
     lanes = most_lanes(real, limits, options)
     longest = int(options["segment"] or schedule.MAX_SEGMENT)
@@ -85,14 +92,51 @@ def fits_registers(
     if not lanes or not wanted.any():
         return none
     some = forest.take(np.flatnonzero(wanted))
-    wanted[wanted] = (cut_trees(some.trees, longest).lanes <= lanes)[some.shape_of_cell]
-    return wanted
+    if asked or some.num_cells <= FEW * limits.compute_units:
+        good = cut_trees(some.trees, longest).lanes <= lanes
+    else:
+        good = _fill_registers(some, real, options)
+    wanted[wanted] = good[some.shape_of_cell]
+    return wanted if asked or wanted[above].all() else none
+
+
+def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
+    """(num_trees,) bool: trees whose lanes hold all their values, and have few places idle."""
+    good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
+    for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
+        lanes = cut_trees(forest.trees, most).lanes
+        filled = forest.trees.sizes >= LEAST_FILLED * most * _in_warps(lanes)
+        good |= _held(lanes, most, real) & filled
+    return good
+
+
+def _in_warps(lanes: np.ndarray) -> np.ndarray:
+    return -(-lanes // WARP) * WARP
+
+
+def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
+    """Whether work-groups of so many lanes have registers for segments of `most` nodes."""
+    needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
+    group = _in_warps(lanes)
+    return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)
+
+
+_SEGMENTS = (8, 12, 16, 24)  # nodes of a segment, of which the first that does is taken
+_OF_MANY = (16, 12, 24, 8)
+_OF_MANY_LANES = (4, 6, 8, 9, 12, 16, 24)
 
 
 def registers_segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Nodes of a segment in registers: as few as let all cells fit."""
+    """Nodes of a segment: as few as leave the values in registers, or else let all cells fit."""
+    if options["segment"]:
+        return int(options["segment"])
     lanes = most_lanes(real, limits, options)
-    for most in (4, 6, 8, 9, 12, 16, 24):
-        if not options["segment"] and (cut_trees(forest.trees, most).lanes <= lanes).all():
+    many = forest.num_cells > MANY * limits.compute_units
+    for most in _OF_MANY if many else _SEGMENTS:
+        found = cut_trees(forest.trees, most).lanes
+        if _held(found, most, real).all() and (found <= lanes).all():
             return most
-    return int(options["segment"] or schedule.MAX_SEGMENT)
+    for most in _OF_MANY_LANES:
+        if (cut_trees(forest.trees, most).lanes <= lanes).all():
+            return most
+    return schedule.MAX_SEGMENT
