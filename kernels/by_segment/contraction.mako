@@ -16,6 +16,9 @@
     # where the value at a place of the device order is in the arrays
     def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
     direct = spec.direct                     # values in registers, not in local memory
+    # of the value whose place is `to{k}`: its natural index, and the place
+    def index(k): return f"natural_index[block.s0 + k{k}]" if spec.of_pieces else f"cell_from[{order.read('cell', f'to{k}')}] + k{k}"
+    def place_of(k): return f"to{k}" if spec.of_pieces else order.read("place", f"to{k}")
     # with a symmetric matrix A[v, parent] is A[parent, v]
     link, then, family, order = spec.link, spec.at_elimination, spec.family, spec.order
     def lower(name): return name if sym else name.replace("up", "low", 1)
@@ -171,10 +174,17 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     // all values of the block, into local memory
     __local real node[${values}] __attribute__((aligned(16)));
 % if spec.natural:
-    // value k of the block, cell after cell: ${order}
+    // value k of the block${", its natural index ascending in each piece: the place" if spec.of_pieces else f", cell after cell: {order}"}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
+% if spec.reorders_cells:
     __global const int *base = cell_base + block.s6;   // of a cell: index of value k, less k
+% endif
     const int num_nodes = order_start[2 * get_group_id(0) + 1];
+% if not spec.reorders_cells:
+% if not sym:
+    __local real tree_low[WORK_GROUP];
+% endif
+% else:
     // these, fetched beside `order`, not after it
 % if sym:
     __local int cell_from[WORK_GROUP];
@@ -183,6 +193,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     __local int *cell_from = (__local int *)tree_low;   // until that is needed
 % endif
     if (lane < block.s7 - block.s6) cell_from[lane] = base[lane];
+% endif
 % for start in range(0, steps_of_one, batch_of_one):
 <%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
     {
@@ -193,7 +204,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % for k in steps:
-        const int from${k} = cell_from[${order.read("cell", f"to{k}")}] + k${k};
+        const int from${k} = ${f"k{k} < num_nodes ? {index(k)} : 0" if spec.of_pieces else index(k)};
 % endfor
 % if not spec.ptx:
         real ${", ".join(f"{a}{k}" for a in arrays for k in steps)};
@@ -209,9 +220,9 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
         if (k${k} < num_nodes) {
 % for a in arrays:
 % if spec.ptx:
-            copy_value(&${a.upper()}(${order.read("place", f"to{k}")}), ${a} + from${k});
+            copy_value(&${a.upper()}(${place_of(k)}), ${a} + from${k});
 % else:
-            ${a.upper()}(${order.read("place", f"to{k}")}) = ${a}${k};
+            ${a.upper()}(${place_of(k)}) = ${a}${k};
 % endif
 % endfor
         }
@@ -290,7 +301,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     const int column = is_inner ? lane : lane - inner;
     __local const int *row = row_start + (is_inner ? 0 : ${M});
 % if direct:
-${part("by_segment/registers")}\
+${part("common/segment_registers")}\
 % else:
     int place = column + row[0];
     real my_up = 0;
@@ -666,7 +677,7 @@ ${part("by_segment/registers")}\
 % endif
 % endfor
 % for k in steps:
-        if (k${k} < num_nodes) x[${"cell_from" if sym else "base"}[${order.read("cell", f"to{k}")}] + k${k}] = B(${order.read("place", f"to{k}")});
+        if (k${k} < num_nodes) x[${index(k) if sym or spec.of_pieces else index(k).replace("cell_from", "base")}] = B(${place_of(k)});
 % endfor
     }
 % endfor

@@ -101,7 +101,8 @@ class ContractionSpec(KernelSpec):
         "gather if natural",
         "order_start if reorders",
         "order if reorders",
-        "cell_base if reorders",
+        "cell_base if reorders_cells",
+        "natural_index if reorders_pieces",
     )
     takes: ClassVar[tuple[str, ...]] = (
         "const real *d",
@@ -149,6 +150,16 @@ class ContractionSpec(KernelSpec):
     def reorders(self) -> bool:
         """Whether values in natural order change places on their way to local memory."""
         return self.natural and not self.direct
+
+    @property
+    def reorders_cells(self) -> bool:
+        """Whether these are values of whole cells, one after another."""
+        return self.reorders and not self.of_pieces
+
+    @property
+    def reorders_pieces(self) -> bool:
+        """Whether these are values of pieces of cells."""
+        return self.reorders and self.of_pieces
 
     @property
     def of_pieces(self) -> bool:
