@@ -224,8 +224,6 @@ class KernelSpec(TemplateSpec):
         It can work out the inverse pivots once and solve with them.
     takes_natural : bool
         It can read and write natural order.
-    gathers : bool
-        For natural order it takes no table but ``gather``.
     phase : str
         See `Part.phase`; a field of specs with several phases.
     """
@@ -245,7 +243,6 @@ class KernelSpec(TemplateSpec):
     factor_may_be_d: ClassVar[bool] = True
     keeps_factors: ClassVar[bool] = False
     takes_natural: ClassVar[bool] = False
-    gathers: ClassVar[bool] = False
     phase = "solve"
     real: str
     symmetric: bool

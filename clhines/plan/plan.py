@@ -157,9 +157,16 @@ class Part:
         symmetric |= self.phase == "forward"  # which does not look at the matrix
         return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
 
+    @property
+    def _reorders(self) -> bool:
+        """Whether natural order takes more tables than `Plan.gather`."""
+        if "blocks" not in self.tables or self.source:
+            return False
+        return "order" in self.solve_spec(True, 1, natural=True).roles()
+
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
         """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
-        if "blocks" not in self.tables or self.source or self.spec.gathers:
+        if not self._reorders:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         if self.phase != "solve":
@@ -172,7 +179,7 @@ class Part:
 
     def natural_sizes(self, forest: Forest) -> dict[str, int]:
         """Lengths of `natural_tables`, known without them."""
-        if "blocks" not in self.tables or self.source or self.spec.gathers:
+        if not self._reorders:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         if self.phase != "solve":

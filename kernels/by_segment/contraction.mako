@@ -9,6 +9,7 @@
     make, use = spec.factor == "make", spec.factor == "use"
     eliminates, solves = not use, not make   # works on d, on b
     expands = spec.phase != "reduce"         # needs the factors of its nodes
+    left = 2 * (eliminates + solves) + 1     # values of a node of the tree of segments
     arrays = "dbu" if solves else "du"   # in local memory; u last, see `tree_places`
     values = len(arrays) * spec.capacity + max(0, spec.tree_places - spec.capacity)
     steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
@@ -287,7 +288,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 %>\
     // the segments; what ${what} of the parent lose${"" if "and" in what else "s"} by them goes into the mailbox
 % if direct:
-    __local real tree[${5 * spec.work_group}];
+    __local real tree[${left * spec.work_group}];
     __local real *lost_d = tree, *lost_b = tree + WORK_GROUP;
 % else:
 % if eliminates:

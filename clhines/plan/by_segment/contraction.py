@@ -19,9 +19,9 @@ from clhines.plan.by_segment.joined import USUAL_PLACES, joined
 from clhines.plan.by_segment.pieces import kept_forest, split_cells, tree_nodes
 from clhines.plan.by_segment.room import (
     OWN_LAUNCH,
-    WARP,
     fits_local,
     fits_registers,
+    in_warps,
     is_small,
     local_capacity,
     registers_segment,
@@ -119,6 +119,7 @@ class ContractionSpec(KernelSpec):
         "int *status",
     )
     needs_factor: ClassVar[bool] = False
+    takes_natural: ClassVar[bool] = True
     capacity: int
     segment: int
     ptx: bool
@@ -135,16 +136,6 @@ class ContractionSpec(KernelSpec):
     def keeps_factors(self) -> bool:  # type: ignore[override]
         """Whether it can work out the inverse pivots once and solve with them."""
         return not self.direct
-
-    @property
-    def takes_natural(self) -> bool:  # type: ignore[override]
-        """Whether it can read and write natural order."""
-        return True
-
-    @property
-    def gathers(self) -> bool:  # type: ignore[override]
-        """Whether natural order takes no other tables than `gather`."""
-        return self.direct
 
     @property
     def reorders(self) -> bool:
@@ -310,7 +301,7 @@ class _Contraction:
         """Cells whose values are in registers: one launch, whether they fit local memory or not."""
         most = registers_segment(forest, self.real, self.limits, self.options)
         cut = cut_trees(forest.trees, most)
-        group = int(self.options["work_group"] or -(-int(cut.lanes.max()) // WARP) * WARP)
+        group = int(self.options["work_group"] or in_warps(cut.lanes).max())
         many = int(self.options["max_cells"] or self._many(forest))
         widths = cut.lanes[:, None]
         blocks = packing.best_fit(forest.shape_of_cell, widths, group, many)
@@ -479,7 +470,7 @@ class _Contraction:
             tree_places=tree if tree > capacity and not direct else 0,
             segment=longest,
             direct=direct,
-            ptx=self.limits.ptx,
+            ptx=self.limits.ptx and not (direct and self.real == "float"),  # nothing to say
             fused=not self.limits.is_cpu,
             phase=phase,
             shared=node_rank is not None,

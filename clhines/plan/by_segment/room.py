@@ -105,19 +105,20 @@ def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
     good: np.ndarray = np.zeros(forest.trees.num_trees, bool)
     for most in [int(options["segment"])] if options["segment"] else _SEGMENTS:
         lanes = cut_trees(forest.trees, most).lanes
-        filled = forest.trees.sizes >= LEAST_FILLED * most * _in_warps(lanes)
+        filled = forest.trees.sizes >= LEAST_FILLED * most * in_warps(lanes)
         good |= _held(lanes, most, real) & filled
     return good
 
 
-def _in_warps(lanes: np.ndarray) -> np.ndarray:
+def in_warps(lanes: np.ndarray) -> np.ndarray:
+    """Lanes, and idle ones that make their warps whole."""
     return -(-lanes // WARP) * WARP
 
 
 def _held(lanes: np.ndarray, most: int, real: str) -> np.ndarray:
     """Whether work-groups of so many lanes have registers for segments of `most` nodes."""
     needed = 3 * most * (2 if real == "double" else 1) + OTHER_REGISTERS
-    group = _in_warps(lanes)
+    group = in_warps(lanes)
     return (group <= MOST_HOLDING) & (group * needed <= ALL_REGISTERS)
 
 
