@@ -201,7 +201,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % for k in steps:
         const int k${k} = lane + ${k} * WORK_GROUP, to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
 % endfor
-% if not start:
+% if not start and spec.reorders_cells:
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % for k in steps:
