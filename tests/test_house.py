@@ -22,7 +22,7 @@ ALLOWED = {  # imports for types count
     "cells": {*GROUND},
     "mechanisms": {"errors", "arrays", "checks"},
     "network": {*GROUND, "cells", "mechanisms"},
-    "simulate": {*GROUND, "plan", "device", "solve", "cells", "network", "mechanisms"},
+    "simulate": {*GROUND, "analysis", "plan", "device", "solve", "cells", "network", "mechanisms"},
     "neuron": {*GROUND, "cells", "mechanisms", "network", "simulate"},
     "draw": {"errors", "files", "plan.plan"},
     "analysis": {"errors", "arrays", "checks", "files"},

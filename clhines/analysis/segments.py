@@ -23,8 +23,8 @@ from clhines.analysis.spikes import Lists, first_extreme, following_local, lists
 from clhines.arrays import offsets
 
 FIRST, UP, DOWN = 0, 1, 2  # how a segment begins: with the trace, or by a crossing
-INTEGERS = ("kind", "begin", "top", "before", "after", "any_local", "local")
-REALS = ("top_v", "before_v", "after_v", "any_local_v", "local_v")
+INTEGERS = ("kind", "begin", "top", "before", "after", "any_rest", "rest")
+REALS = ("top_v", "before_v", "after_v", "any_rest_v", "rest_v")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +43,9 @@ class Segments:
         First of the smallest samples before that; inf if there is none.
     after, after_v : int64, float64
         First of the smallest samples from that on.
-    any_local, any_local_v : int64, float64
+    any_rest, any_rest_v : int64, float64
         The first sample that neither of the next two is below.
-    local, local_v : int64, float64
+    rest, rest_v : int64, float64
         The first such sample from the top on.
     count : int
         Traces.
@@ -57,13 +57,13 @@ class Segments:
     top: np.ndarray
     before: np.ndarray
     after: np.ndarray
-    any_local: np.ndarray
-    local: np.ndarray
+    any_rest: np.ndarray
+    rest: np.ndarray
     top_v: np.ndarray
     before_v: np.ndarray
     after_v: np.ndarray
-    any_local_v: np.ndarray
-    local_v: np.ndarray
+    any_rest_v: np.ndarray
+    rest_v: np.ndarray
     count: int
 
     @cached_property
@@ -100,7 +100,7 @@ class Segments:
         last = np.append(rows[1:] != rows[:-1], True)[: len(rows)]
         next_peak = np.append(peak[1:], -1)[: len(peak)]
         end = np.where(last, length, self.top[next_peak])
-        found, v = self._next_local(peak, length)
+        found, v = self._next_rest(peak, length)
         same = begin >= end  # two peaks that are one sample
         found, v = np.where(same, begin, found), np.where(same, self.top_v[peak], v)
         none = np.flatnonzero((found + 2 >= end) & ~same)
@@ -114,23 +114,23 @@ class Segments:
         kept = found != length - 1
         return tuple(lists_of(rows[kept], a[kept], self.count) for a in (found, v))  # type: ignore[return-value]
 
-    def _next_local(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    def _next_rest(self, peak: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
         """First sample from each peak on that neither of the next two is below, and its voltage.
 
         The sample is `length` where there is none.
         """
         number = np.arange(len(self.row))
-        with_any = np.where(self.any_local < 0, len(number), number)
+        with_any = np.where(self.any_rest < 0, len(number), number)
         following = np.minimum.accumulate(np.append(with_any, len(number))[::-1])[::-1]
         later = following[peak + 1] if len(peak) else peak
         inside = np.minimum(later, len(number) - 1)
         there = (later < len(number)) & (self.row[inside] == self.row[peak])
-        found = np.where(there, self.any_local[inside], length)
-        v = np.where(there, self.any_local_v[inside], np.nan)
-        own = self.local[peak] >= 0
+        found = np.where(there, self.any_rest[inside], length)
+        v = np.where(there, self.any_rest_v[inside], np.nan)
+        own = self.rest[peak] >= 0
         return (
-            np.where(own, self.local[peak], found),
-            np.where(own, self.local_v[peak], v),
+            np.where(own, self.rest[peak], found),
+            np.where(own, self.rest_v[peak], v),
         )
 
 
@@ -185,7 +185,7 @@ def packed(segments: Segments) -> np.ndarray:
     rank = np.arange(len(segments.row)) - offsets(number)[:-1][segments.row]
     found[rank, :, segments.row] = np.stack(fields, axis=1)
     head = np.stack([np.zeros_like(number), number]).astype(np.float64)
-    return np.concatenate([head, found.reshape(-1, segments.count)])
+    return np.concatenate([head, found.reshape(most * len(fields), segments.count)])
 
 
 def joined(blocks: list[np.ndarray]) -> Segments:
@@ -200,7 +200,7 @@ def joined(blocks: list[np.ndarray]) -> Segments:
     found, rows, order = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()
     for k, block in enumerate(blocks):
         number = block[1 if k == len(blocks) - 1 else 0].astype(np.int64)
-        values = block[2:].reshape(-1, fields, count)
+        values = block[2:].reshape((len(block) - 2) // fields, fields, count)
         rank, row = np.nonzero(np.arange(len(values))[:, None] < number)
         found.append(values[rank, :, row])
         rows.append(row)

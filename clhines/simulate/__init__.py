@@ -15,7 +15,8 @@ Who owns what
     for these. `epoch_vector`: the same on CPUs, one cell per
     lane of a vector. `kinds`: everything a template needs to know about one mechanism. `state`:
     voltages, states and events on the device. `records`: recorded quantities; `reduced`: what is
-    kept of their values, made of the rows of a chunk after it; `membrane`: currents of membranes
+    kept of their values, made of the rows of a chunk after it, by `features` for those of voltages;
+    `membrane`: currents of membranes
     from voltages; `currents`: those of mechanisms. `decisions`: what no
     partition of a network may change, made once. `delivery`: spikes to targets, by one of several
     algorithms; its kernels are declared in `delivery_spec`, their connections are arrays of

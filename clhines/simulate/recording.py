@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.analysis.features import Features
 from clhines.device.guard import exclusive
 from clhines.errors import InputError
 from clhines.network.groups import Group
@@ -44,7 +45,7 @@ class Recording:
         index: ArrayLike | None = None,
         *,
         every: float | None = None,
-        reduce: str | None = None,
+        reduce: str | Features | None = None,
         threshold: float | None = None,
         matrix: ArrayLike | None = None,
     ) -> int:
@@ -64,10 +65,12 @@ class Recording:
             Which of the group's instances; default: all.
         every : float, optional, ms
             Keep the values at multiples of this time, a multiple of `dt`; default: of all steps.
-        reduce : str, optional
+        reduce : str or Features, optional
             Keep no rows, but of the values at the ends of all steps of a run their ``min``,
             ``max``, ``mean`` or ``integral`` (their sum times `dt`, ms times the unit); how often
             (``count``) or when (``crossings``) they come from below to `threshold` or above it.
+            Or, of ``v``, `clhines.analysis.Features`; where the run begins at t = 0, the values
+            there count, too.
         threshold : float, optional
             Of ``count`` and ``crossings``.
         matrix : (k, r) float, optional
@@ -76,7 +79,12 @@ class Recording:
         Returns
         -------
         int
-            Number of the record: ``result[number]``.
+            Number of the record: ``result[number]``, of features ``result.features[number]``.
+
+        Raises
+        ------
+        InputError
+            There is no such variable or place, or the arguments do not go together.
         """
         record = find_record(self.network, self._model, what, where, index)
         if is_current(record, self._model) and reduce in CROSSED:
@@ -89,7 +97,7 @@ class Recording:
 
     def _recorded_in(self, steps: int) -> tuple[list[Record], int]:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""
-        records = for_run(self._records)
+        records = for_run(self._records, self._step, steps, self._model.dt)
         exchanges = self.ranks is not None or self._model.extended is None
         epoch = self.runner.max_steps if exchanges else 1
         return records, chunk_of(records, steps, self.dtype.itemsize, self.chunk, epoch)

@@ -19,12 +19,14 @@ from clhines.checks import (
     check_room,
     shown,
 )
+from clhines.analysis.features import Features
 from clhines.errors import InputError, meant
 from clhines.network.extended import IonNodes
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.network.times import whole_steps
+from clhines.simulate.features import Asked
 from clhines.simulate.membrane import Membrane
 
 _log = logging.getLogger(__name__)
@@ -32,6 +34,7 @@ ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch take
 VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
 CROSSED = ("count", "crossings")  # of a threshold
 REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
+FEATURES = "features"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +53,14 @@ class Record:
     every : int
         Steps from one recorded row to the next.
     reduce : str
-        One of `REDUCTIONS`, or empty: rows are kept.
+        One of `REDUCTIONS`, ``features``, or empty: rows are kept.
     threshold : float
         Of ``count`` and ``crossings``.
     matrix : (k, r) float64, or None
         The values of a row are its products with the variable's.
+    features : Features or None
+    asked : Asked or None
+        These in a run.
     """
 
     name: str
@@ -64,6 +70,8 @@ class Record:
     reduce: str = ""
     threshold: float = 0.0
     matrix: np.ndarray | None = None
+    features: Features | None = None
+    asked: Asked | None = None
 
     @property
     def width(self) -> int:
@@ -86,14 +94,29 @@ class Record:
         first = begin + 1 if begin else 0
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
-    def at(self, index: np.ndarray) -> Record:
-        """Return the same of other places."""
-        return replace(self, index=index)
+    def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
+        """Return the same of some columns, whose places have other numbers."""
+        asked = None if self.asked is None else self.asked.some(columns)
+        return replace(self, index=index, kind=kind, asked=asked)
 
 
-def for_run(records: Sequence[Record]) -> list[Record]:
-    """Return the records of a run: new ones where they are reduced, as that begins anew."""
-    return [replace(r) if r.reduce else r for r in records]
+def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
+    """Return the records of a run: new ones where they are reduced, as that begins anew.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    begin, steps : int
+        The run's first step, and how many it takes.
+    dt : float, ms
+    """
+    found = []
+    for r in records:
+        asked = None
+        if r.features is not None:
+            asked = Asked.of(r.features, r.width, begin, steps, dt)
+        found.append(replace(r, asked=asked) if r.reduce else r)
+    return found
 
 
 def is_current(record: Record, model: Model) -> bool:
@@ -139,7 +162,12 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
 
 def digest_of(records: Sequence[Record]) -> str:
     """Return a digest by which ranks compare what they record."""
-    told = [(r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold) for r in records]
+    told: list[object] = []
+    for r in records:
+        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))
+        if r.asked is not None and r.features is not None:
+            windows = r.asked.begin.tobytes(), r.asked.end.tobytes()
+            told.append((r.features.names, r.features.threshold, *windows))
     return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
 
 
@@ -147,13 +175,18 @@ def kept_of(
     record: Record,
     dt: float,
     every: float | None,
-    reduce: str | None,
+    reduce: str | Features | None,
     threshold: float | None,
     matrix: ArrayLike | None,
 ) -> Record:
     """Check what is to be kept of a record's values, and return the record with it."""
+    features = reduce if isinstance(reduce, Features) else None
+    if features is not None:
+        if record.kind != VOLTAGE:
+            raise InputError(f"reduce=Features(...) of {record.name}; expected it of 'v'")
+        reduce = FEATURES
     if reduce is not None:
-        as_choice("reduce", reduce, REDUCTIONS)
+        as_choice("reduce", reduce, (*REDUCTIONS, FEATURES) if features else REDUCTIONS)
         if every is not None:
             raise InputError(
                 f"every is {shown(every)} with reduce={reduce!r}; expected one of the two, as "
@@ -177,7 +210,14 @@ def kept_of(
             raise InputError(
                 f"matrix has shape {shape}; expected (k, {expected}), a column for each place"
             )
-    return replace(record, every=steps, reduce=reduce or "", threshold=limit, matrix=weights)
+    return replace(
+        record,
+        every=steps,
+        reduce=str(reduce or ""),
+        threshold=limit,
+        matrix=weights,
+        features=features,
+    )
 
 
 def find_record(

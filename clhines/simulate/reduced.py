@@ -22,6 +22,7 @@ from clhines.device import devices, program
 from clhines.network.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
+from clhines.simulate.features import DeviceFeatures, HostFeatures
 from clhines.simulate.membrane import Membrane
 from clhines.simulate.records import MEMBRANE, VOLTAGE, Record, is_current
 
@@ -150,10 +151,15 @@ class HostReducer(Reducer):
     """Works on rows in NumPy; see `Reducer`."""
 
     _kept: np.ndarray | None = None
+    _features: HostFeatures | None = None
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step; see `Reducer`."""
         values = self._mapped(samples, step - 1)
+        if self.record.asked is not None:
+            self._features = HostFeatures(self.record.asked)
+            if step == 0:
+                return self._features.take(values, step)
         if self.record.follows:
             self._kept = np.stack([values[0], np.zeros(self.width)])
         return values
@@ -169,6 +175,9 @@ class HostReducer(Reducer):
             Step at whose end the first row was.
         """
         values, reduce = self._mapped(samples, first), self.record.reduce
+        if self.record.asked is not None:
+            self._features = self._features or HostFeatures(self.record.asked)
+            return self._features.take(values, first + 1)
         if not reduce:
             return values[self.taken(first, len(values))[0] :: self.record.every]
         if reduce in ("min", "max"):
@@ -240,6 +249,7 @@ class DeviceReducer(Reducer):
         self._tables: list[cla.Array] = []
         self._kept: cla.Array | None = None
         self._count: cla.Array | None = None
+        self._features: DeviceFeatures | None = None
         if self.membrane is not None:
             m = self.membrane
             ints = [self._put(a, np.int32) for a in (m.begin, m.other, m.own)]
@@ -281,6 +291,11 @@ class DeviceReducer(Reducer):
             view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))
             view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
             values = view.array.get(self._queue)
+        if self.record.asked is not None and self.width:
+            self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+            if step == 0:
+                row = cla.to_device(self._queue, np.ascontiguousarray(values))
+                return self._features.take(row, 1, 0, 0)
         if self.record.follows:
             self._kept = self._put(values, self._dtype)
             self._count = cla.zeros(self._queue, max(self.width, 1), np.int32)
@@ -313,6 +328,10 @@ class DeviceReducer(Reducer):
         if not reduce and not kept:
             return np.zeros((0, self.width), self._dtype)
         view, mapped = self._mapped(view, rows, first, (begin, self.record.every, kept), outputs)
+        if self.record.asked is not None:
+            if self._features is None:
+                self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+            return self._features.take(view.array, rows, view.column, first + 1)
         if reduce:
             columns = rows, self.width, view.stride, view.column
             return self._reduced(reduce, view.array, columns, first)
