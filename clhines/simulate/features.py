@@ -16,6 +16,7 @@ from clhines.device import devices, program
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
 
+_LINE = 8
 _ROOM = 16  # segments of a column in a chunk at first; more where a chunk has more
 
 FeatureValues = dict[str, "np.ndarray | Lists"]
@@ -145,6 +146,8 @@ class DeviceFeatures:
 
     def _launch(self, name: str, rows: int, arguments: list[object]) -> None:
         (_,), (most,) = devices.small_groups(self._queue.device, self._width)
+        if devices.is_cpu(self._queue.device):
+            most = _LINE  # columns in one line of the cache
         group = min(most, 1 << (self._width - 1).bit_length())
         items = -(-self._width // group) * group
         kernel = program.BoundKernel(self._built, name, arguments)  # type: ignore[arg-type]
