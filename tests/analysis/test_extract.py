@@ -7,6 +7,7 @@ from traces import END, START, made_traces, matched
 from clhines import InputError
 from clhines.analysis import FEATURES, Lists, extract, voltage_at
 
+
 @pytest.mark.filterwarnings("ignore")  # eFEL's own
 @pytest.mark.parametrize(
     ("count", "dt", "step"), [(700, 0.0625, None), (300, 0.03, 0.1)], ids=["samples", "eFEL's 0.1"]
