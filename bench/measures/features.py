@@ -3,8 +3,8 @@
     python -m bench features [--device SPEC] [--traces 1000]
 
 Needs eFEL. Cells of a soma and two dendrites with `hh` get steps of current, some noise, too; their
-sodium conductances differ. dt is a power of 2 and eFEL interpolates at dt, so that it takes the samples
-as they are. Times: of a run that computes all features; of one that records the traces; of
+sodium conductances differ. dt is a power of 2 and eFEL interpolates at dt, so that it takes the
+samples as they are. Times: of a run that computes all features; of one that records the traces; of
 `clhines.analysis.extract` and of eFEL on these, on one core.
 """
 

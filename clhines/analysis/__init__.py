@@ -1,11 +1,11 @@
 """Recorded voltages and spikes: features by eFEL's definitions, and results for other packages.
 
-Features need NumPy only and take all traces at once; or a run computes them on its device. Words: a *trace* is a row of voltages [mV] at
-times [ms] that all rows share. The *stimulus* lasts from `stim_start` to `stim_end`. A *spike* is a
-stretch above the threshold, its *peak* the first of its largest samples. Features with one value
-per spike are `Lists`: flat values with offsets. What eFEL does not compute is NaN here, or an empty
-list. A *result* is what `Simulation.run` returns, or anything with its `spike_time`, `spike_cell`,
-`t` and `values`.
+Features need NumPy only and take all traces at once; or a run computes them on its device. Words: a
+*trace* is a row of voltages [mV] at times [ms] that all rows share. The *stimulus* lasts from
+`stim_start` to `stim_end`. A *spike* is a stretch above the threshold, its *peak* the first of its
+largest samples. Features with one value per spike are `Lists`: flat values with offsets. What eFEL
+does not compute is NaN here, or an empty list. A *result* is what `Simulation.run` returns, or
+anything with its `spike_time`, `spike_cell`, `t` and `values`.
 
 Who owns what
     `extract`: `extract`, `FEATURES`, the table of names, and `voltage_at`. `traces`: `Traces`,

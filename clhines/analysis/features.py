@@ -131,7 +131,7 @@ class Features:
             raise InputError(f"names is empty; expected some of {', '.join(FEATURES)}")
         self.names = tuple(dict.fromkeys(wanted))
         self.threshold = as_number("threshold", threshold)
-        self._stimulus = [as_real("stim_start", stim_start), as_real("stim_end", stim_end)]
+        self._begin, self._end = as_real("stim_start", stim_start), as_real("stim_end", stim_end)
         self._current = None
         if stimulus_current is not None:
             self._current = as_real("stimulus_current", stimulus_current)
@@ -166,10 +166,7 @@ class Features:
                 f"the run, {t[0]:g} to {t[-1]:g} ms"
             )
         traces = _Asked(**self._traces(t, count))  # type: ignore[arg-type]
-        none = Lists(np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
-        values = Lists(none.offsets, np.zeros(0))
-        self._computed(traces, {peak_indices: none, min_ahp_indices: none},
-                       {peak_voltage: values, min_ahp_values: values})  # fmt: skip
+        self._of_none(traces)
         begin, end = (np.zeros((len(traces.asked), count), np.int64) for _ in range(2))
         for k, (first, last) in enumerate(traces.asked):
             begin[k], end[k] = first, last
@@ -179,47 +176,41 @@ class Features:
         """Return (m,) arrays or `Lists` by name, of `voltage_at` (m, q); see `extract`."""
         segments, length = kept.segments, len(t)
         traces = _Streamed(**self._traces(t, segments.count), kept=kept)  # type: ignore[arg-type]
-        indices = {peak_indices: segments.peaks(), min_ahp_indices: segments.minima(length)}
-        values = {
-            peak_voltage: segments.peak_voltages(),
-            min_ahp_values: segments.minimum_voltages(length),
-        }
-        return self._computed(traces, indices, values)
+        traces.done.update(
+            {
+                peak_indices: segments.peaks(),
+                peak_voltage: segments.peak_voltages(),
+                min_ahp_indices: segments.minima(length),
+                min_ahp_values: segments.minimum_voltages(length),
+            }
+        )
+        return self._computed(traces)
 
     def nothing(self, count: int) -> dict[str, np.ndarray | Lists]:
         """Return NaN and empty lists: those of a run that has failed."""
-        t = np.arange(3.0)
-        some = Features(
-            self.names_of_table, stim_start=0.0, stim_end=1.0, stimulus_current=0.0,
-            times=np.full(len(self.times), 1.0) if VOLTAGE_AT in self.names else None,
-        )  # fmt: skip
-        traces = _Asked(**some._traces(t, count))  # type: ignore[arg-type]
-        none = Lists(np.zeros(count + 1, np.int64), np.zeros(0, np.int64))
-        values = Lists(none.offsets, np.zeros(0))
-        given = {peak_indices: none, min_ahp_indices: none}
-        found = some._computed(traces, given, {peak_voltage: values, min_ahp_values: values})
+        v, t, none = np.zeros((count, 0)), np.arange(3.0), np.zeros(count)
+        found = self._of_none(_Asked(v, t, none, np.ones(count), none, self.threshold))
         return {
             name: value if isinstance(value, Lists) else np.full(np.shape(value), np.nan)
             for name, value in found.items()
         }
 
-    @property
-    def names_of_table(self) -> tuple[str, ...]:
-        """Those of `names` that are in `FEATURES`."""
-        return tuple(name for name in self.names if name != VOLTAGE_AT)
+    def _of_none(self, traces: _Asked) -> dict[str, np.ndarray | Lists]:
+        """Compute features of traces without samples: their windows are asked for."""
+        none = Lists(np.zeros(len(traces.stim_start) + 1, np.int64), np.zeros(0, np.int64))
+        values = Lists(none.offsets, np.zeros(0))
+        traces.done.update({peak_indices: none, min_ahp_indices: none})
+        traces.done.update({peak_voltage: values, min_ahp_values: values})
+        return self._computed(traces)
 
     def _traces(self, t: np.ndarray, count: int) -> dict[str, object]:
-        begin, end, current = checked_stimuli(t, count, *self._stimulus, self._current)
+        begin, end, current = checked_stimuli(t, count, self._begin, self._end, self._current)
         return {
             "v": np.zeros((count, 0)), "t": t, "stim_start": begin, "stim_end": end,
             "current": current, "threshold": self.threshold,
         }  # fmt: skip
 
-    def _computed(
-        self, traces: Traces, indices: dict[object, Lists], values: dict[object, Lists]
-    ) -> dict[str, np.ndarray | Lists]:
-        traces.done.update(indices)
-        traces.done.update(values)
+    def _computed(self, traces: Traces) -> dict[str, np.ndarray | Lists]:
         found: dict[str, np.ndarray | Lists] = {}
         with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN
             for name in self.names:

@@ -169,7 +169,9 @@ def segments_of(v: np.ndarray, threshold: float) -> Segments:
     samples = [np.where(at < 0, -1, at - row * length) for at in places]
     empty = np.inf, np.inf, np.inf, np.nan, np.nan
     voltages = [np.where(at < 0, none, flat[at]) for at, none in zip(places, empty, strict=True)]
-    return Segments(row, kind[row, begin], begin, *samples, *voltages, count)
+    fields = [kind[row, begin], begin, *samples, *voltages]
+    named = dict(zip((*INTEGERS, *REALS), fields, strict=True))
+    return Segments(row=row, count=count, **named)
 
 
 def packed(segments: Segments) -> np.ndarray:
@@ -209,5 +211,8 @@ def joined(blocks: list[np.ndarray]) -> Segments:
     values = np.concatenate(found)
     sorted_by = np.lexsort((values[:, 1], row))
     row, values = row[sorted_by], values[sorted_by]
-    integers = [values[:, k].astype(np.int64) for k in range(len(INTEGERS))]
-    return Segments(row, *integers, *values[:, len(INTEGERS) :].T, count)
+    named = {
+        name: values[:, k].astype(np.int64 if name in INTEGERS else np.float64)
+        for k, name in enumerate((*INTEGERS, *REALS))
+    }
+    return Segments(row=row, count=count, **named)

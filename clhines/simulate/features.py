@@ -132,7 +132,7 @@ class DeviceFeatures:
         return cla.to_device(self._queue, a)
 
     def _state(self) -> tuple[cla.Array, cla.Array]:
-        """The open segment, and its samples with the last three of the trace."""
+        """Return room for the open segment, its samples and the last three of the trace."""
         integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
         return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
 
@@ -150,7 +150,7 @@ class DeviceFeatures:
             most = _LINE  # columns in one line of the cache
         group = min(most, 1 << (self._width - 1).bit_length())
         items = -(-self._width // group) * group
-        kernel = program.BoundKernel(self._built, name, arguments)  # type: ignore[arg-type]
+        kernel = program.BoundKernel(self._built, name, arguments)
         kernel.launch(self._queue, items, group, rows=rows)
 
     def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:

@@ -133,8 +133,8 @@ class Batch:
         try:
             result = sim.run(self.steps * recipe.dt)
         except SimulationError as error:
-            number, column = divmod(error.cell, several)
-            where = f"set {first + number} under {recipe.protocols[self.columns[column]]}"
+            number, own = divmod(error.cell, several)
+            where = f"set {first + number} under {recipe.protocols[self.columns[own]]}"
             raise SimulationError(
                 f"{where}: {error}", error.cell, error.node, error.time, error.result
             ) from error
@@ -147,8 +147,8 @@ class Batch:
         else:
             v = result[self._record].T.reshape(self.size, several, -1)[:kept].copy()
             step = np.rint(result.t / recipe.dt)
-            for column, stop in enumerate(stops):
-                v[:, column, step > stop] = np.nan
+            for k, stop in enumerate(stops.tolist()):
+                v[:, k, step > stop] = np.nan
         cells = result.spike_cell < kept * several  # the others are of no cell that is wanted
         of_set, column = np.divmod(result.spike_cell[cells], several)
         time = result.spike_time[cells]

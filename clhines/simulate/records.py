@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.analysis.features import Features
 from clhines.checks import (
     as_array,
     as_choice,
@@ -19,7 +20,6 @@ from clhines.checks import (
     check_room,
     shown,
 )
-from clhines.analysis.features import Features
 from clhines.errors import InputError, meant
 from clhines.network.extended import IonNodes
 from clhines.network.groups import Group

@@ -86,12 +86,12 @@ def joined_result(
         own = [c.values[k] for c in chunks]
         steps_of_rows = record.steps(begin, last)
         if record.asked is not None:
-            kept = [one for one in own if len(one)]
+            blocks = [one for one in own if len(one)]
             nothing = failed or not record.width
             features[k] = (
                 record.asked.features.nothing(record.width)
                 if nothing
-                else record.asked.found(kept, t)
+                else record.asked.found(blocks, t)
             )
             values.append(np.zeros((0, record.width)))
             times.append(np.zeros(0))

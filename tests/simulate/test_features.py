@@ -135,7 +135,7 @@ def test_what_cannot_be_computed_is_rejected(driven, given, message):
 
 
 def test_other_variables_have_none():
-    net, syn = networks.mixed_network()
+    net, _ = networks.mixed_network()
     sim = Simulation(net, DT, engine="reference")
     features = Features(["spike_count"], stim_start=1.0, stim_end=2.0)
     with pytest.raises(InputError, match=r"reduce=Features\(...\) of i_membrane; expected it of"):
