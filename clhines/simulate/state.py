@@ -19,6 +19,7 @@ from clhines.simulate.currents import Currents
 from clhines.simulate.decisions import Decisions
 from clhines.simulate.records import Record, is_current
 from clhines.simulate.reduced import DeviceReducer, Reducers, View
+from clhines.simulate.sampling import Sample
 
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
@@ -164,6 +165,11 @@ class State:
     record_node : (r,) int32
         Natural nodes of all recorded voltages, one record after another.
     record_v : (rows, r) real
+    sampling : bool
+        The executor records states and currents itself: there are `samples` instead of the next
+        two.
+    samples : list of Sample
+    sampled : (rows, r) real
     record_states : list of (int, (r,) int32, (rows, r) real)
         Kind, indices into its states, values.
     record_currents : list of (Currents, int, (rows, r) real)
@@ -209,7 +215,7 @@ class State:
         self._record = program.typed_kernel(built, "record", "ii")
         self.records: list[Record] = []
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
-        self.rows, self.first_step = -1, 0
+        self.rows, self.first_step, self.sampling = -1, 0, False
         self.begin(0, [])
 
     def _put_events(self) -> None:
@@ -256,6 +262,13 @@ class State:
         self.record_node = self._indices(nodes)
         self.record_v = self._zeros(rows, len(nodes))
         self.record_states, self.record_currents, column = [], [], 0
+        self.samples: list[Sample] = []
+        taken = [r.record for r in self.reducers.each if r.record.kind >= 0]
+        width = sum(len(r.index) for r in taken)
+        self.sampled = self._zeros(rows, width if self.sampling else 0)
+        if self.sampling:
+            self._begin_samples(taken)
+            return
         for reducer in self.reducers.each:
             r = reducer.record
             if r.kind < 0:
@@ -269,6 +282,15 @@ class State:
             else:
                 self.record_states.append((r.kind, self._indices(self._indices_of(r)), values))
         self.before_v = self._zeros(1, len(nodes))
+
+    def _begin_samples(self, records: Sequence[Record]) -> None:
+        """Have the executor record states and currents."""
+        column = 0
+        for r in records:
+            states = self.model.kinds[r.kind].mechanism.states
+            what = len(states) if is_current(r, self.model) else states.index(r.name)
+            self.samples.append(Sample(r.kind, what, r.index, column))
+            column += len(r.index)
 
     def _indices_of(self, record: Record) -> np.ndarray:
         """Return the indices of the values of a record in the states of its kind."""
@@ -358,18 +380,27 @@ class State:
         states = iter(values for *_, values in self.record_states)
         currents = iter(values for *_, values in self.record_currents)
         found, column = [], 0
+        of_samples = iter(self.samples)
+        sampled = [r for r in self.reducers.each if r.plain and r.record.kind >= 0]
+        rows = self.sampled.get(self.queue) if self.samples and sampled else v
         for reducer in self.reducers.each:
             width, values = len(reducer.sources[0].index), self.record_v
             begin = column
-            if reducer.record.kind >= 0:
+            if reducer.record.kind >= 0 and self.sampling:
+                begin, values = next(of_samples).column, self.sampled
+                column += width if len(reducer.sources) > 1 else 0
+                if reducer.plain:
+                    found.append(rows[: self.rows, begin : begin + width])
+                    continue
+            elif reducer.record.kind >= 0:
                 is_one = len(reducer.sources) > 1  # a current, beside the voltages that it needs
                 begin, values = 0, next(currents if is_one else states)
                 column += width if is_one else 0
             else:
                 column += width
             if reducer.plain and (whole or reducer.record.kind >= 0):
-                rows = v if reducer.record.kind < 0 else values.get(self.queue)
-                found.append(rows[: self.rows, begin : begin + width])
+                all_rows = v if reducer.record.kind < 0 else values.get(self.queue)
+                found.append(all_rows[: self.rows, begin : begin + width])
             else:
                 found.append(reducer.chunk(View(values, begin), self.rows, self.first_step))
         return found
