@@ -11,7 +11,8 @@ Who owns what
     device, and the choice of its executor. `steps`: a few kernels per step, cells of any size.
     `epoch`, `epoch_plan`, `epoch_spec`: whole cells on the chip of a GPU, with `epoch_table`: their
     lanes and places, `epoch_nodes`: nodes by class where cells have many mechanisms, `epoch_rates`:
-    rate functions for these. `epoch_vector`: the same on CPUs, one cell per lane of a vector.
+    rate functions for these. `epoch_vector`: the same on CPUs, one cell per lane of a vector, as
+    `epoch_blocks` groups them; `sampling`: states and currents that kernels of epochs record.
     `kinds`: everything a template needs to know about one mechanism. `state`: voltages, states and
     events on the device. `records`: recorded quantities; `reduced`: what is kept of their values,
     made of the rows of a chunk after it, by `features` for those of voltages; `membrane`: currents

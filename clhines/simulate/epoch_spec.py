@@ -270,9 +270,7 @@ class EpochSpec(TemplateSpec):
     @property
     def of_factors(self) -> EpochSpec:
         """The kernel that works out the constant factors of this one."""
-        return replace(
-            self, phase="factor", extra=0, kinds=(), slots=0, normal="", samples=False
-        )
+        return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="", samples=False)
 
     def fits(self, limits: Limits) -> bool:
         """Whether its work-groups suit a device, and its numbers the bits that they are given."""

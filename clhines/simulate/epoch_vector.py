@@ -20,7 +20,7 @@ from clhines.arrays import ranges, starts
 from clhines.device import devices, program
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.noise import normal_source
-from clhines.network.model import Kind, Model
+from clhines.network.model import Kind
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
 from clhines.plan.plan import real_name
 from clhines.simulate.constant_pivots import (

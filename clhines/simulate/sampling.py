@@ -25,7 +25,6 @@ TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: 
 REST = "const int *restrict sample_list, real *restrict sampled, int sampled_width"
 
 
-
 def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
     """Source for ``epoch.mako`` that writes values of an instance which are recorded.
 
