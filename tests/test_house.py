@@ -39,7 +39,7 @@ OUTSIDE = {  # package -> who may import it
     "neuron": {"neuron"},
     "pandas": {"analysis"},
     "neo": {"analysis"},
-    "h5py": {"analysis"},
+    "h5py": {"analysis", "simulate"},
     "efel": {"analysis"},
     "torch": {"solve"},
     "jax": {"solve"},

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from clhines.analysis.features import Features
 from clhines.device.guard import exclusive
 from clhines.errors import InputError
+from clhines.files import PathLike
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
-from clhines.simulate.mpi import Ranks
+from clhines.simulate.mpi import Ranks, agreed
 from clhines.simulate.records import (
     CROSSED,
     Record,
@@ -23,6 +26,7 @@ from clhines.simulate.records import (
 )
 from clhines.simulate.runs import Run
 from clhines.simulate.state import Chunk
+from clhines.simulate.streams import Stream
 
 
 class Recording:
@@ -48,6 +52,7 @@ class Recording:
         reduce: str | Features | None = None,
         threshold: float | None = None,
         matrix: ArrayLike | None = None,
+        to: PathLike | None = None,
     ) -> int:
         """Record a variable in the runs that follow.
 
@@ -75,6 +80,10 @@ class Recording:
             Of ``count`` and ``crossings``.
         matrix : (k, r) float, optional
             Keep k linear combinations, ``matrix @ values``, instead of r values.
+        to : str or path-like, optional
+            Write the rows of each chunk to a file instead of keeping them: ``NAME.npz``, files
+            ``NAME-00000.npz`` and so on, or ``NAME.h5``, see `clhines.simulate.streams`. With
+            several ranks the first one writes.
 
         Returns
         -------
@@ -92,8 +101,24 @@ class Recording:
         record = kept_of(record, self._model.dt, every, reduce, threshold, matrix)
         if self.ranks is not None and matrix is not None:
             raise InputError("matrix is for one process; expected a simulation without comm")
+        if to is not None:
+            if record.reduce:
+                raise InputError("to is for rows; expected none with reduce")
+            with agreed(self.ranks):
+                record = replace(record, stream=Stream(to))
         self._records.append(record)
         return len(self._records) - 1
+
+    def _streamed(self, records: list[Record], chunk: Chunk, begin: int, last: int) -> None:
+        """Write what a chunk has of the rows after steps `begin` to `last` to its files."""
+        for k, record in enumerate(records):
+            if record.stream is None:
+                continue
+            steps = np.arange(-(-begin // record.every) * record.every, last + 1, record.every)
+            with agreed(self.ranks):
+                if self.ranks is None or self.ranks.rank == 0:
+                    record.stream.append(steps * self._model.dt, chunk.values[k][: len(steps)])
+            chunk.values[k] = chunk.values[k][:0].copy()
 
     def _recorded_in(self, steps: int) -> tuple[list[Record], int]:
         """Return the records of a run, and the steps of its chunks; their memory is checked."""

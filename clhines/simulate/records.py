@@ -28,6 +28,7 @@ from clhines.network.network import Network
 from clhines.network.times import whole_steps
 from clhines.simulate.features import Asked
 from clhines.simulate.membrane import Membrane
+from clhines.simulate.streams import Stream
 
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
@@ -61,6 +62,8 @@ class Record:
     features : Features or None
     asked : Asked or None
         These in a run.
+    stream : Stream or None
+        Where its rows go.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Record:
     matrix: np.ndarray | None = None
     features: Features | None = None
     asked: Asked | None = None
+    stream: Stream | None = None
 
     @property
     def width(self) -> int:
@@ -148,7 +152,8 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
     """
     if not records:
         return chunk
-    kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in records)
+    of_host = [r for r in records if r.stream is None]
+    kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in of_host)
     check_room(kept * itemsize, f"{kept} values recorded in {steps} steps")
     size = sum(r.values_per_step for r in records) * itemsize
     most = ROOM // max(size, 1)

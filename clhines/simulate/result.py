@@ -25,13 +25,14 @@ class Result:
     values : list of arrays
         One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``: (rows, r),
         or with ``reduce`` (r,), the times of crossings excepted: (m, r), ms, each column filled up
-        with NaN; of features (0, r). Where a run has failed, extremes, means and integrals are NaN
-        and counts -1.
+        with NaN; of features and with ``to`` (0, r). Where a run has failed, extremes, means and
+        integrals are NaN and counts -1.
     features : dict of int to dict of str to (r,) array or Lists
         By number of the record, then by name, see `clhines.analysis.Features`; where a run has
         failed, NaN and empty lists.
     times : list of (rows,) float64, ms
-        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce``.
+        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce`` and
+        ``to``.
     spike_time : (k,) float64, ms
     spike_cell : (k,) int64
         By time, then cell. In an extended network events of all sources, by their numbers:
@@ -101,7 +102,10 @@ def joined_result(
         else:
             rows = np.concatenate(own) if own else np.zeros((0, record.width))
             values.append(rows[: len(steps_of_rows)])
-            times.append(steps_of_rows * dt if record.every > 1 else t)
+            if record.stream is not None:
+                times.append(np.zeros(0))
+            else:
+                times.append(steps_of_rows * dt if record.every > 1 else t)
     none = [np.zeros(0, np.int64)]
     step = np.concatenate(none + [c.spike_step for c in chunks])
     cell = np.concatenate(none + [c.spike_cell for c in chunks])

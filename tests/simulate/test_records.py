@@ -1,5 +1,6 @@
 """What is kept of recorded values, against NumPy on all rows; i_membrane against NEURON."""
 
+import importlib.util
 import math
 
 import networks
@@ -223,3 +224,37 @@ def test_a_failed_run_has_no_reductions(fast_queue):
     assert 0 < len(result[rows]) < 80 and np.isfinite(result[rows]).all()
     assert all(np.isnan(result[k]).all() for k in kept)
     assert (result[times] <= result.t[-1]).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_go_to_files(fast_queue, needs, tmp_path, engine):
+    """In two runs, several chunks: the rows that stay; a file that is there is not overwritten."""
+    needs(fast_queue, "float64")
+    net, syn = networks.mixed_network()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=10)
+    whole = [sim.record("v", net.soma), sim.record("g", syn, every=3 * DT)]
+    names = [tmp_path / "v.npz"]
+    if importlib.util.find_spec("h5py"):
+        names.append(tmp_path / "g.h5")
+    files = [sim.record("v", net.soma, to=names[0])]
+    files += [sim.record("g", syn, every=3 * DT, to=name) for name in names[1:]]
+    runs = [sim.run(0.6), sim.run(0.35)]
+    expected = [np.concatenate([run[k] for run in runs]) for k in whole]
+    times = [np.concatenate([run.times[k] for run in runs]) for k in whole]
+    assert all(run[k].shape[0] == len(run.times[k]) == 0 for run in runs for k in files)
+    parts = [np.load(path) for path in sorted(tmp_path.glob("v-*.npz"))]
+    assert len(parts) > 3
+    np.testing.assert_array_equal(np.concatenate([p["values"] for p in parts]), expected[0])
+    np.testing.assert_array_equal(np.concatenate([p["t"] for p in parts]), times[0])
+    for name in names[1:]:
+        import h5py
+
+        with h5py.File(name) as file:
+            np.testing.assert_array_equal(file["values"][:], expected[1])
+            np.testing.assert_array_equal(file["t"][:], times[1])
+    with pytest.raises(InputError, match="v-00000.npz is there already"):
+        sim.record("v", net.soma, to=names[0])
+    with pytest.raises(InputError, match="to is 'v.txt'; expected a name that ends in .npz"):
+        sim.record("v", net.soma, to="v.txt")
+    with pytest.raises(InputError, match="to is for rows"):
+        sim.record("v", net.soma, to=tmp_path / "x.npz", reduce="max")
