@@ -56,7 +56,6 @@ True
 >>> bool((same.spike_time == result.spike_time).all())
 True
 
-To add an executor: a class with the methods of `runs.Executor`, chosen in `runs`; to try it,
-``Simulation(net, engine=make)`` with a function of the `State` that makes it. To add a recorded
-quantity: a `Record` in `state`, and the same in `reference`.
+To add an executor: a class with the methods of `runs.Executor`, chosen in `runs`; to try it, give
+`Simulation` a function of the `State` as `engine`. To record more: `records`, `state`, `reference`.
 """
