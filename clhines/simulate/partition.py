@@ -255,7 +255,7 @@ class Share:
         ].tolist()
         columns = np.flatnonzero((record.index >= low) & (record.index < high))
         if not len(columns):
-            return replace(record.at(columns, columns, VOLTAGE), name="v"), columns
+            return replace(record.at(columns, columns, VOLTAGE), name="v", formula=None), columns
         kind = record.kind if record.kind < 0 else self.kinds(rank).index(record.kind)
         return record.at(columns, record.index[columns] - low, kind), columns
 

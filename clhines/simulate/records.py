@@ -21,6 +21,7 @@ from clhines.checks import (
     shown,
 )
 from clhines.errors import InputError, meant
+from clhines.mechanisms.formula import Formula
 from clhines.network.extended import IonNodes
 from clhines.network.groups import Group
 from clhines.network.model import Model
@@ -64,6 +65,8 @@ class Record:
         These in a run.
     stream : Stream or None
         Where its rows go.
+    formula : Formula or None
+        Of states, parameters and `v` of the instances; `name` is its name.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Record:
     features: Features | None = None
     asked: Asked | None = None
     stream: Stream | None = None
+    formula: Formula | None = None
 
     @property
     def width(self) -> int:
@@ -91,6 +95,8 @@ class Record:
     def values_per_step(self) -> int:
         """Values on the device for each step of a chunk, at most about."""
         several = 2 if self.kind == MEMBRANE else 1
+        if self.formula is not None:
+            several += len(self.formula.needs)
         return several * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
@@ -125,14 +131,14 @@ def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> lis
 
 def is_current(record: Record, model: Model) -> bool:
     """Whether it is a current of instances, which is no variable of networks not extended."""
-    if record.kind < 0 or model.extended is not None:
+    if record.kind < 0 or model.extended is not None or record.formula is not None:
         return False
     return record.name not in model.kinds[record.kind].mechanism.states
 
 
 def is_computed(record: Record, model: Model) -> bool:
     """Whether its values are made of parameters too, not only of what engines sample."""
-    return record.kind == MEMBRANE or is_current(record, model)
+    return record.kind == MEMBRANE or record.formula is not None or is_current(record, model)
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
@@ -169,7 +175,8 @@ def digest_of(records: Sequence[Record]) -> str:
     """Return a digest by which ranks compare what they record."""
     told: list[object] = []
     for r in records:
-        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold))
+        formula = "" if r.formula is None else r.formula.text
+        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold, formula))
         if r.asked is not None and r.features is not None:
             windows = r.asked.begin.tobytes(), r.asked.end.tobytes()
             told.append((r.features.names, r.features.threshold, *windows))
@@ -257,6 +264,9 @@ def find_record(
     if what == "v":
         return Record("v", VOLTAGE, where.nodes[chosen])
     names = where.mechanism.states
+    if isinstance(what, str) and ("=" in what or what in where.mechanism.parameters):
+        if "=" in what or not _is_played(model, where, what):
+            return _formula_record(model, where, chosen, what)
     if model.extended is None and what == "i" and "i" not in names:
         return _current_record(model, where, chosen)
     if model.extended is not None:
@@ -270,6 +280,26 @@ def find_record(
         raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
     kind, instance = model.instances[where.number]
     return Record(what, kind, instance[chosen])
+
+
+def _is_played(model: Model, where: Group, name: str) -> bool:
+    """Whether a parameter takes values in time."""
+    kind = model.instances[where.number][0]
+    played = model.extended.played if model.extended is not None else ()
+    return any(p.kind == kind and p.parameter == name for p in played)
+
+
+def _formula_record(model: Model, where: Group, chosen: np.ndarray, text: str) -> Record:
+    """Return the record of a named expression or of a parameter of some of a group."""
+    mechanism, (kind, instance) = where.mechanism, model.instances[where.number]
+    if kind < 0:
+        raise InputError(f"{mechanism.name} is part of the matrix; expected another group")
+    names = [*mechanism.states, *mechanism.parameters, "v"]
+    if model.extended is not None:
+        program = mechanism.program
+        names += [q.name for q in (*program.states, *program.outputs)]
+    formula = Formula(text if "=" in text else f"{text} = {text}", names)
+    return Record(formula.name, kind, instance[chosen], formula=formula)
 
 
 def _nodes(model: Model, where: ArrayLike) -> np.ndarray:

@@ -7,7 +7,7 @@ import networks
 import numpy as np
 import pytest
 
-from clhines import InputError, Simulation
+from clhines import InputError, Network, Simulation
 from clhines.simulate import records
 
 DT, ENGINES = 0.025, ("reference", "steps", "epochs")
@@ -209,7 +209,7 @@ def test_computed_records_follow_set(fast_queue, needs, engine):
 
 def test_a_failed_run_has_no_reductions(fast_queue):
     """Its rows end before the failure; what is made of later ones too is not a number."""
-    from clhines import Network, SimulationError
+    from clhines import SimulationError
 
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     net.add("point x\ncurrent i = -exp(t*400) [nA]", at=0)
@@ -258,3 +258,37 @@ def test_rows_go_to_files(fast_queue, needs, tmp_path, engine):
         sim.record("v", net.soma, to="v.txt")
     with pytest.raises(InputError, match="to is for rows"):
         sim.record("v", net.soma, to=tmp_path / "x.npz", reduce="max")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_formulas_and_parameters(fast_queue, needs, engine):
+    """Of rows that are recorded themselves; reduced, thinned out and combined."""
+    needs(fast_queue, "float64")
+    net = Network(networks.CABLES[0], 3)
+    conductance = np.linspace(0.1, 0.14, 3)
+    hh = net.insert("hh", net.soma, gnabar=conductance)
+    net.add("iclamp", at=net.soma, dur=5.0, amp=1.0)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=30)
+    some = [2, 0]
+    rows = {name: sim.record(name, hh, some) for name in ("m", "h", "v")}
+    text = "ina = gnabar*m^3*h*(v - 50)"
+    flow, least = sim.record(text, hh, some), sim.record(text, hh, some, reduce="min")
+    thin = sim.record("twice = where(v > 0, 2*m, -exp(-h)/2)", hh, some, every=4 * DT)
+    total = sim.record("m3 = m*m*m", hh, some, matrix=[[1.0, -2.0]])
+    constant = sim.record("gnabar", hh, some)
+    result = sim.run(2.0)
+    m, h, v = (result[k] for k in rows.values())
+    expected = conductance[some] * m**3 * h * (v - 50)
+    np.testing.assert_allclose(result[flow], expected, 1e-12)
+    np.testing.assert_allclose(result[least], expected[1:].min(axis=0), 1e-12)
+    twice = np.where(v > 0, 2 * m, -np.exp(-h) / 2)
+    np.testing.assert_allclose(result[thin], twice[::4], 1e-12)
+    np.testing.assert_allclose(result[total], (m**3) @ [[1.0], [-2.0]], 1e-12)
+    assert (result[constant] == conductance[some]).all() and v.max() > 0
+    sim.set(hh, gnabar=np.array([0.2, 0.1, 0.3]))
+    sim.reset()
+    assert (sim.run(0.1)[constant] == [0.3, 0.2]).all()
+    with pytest.raises(InputError, match="x = gnabarr: unknown name gnabarr; expected one of"):
+        sim.record("x = gnabarr", hh)
+    with pytest.raises(InputError, match="cannot read the expression at"):
+        sim.record("x = (m", hh)

@@ -63,7 +63,9 @@ def recorders():
     fast.use_fast_imem(1)
     KEPT.extend([netcon, synapse, times, fast])
     found = recorded(at._ref_i_membrane_, dendrite(0.5)._ref_i_membrane_)
-    found += recorded(at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina)
+    found += recorded(
+        at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina
+    )
     found += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
     return [*found, spikes]
 
