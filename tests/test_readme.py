@@ -26,6 +26,8 @@ NEEDED = {  # text of a block -> what it imports
     "analysis.neo": "neo",
     "analysis.sonata": "h5py",
     "analysis.efel": "efel",
+    "analysis.bluepyopt": "bluepyopt",
+    "analysis.sbi": "sbi",
 }
 PAGES = [
     *(

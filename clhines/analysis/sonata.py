@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import io
 
-import h5py
 import numpy as np
 
 from clhines.analysis.results import Spikes
 from clhines.checks import shown
 from clhines.errors import InputError
 from clhines.files import PathLike, whole
+
+try:
+    import h5py
+except ImportError as error:
+    raise ImportError(
+        f"clhines.analysis.sonata needs h5py ({error}): pip install 'clhines[adapters]'"
+    ) from None
 
 _MAGIC, _VERSION = 0x0A7A, (0, 1)
 _SORTING = {"none": 0, "by_id": 1, "by_time": 2}
