@@ -5,8 +5,8 @@ from scipy.optimize import minimize
 
 import clhines
 
-dt, steps, onset = 0.25, 240, 0.1  # ms, steps, nA
-cable = clhines.discretise(clhines.sample_cells()[0], max_length=50, Ra=1.0, cm=1.0)
+dt, steps, onset = 0.75, 80, 0.1  # ms, steps, nA
+cable = clhines.discretise(clhines.sample_cells()[0], max_length=100, Ra=1.0, cm=1.0)
 solver = clhines.Solver(clhines.Forest(cable.parent))
 places = [cable.soma, int(np.argmax(cable.distance))]  # recorded: the soma and the farthest tip
 current = np.zeros(cable.num_nodes)
