@@ -14,7 +14,7 @@ from clhines.cells.morphology import Morphology
 from clhines.network.network import Network
 
 DT, V_INIT = 0.025, -80.0  # ms, mV
-E_NA, E_K, E_CA = 50.0, -85.0, 132.0  # mV; calcium stays as it is
+E_NA, E_K, E_CA, E_PAS = 50.0, -85.0, 132.0, -90.0  # mV; calcium stays as it is
 SOMA, AXON, BASAL, APICAL = 1, 2, 3, 4  # as in SWC
 
 _HEAD = """
@@ -27,7 +27,7 @@ _OPENING = """
     alpha_m = 0.182*(v + 38)/(1 - exp(-(v + 38)/6)) [1/ms]
     beta_m = -0.124*(v + 38)/(1 - exp((v + 38)/6)) [1/ms]
 """
-_BODIES: dict[str, tuple[float, str]] = {  # reversal potential, equations
+BODIES: dict[str, tuple[float, str]] = {  # reversal potential, equations
     "nata": (
         E_NA,
         _OPENING
@@ -143,10 +143,10 @@ _BODIES: dict[str, tuple[float, str]] = {  # reversal potential, equations
 """,
     ),
 }
-CHANNELS = {k: _HEAD.format(name=k, reversal=e) + body for k, (e, body) in _BODIES.items()}
+CHANNELS = {k: _HEAD.format(name=k, reversal=e) + body for k, (e, body) in BODIES.items()}
 
 Densities = dict[str, dict[int, float]]  # of a channel, S/cm2 by region
-_L5PC: Densities = {
+L5PC: Densities = {
     "pas": {SOMA: 3.38e-5, AXON: 3.25e-5, BASAL: 4.67e-5, APICAL: 5.89e-5},
     "nata": {SOMA: 2.04, APICAL: 0.0213},
     "nap": {SOMA: 0.00172},
@@ -169,6 +169,17 @@ _GRANULE: Densities = {
     "ih": {SOMA: 1e-4},
     "cahva": {SOMA: 5e-4},
     "calva": {SOMA: 2e-3, BASAL: 1e-3},
+}
+
+
+# Without the SK channel it would not return from a spike to rest: more of `im`, less inward current.
+FIRING: Densities = {
+    **L5PC,
+    "nata": {SOMA: 2.04, APICAL: 1e-5},
+    "nap": {SOMA: 1e-4},
+    "im": {SOMA: 0.02, APICAL: 6.75e-5},
+    "cahva": {SOMA: 1e-4, APICAL: 1e-6},
+    "calva": {SOMA: 1e-4, APICAL: 1e-5},
 }
 
 
@@ -253,10 +264,23 @@ def neurons(name: str, cable: Cable, copies: int) -> Network:
     cable : Cable
     copies : int
     """
-    densities, amp = {"l5pc": (_L5PC, 1.5), "granule": (_GRANULE, 0.02)}[name]
-    region = cable.sections.type[cable.section]
-    region = np.where(cable.in_soma, SOMA, np.where(region == SOMA, BASAL, region))
     network = Network(cable, copies)
+    insert(network, cable, {"l5pc": L5PC, "granule": _GRANULE}[name])
+    amp = {"l5pc": 1.5, "granule": 0.02}[name]
+    network.add("iclamp", network.soma, delay=2.0, dur=1e6, amp=amp)
+    network.threshold = -20.0
+    return network
+
+
+def regions(cable: Cable) -> np.ndarray:
+    """(n,) integer: region of each node, `SOMA` where it is a segment of the soma."""
+    region = cable.sections.type[cable.section]
+    return np.where(cable.in_soma, SOMA, np.where(region == SOMA, BASAL, region))
+
+
+def insert(network: Network, cable: Cable, densities: Densities) -> None:
+    """Insert channels in all cells of a network of one cable."""
+    region, copies = regions(cable), network.num_cells
     for channel, by_region in densities.items():
         density = np.zeros(cable.num_nodes)
         for number, value in by_region.items():
@@ -265,9 +289,6 @@ def neurons(name: str, cable: Cable, copies: int) -> Network:
         nodes = (np.arange(copies)[:, None] * cable.num_nodes + here).reshape(-1)
         values = np.tile(density[here], copies)
         if channel == "pas":
-            network.insert("pas", nodes, g=values, e=-90.0)
+            network.insert("pas", nodes, g=values, e=E_PAS)
         else:
             network.insert(CHANNELS[channel], nodes, gbar=values)
-    network.add("iclamp", network.soma, delay=2.0, dur=1e6, amp=amp)
-    network.threshold = -20.0
-    return network

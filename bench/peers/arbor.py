@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ from clhines.cells.cable import Cable
 from clhines.network import ring
 
 
-def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
-    """Return Arbor's description of a cell: one segment, and so one control volume, a compartment.
+def arbor_tree(arbor: Any, cable: Cable, tags: Sequence[int]) -> Any:
+    """Return Arbor's tree of a cell: one segment, and so one control volume, a compartment.
 
-    Segments lie along one axis, as only their lengths and radii count.
+    Segments lie along one axis, as only their lengths and radii count. `tags` are of the sections.
     """
-    units, ours = arbor.units, cable.sections
+    ours = cable.sections
     tree, last = arbor.segment_tree(), []
     for s in range(ours.num_sections):
         points = slice(*ours.offsets[s : s + 2])
@@ -25,8 +26,15 @@ def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
         above = last[ours.parent[s]] if s else arbor.mnpos
         ends = [arbor.mpoint(x, 0, 0, r) for x, r in zip(cut.tolist(), radius.tolist())]
         for begin, end in zip(ends[:-1], ends[1:]):
-            above = tree.append(above, begin, end, 3 if s else 1)
+            above = tree.append(above, begin, end, tags[s])
         last.append(above)
+    return tree
+
+
+def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
+    """Return Arbor's description of a cell."""
+    units = arbor.units
+    tree = arbor_tree(arbor, cable, [1] + [3] * (cable.sections.num_sections - 1))
     decor = arbor.decor()
     decor.set_property(
         Vm=ring.V_INIT * units.mV,
