@@ -172,7 +172,7 @@ _GRANULE: Densities = {
 }
 
 
-# Without the SK channel it would not return from a spike to rest: more of `im`, less inward current.
+# Without an SK channel it would not return from a spike to rest: more `im`, less inward current.
 FIRING: Densities = {
     **L5PC,
     "nata": {SOMA: 2.04, APICAL: 1e-5},

@@ -73,7 +73,7 @@ def _assignment(left: str, right: str) -> str:
             parts.append("")
         else:
             parts[-1] += letter
-    condition, first, second = parts
+    condition, first, second = map(str.strip, parts)
     return f"if ({condition}) {{ {left} = {head}{first} }} else {{ {left} = {head}{second} }}"
 
 
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str]) -> None:
         done - made,
         seconds,
         features,
-        ["channels compiled by nrnivmodl, with exact rates; make s has the compilation"],
+        ["channels compiled by nrnivmodl, with exact rates; first s has the compilation"],
     ).write(path)
 
 

@@ -12,9 +12,11 @@ from bench.peers import variants, variants_neuron
 
 @pytest.fixture
 def short(monkeypatch, measured_on):
-    """A cell of a soma and few dendrites."""
+    """A cell of a soma and few dendrites, with four mechanisms."""
     cable = neurons.cable_of("l5pc", neurons.small())
     monkeypatch.setattr(neurons, "cable_of", lambda *_: cable)
+    few = {name: neurons.FIRING[name] for name in ("pas", "nata", "skv", "im")}
+    monkeypatch.setattr(neurons, "FIRING", few)
     return measured_on
 
 
@@ -45,13 +47,12 @@ def test_other_spikes_than_neurons_end_the_measure():
         measure.check(rows)
 
 
-@pytest.mark.neuron
-def test_channels_in_neurons_language(tmp_path):
-    """Their rates are those of the text: the case of `kp` is chosen by an if."""
+def test_channels_in_neurons_language():
+    """A `where` is an if; units are gone."""
     text = variants_neuron.nmodl("kp")
-    assert (
-        "if (v < -60) { tau_m = 1.25 + 175.03*exp(0.026*(v + 10)) } else { tau_m = 1.25 +" in text
-    )
+    first, second = "175.03*exp(0.026*(v + 10))", "13*exp(-0.026*(v + 10))"
+    cases = f"if (v < -60) {{ tau_m = 1.25 + {first} }} else {{ tau_m = 1.25 + {second} }}"
+    assert cases in text
     assert "m' = (m_inf - m)*qt/tau_m" in text and "where" not in text
     for name in neurons.CHANNELS:
         assert "[" not in variants_neuron.nmodl(name), name
