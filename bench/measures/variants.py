@@ -17,7 +17,7 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,34 +93,44 @@ class Subject:
         return variants.joined(parts), simulated, extracted
 
 
-def rows_of(queue: cl.CommandQueue, args: argparse.Namespace, dtype: str) -> list[dict[str, Any]]:
-    """Time generations of all sizes in one precision."""
-    rows = []
-    for count in args.variants:
-        sets, batch = variants.sets(count), min(count, args.batch)
-        begin, early = time.perf_counter(), len(program.build_seconds)
-        subject = Subject(queue, dtype, batch, args.stop)
-        subject.generation(sets[:batch])
-        first = time.perf_counter() - begin
-        compiled = sum(program.build_seconds[early:])
-        features, simulated, extracted = subject.generation(sets)
-        assert subject.population.simulation is not None
-        row = {
-            "name": "clhines",
-            "where": subject.population.simulation.engine,
-            "dtype": dtype,
-            "variants": count,
-            "first_s": first,
-            "first_variants": batch,
-            "compile_s": compiled,
-            "simulate_s": simulated,
-            "features_s": extracted,
-            "features_on": "device" if subject.on_device else "host",
-            "features": features,
-        }
-        print(f"{count} variants, {dtype}: {simulated + extracted:.2f} s", file=sys.stderr)
-        rows.append(row)
-    return rows
+def row_of(
+    queue: cl.CommandQueue, args: argparse.Namespace, dtype: str, count: int
+) -> dict[str, Any]:
+    """Time generations of one size in one precision."""
+    sets, batch = variants.sets(count), min(count, args.batch)
+    begin, early = time.perf_counter(), len(program.build_seconds)
+    subject = Subject(queue, dtype, batch, args.stop)
+    subject.generation(sets[:batch])
+    first = time.perf_counter() - begin
+    compiled = sum(program.build_seconds[early:])
+    features, simulated, extracted = subject.generation(sets)
+    assert subject.population.simulation is not None
+    print(f"{count} variants, {dtype}: {simulated + extracted:.2f} s", file=sys.stderr)
+    return {
+        "name": "clhines",
+        "where": subject.population.simulation.engine,
+        "dtype": dtype,
+        "variants": count,
+        "first_s": first,
+        "first_variants": batch,
+        "compile_s": compiled,
+        "simulate_s": simulated,
+        "features_s": extracted,
+        "features_on": "device" if subject.on_device else "host",
+        "features": features,
+    }
+
+
+def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Time all generations; an interrupt (SIGINT) leaves out the one that runs and the others."""
+    each = [(dtype, count) for dtype in args.dtype for count in args.variants]
+    for k, (dtype, count) in enumerate(each):
+        try:
+            yield row_of(queue, args, dtype, count)
+        except KeyboardInterrupt:
+            for other, left in each[k:]:
+                yield {"name": "clhines", "reason": f"{other} interrupted", "variants": left}
+            return
 
 
 def rows_of_peer(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -207,26 +217,24 @@ def main(arguments: Sequence[str]) -> None:
     add("--batch", type=int, default=1000, help="sets that are simulated at once")
     add("--peers", nargs="*", choices=list(PEERS), default=["neuron", "arbor"])
     add("--peer-variants", type=int, nargs="+", default=[100])
-    add(
-        "--with", dest="earlier", metavar="JSON", help="a result whose rows of peers are taken, too"
-    )
+    add("--with", dest="earlier", nargs="*", default=[], metavar="JSON", help="add their rows")
     add("--most", type=float, default=600.0, help="seconds of a peer's process")
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, args.dtype)
-    found, earlier = [], {}
-    if args.earlier:
-        given = json.loads(Path(args.earlier).read_text("utf-8"))
-        found = [*(r for r in given["variants"] if r["name"] != "clhines"), *given["missing"]]
-        earlier = {"earlier": given["record"]}
+    found, earlier = [], []
+    for path in args.earlier:
+        given = json.loads(Path(path).read_text("utf-8"))
+        found += given["variants"] + given["missing"]
+        earlier += [*given["record"].get("earlier", []), given["record"]["command"]]
     found += [row for name in args.peers for row in rows_of_peer(name, args)]
+    found += rows_of(queue, args)
     rows = [r for r in found if "reason" not in r]
-    rows += [row for dtype in args.dtype for row in rows_of(queue, args, dtype)]
     compare(rows)
     check(rows)
     for row in rows:  # features of a hundred suffice to compare another run with this one
         row["features"] = {name: values[:100] for name, values in row["features"].items()}
     result = {
-        "record": record.record(queue, "variants", arguments) | earlier,
+        "record": record.record(queue, "variants", arguments) | {"earlier": earlier},
         "variants": rows,
         "missing": [r for r in found if "reason" in r],
         "stop": args.stop,

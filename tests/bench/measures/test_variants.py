@@ -22,8 +22,9 @@ def short(monkeypatch, measured_on):
 
 def test_a_small_run(short, tmp_path):
     given = ["--variants", "2", "--stop", "20", "--peers", "--out", str(tmp_path), "--batch", "1"]
-    measure.main(given)
+    measure.main([*given, "--dtype", "float64"])
     (path,) = tmp_path.glob("variants-*.json")
+    measure.main([*given, "--dtype", "float32", "--with", str(path)])
     double, single = json.loads(path.read_text())["variants"]
     assert (double["dtype"], single["dtype"]) == ("float64", "float32")
     assert double["first_variants"] == 1 and double["simulate_s"] > 0
