@@ -13,6 +13,7 @@ from clhines.errors import InputError
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected
+from clhines.neuron.counters import Counters
 from clhines.neuron.importer import Imported, network_of
 from clhines.neuron.model import Model, read_model
 from clhines.neuron.records import Records, clock, last_delivery
@@ -155,9 +156,10 @@ def _simulation(
     device: object,
     engine: str,
     copies: int = 1,
+    keep: object = False,
     **options: object,
 ) -> tuple[Simulation, At]:
-    imported, h = network_of(model, copies), model.h
+    imported, h = network_of(model, copies, bool(keep)), model.h
     given = {"secondorder": int(h.secondorder) > 0, **options}
     sim = Simulation(
         imported.network,
@@ -206,13 +208,15 @@ def run(
     steps = num_steps(h, tstop)
     if not steps:
         return
-    sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine)
+    sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine, keep=True)
     records, begin = Records(sim, at.imported), float(h.t)
+    counters = Counters(sim, at.imported)
     first = 1 if sim.step == 0 else 0
     result = sim.run(steps * sim.model.dt, progress)
     h.t = float(clock(begin, sim.model.dt, steps)[-1])
     last = last_delivery(begin, sim.model.dt, steps)
     records.fill(result, begin, first)
+    counters.fill(result, first)
     records.fill_spikes(result, begin, last)
     put_values(sim, at.imported)
     put_events(sim, at.imported, last)

@@ -57,8 +57,15 @@ class Imported:
         return found
 
 
-def network_of(model: Model, copies: int = 1) -> Imported:
+def network_of(model: Model, copies: int = 1, keep: bool = False) -> Imported:
     """Make the network of a model, or of several copies of it that do not interact.
+
+    Parameters
+    ----------
+    model : Model
+    copies : int
+    keep : bool
+        Work out all that hoc sees, also what nothing records.
 
     Raises
     ------
@@ -78,6 +85,10 @@ def network_of(model: Model, copies: int = 1) -> Imported:
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances, copies)
+        if keep:
+            outputs = groups[name].mechanism.program.outputs
+            seen = [q.name for q in outputs if split_name(q)[0] in instances.entry.ranges]
+            network.keep(groups[name], seen)
     _add_ions(model, network, copies)
     _add_streams(model, network, groups, copies)
     _point(model, network, groups, copies)
@@ -226,7 +237,7 @@ def _sources(
         np.tile(np.array([origins[k].threshold for k in at], np.float64), copies),
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
-    made = network.trains([trains.times[s] for s in stims] * copies)
+    made = network.trains([trains.times.get(s, ()) for s in stims] * copies)
     found: list[tuple[Sources | Group, int]] = []
     places = {k: place for place, k in enumerate(at)}
     numbers = {sender: place for place, sender in enumerate(stims)}

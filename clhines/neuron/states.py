@@ -244,6 +244,7 @@ def put_values(sim: Simulation, imported: Imported) -> None:
         for key, base, element, place, owner in _variables(sim, imported, name, group):
             if key in arrays:
                 owner.put(base, arrays[key][place].astype(np.float64), element)
+        _put_outputs(sim, arrays, group, instances)
         _put_streams(sim, arrays, group, instances)
     for ion in model.contents.ions.values():
         for variable in (f"e{ion.name}", f"{ion.name}i", f"{ion.name}o", f"i{ion.name}"):
@@ -261,6 +262,17 @@ def put_values(sim: Simulation, imported: Imported) -> None:
             weight, netcon = arrays["weight"][begin + k], model.wires.netcons[number]
             if weight != weight.dtype.type(netcon.weight[k]):  # float32 would round the others
                 netcon.weight[k] = float(weight)
+
+
+def _put_outputs(sim: Simulation, arrays: Arrays, group: Group, instances: Instances) -> None:
+    """Write what hoc sees of the last step besides states: currents, conductances, ..."""
+    k, place = sim.model.instances[group.number]
+    for kind, name in sorted(extended_of(sim).kept):
+        if kind == k and f"output{k}_{name}" in arrays:
+            quantity = next(q for q in group.mechanism.program.outputs if q.name == name)
+            base, element = split_name(quantity)
+            values = arrays[f"output{k}_{name}"][place].astype(np.float64)
+            instances.put(base, values, element)
 
 
 def _put_voltages(imported: Imported, v: np.ndarray) -> None:

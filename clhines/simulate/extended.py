@@ -89,7 +89,7 @@ class ExtendedSteps:
         self.wires = wires_of(model, self.extended)
         self._clock, self._taken, self._rows = Clock(model.dt), False, 0
         self._host = ExtendedReference(model)
-        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self._wanted: Wanted = wanted_outputs(model, [])
         self._put_matrix()
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip

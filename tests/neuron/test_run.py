@@ -42,13 +42,18 @@ CASES = [
         "watched",
         "crossing",
         "trains",
+        "clamped",
+        "patterns",
     )
 ]
 
 
 STEPS = [
     *CASES,
-    *((case, "steps") for case in ("recorders", "events", "streams", "watched", "common")),
+    *(
+        (case, "steps")
+        for case in ("recorders", "events", "streams", "watched", "common", "clamped")
+    ),
 ]
 
 
