@@ -2,7 +2,7 @@
 
     python -m bench variants [--device SPEC] [--variants 100 1000 10000] [--stop 1000] ...
 
-The cell is the pyramidal one of `bench.neurons` with the densities `FIRING`; three conductances of
+The cell is `l5pc-firing` of `bench.neurons`; three conductances of
 its soma vary. A generation goes from parameter sets to features: `make s` is the description of the
 model and all until the first step, compilation included; `simulate s` and `features s` are of a
 later generation, which plans and compiles nothing. NEURON (a process for each core) and Arbor (its
@@ -28,7 +28,6 @@ import clhines
 from bench import child, neurons, record, table
 from bench.peers import variants
 from clhines.device import program
-from clhines.network.network import Network
 
 SAME = 0.9  # share of traces with as many spikes as NEURON's, at least, in float64
 PEERS = {
@@ -51,9 +50,7 @@ class Subject:
     """
 
     def __init__(self, queue: cl.CommandQueue, dtype: str, batch: int, stop: float) -> None:
-        model = Network(neurons.cable_of("l5pc"))
-        neurons.insert(model, neurons.cable_of("l5pc"), neurons.FIRING)
-        model.threshold = -20.0
+        model = neurons.neurons(variants.CELL, neurons.cable_of(variants.CELL), 1)
         begin, duration = variants.window(stop)
         clamp = {"delay": begin, "dur": duration}
         protocols = {

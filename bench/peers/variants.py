@@ -14,6 +14,7 @@ from bench import neurons
 from bench.record import SEED
 from clhines.analysis import Lists, extract
 
+CELL = "l5pc-firing"
 VARIED = (("nata", neurons.SOMA), ("skv", neurons.SOMA), ("im", neurons.SOMA))
 AMPS = (1.0, 1.5, 2.0)  # nA, one protocol each
 BEGIN, SHARE = 0.1, 0.8  # of a protocol: before the stimulus, and of the stimulus
@@ -61,7 +62,7 @@ class Generation:
 def sets(count: int) -> np.ndarray:
     """(count, parameters) float64, S/cm²: seeded, 0.7 to 1.3 of what the cell has."""
     factor = np.random.default_rng(SEED).uniform(0.7, 1.3, (count, len(VARIED)))
-    return factor * [neurons.FIRING[name][region] for name, region in VARIED]
+    return factor * [neurons.NEURONS[CELL].densities[name][region] for name, region in VARIED]
 
 
 def window(stop: float) -> tuple[float, float]:

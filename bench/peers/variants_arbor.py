@@ -9,23 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bench import MissingError, neurons
+from bench import neurons
 from bench.peers import variants
-from bench.peers.arbor import arbor_tree
-
-# Arbor's catalogue `bbp` has the same published equations, with ions for the reversal potentials
-NAMES = {
-    "nata": ("NaTa_t", "gNaTa_tbar"),
-    "nap": ("Nap_Et2", "gNap_Et2bar"),
-    "kp": ("K_Pst", "gK_Pstbar"),
-    "kt": ("K_Tst", "gK_Tstbar"),
-    "skv": ("SKv3_1", "gSKv3_1bar"),
-    "im": ("Im", "gImbar"),
-    "ih": ("Ih", "gIhbar"),
-    "cahva": ("Ca_HVA", "gCa_HVAbar"),
-    "calva": ("Ca_LVAst", "gCa_LVAstbar"),
-}
-TEMPERATURE = 34.0  # degC
+from bench.peers.arbor import context_of, segments
+from bench.peers.cells_arbor import CHANNELS
 
 
 def _cell(arbor: Any, tree: Any, values: Sequence[float], amp: float, stop: float) -> Any:
@@ -35,20 +22,16 @@ def _cell(arbor: Any, tree: Any, values: Sequence[float], amp: float, stop: floa
         Vm=neurons.V_INIT * units.mV,
         cm=0.01 * units.F / units.m2,
         rL=100 * units.Ohm * units.cm,
-        tempK=(273.15 + TEMPERATURE) * units.Kelvin,
+        tempK=(273.15 + neurons.CELSIUS) * units.Kelvin,
     )
     for ion, reversal in (("na", neurons.E_NA), ("k", neurons.E_K), ("ca", neurons.E_CA)):
         decor.set_ion(ion, rev_pot=reversal * units.mV)
     varied = dict(zip(variants.VARIED, values, strict=True))
-    for channel, by_region in neurons.FIRING.items():
+    for channel, by_region in neurons.NEURONS[variants.CELL].densities.items():
+        name, parameter = CHANNELS[channel]
         for region, density in by_region.items():
-            where = f"(tag {region})"
-            if channel == "pas":
-                decor.paint(where, arbor.density(f"pas/e={neurons.E_PAS}", {"g": density}))
-            else:
-                name, parameter = NAMES[channel]
-                value = varied.get((channel, region), density)
-                decor.paint(where, arbor.density(name, {parameter: value}))
+            value = varied.get((channel, region), density)
+            decor.paint(f"(tag {region})", arbor.density(name, {parameter: value}))
     begin, duration = variants.window(stop)
     clamp = arbor.i_clamp(begin * units.ms, duration * units.ms, amp * units.nA)
     decor.place("(on-components 0.5 (tag 1))", clamp)
@@ -56,9 +39,9 @@ def _cell(arbor: Any, tree: Any, values: Sequence[float], amp: float, stop: floa
 
 
 def _recipe(arbor: Any, sets: np.ndarray, stop: float) -> Any:
-    cable, protocols = neurons.cable_of("l5pc"), len(variants.AMPS)
-    kinds = neurons.regions(cable)[cable.first_node].tolist()
-    tree = arbor_tree(arbor, cable, kinds)
+    cable, protocols = neurons.cable_of(variants.CELL), len(variants.AMPS)
+    region = neurons.regions(cable)
+    tree = segments(arbor, cable, lambda s, k: int(region[cable.first_node[s] + k]))
 
     class Variants(arbor.recipe):
         def __init__(self) -> None:
@@ -92,11 +75,9 @@ def main(arguments: Sequence[str]) -> None:
     count, stop, where, path = int(arguments[0]), float(arguments[1]), *arguments[2:]
     import arbor
 
-    if where == "gpu" and not arbor.config()["gpu"]:
-        raise MissingError(f"Arbor {arbor.__version__} was built without GPU code")
     units, start, cores = arbor.units, time.perf_counter(), os.cpu_count() or 1
     recipe = _recipe(arbor, variants.sets(count), stop)
-    context = arbor.context(threads=cores, gpu_id=0 if where == "gpu" else None)
+    context = context_of(arbor, cores, where == "gpu")
     balance = arbor.partition_load_balance(recipe, context)
     simulation = arbor.simulation(recipe, context, balance)
     schedule = arbor.regular_schedule(neurons.DT * units.ms)

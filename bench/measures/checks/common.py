@@ -181,14 +181,14 @@ def load_mechanisms(keep: Path | None = None) -> None:
         h.nrn_load_dll(str(library))  # what is loaded stays so without its file
 
 
-def compiled(folder: Path, mods: Path = MOD_FOLDER) -> Path:
-    """Compile the .mod files of a folder in another; the library."""
+def compiled(folder: Path) -> Path:
+    """Compile the .mod files of `MOD_FOLDER` in a folder; the library."""
     beside = Path(sys.executable).with_name("nrnivmodl")
     command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
     if not command or not (shutil.which("c++") or shutil.which("g++")):
         raise MissingError("no C++ compiler, or no nrnivmodl, for NEURON's .mod files")
     done = subprocess.run(
-        [command, str(mods)], cwd=folder, capture_output=True, text=True, check=False
+        [command, str(MOD_FOLDER)], cwd=folder, capture_output=True, text=True, check=False
     )
     found = [*folder.glob("*/libnrnmech.*"), *folder.glob("*/.libs/libnrnmech.so")]
     if done.returncode or not found:

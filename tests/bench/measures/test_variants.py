@@ -1,22 +1,23 @@
-"""The measure `variants`: channels in NEURON's language, and a small run of all of it."""
+"""The measure `variants`: a small run of all of it, and what ends it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bench import neurons
 from bench.measures import variants as measure
-from bench.peers import variants, variants_neuron
+from bench.peers import variants
 
 
 @pytest.fixture
 def short(monkeypatch, measured_on):
     """A cell of a soma and few dendrites, with four mechanisms."""
-    cable = neurons.cable_of("l5pc", neurons.small())
-    monkeypatch.setattr(neurons, "cable_of", lambda *_: cable)
-    few = {name: neurons.FIRING[name] for name in ("pas", "nata", "skv", "im")}
-    monkeypatch.setattr(neurons, "FIRING", few)
+    known = neurons.NEURONS[variants.CELL]
+    few = {name: known.densities[name] for name in ("pas", "nata", "skv", "im")}
+    small = replace(known, densities=few, morphology=neurons.small)
+    monkeypatch.setitem(neurons.NEURONS, variants.CELL, small)
     return measured_on
 
 
@@ -46,14 +47,3 @@ def test_other_spikes_than_neurons_end_the_measure():
     assert rows[1]["apart"]["AHP_depth"] == 0.5  # of the traces with as many spikes
     with pytest.raises(SystemExit, match="67% of the traces have NEURON's spikes"):
         measure.check(rows)
-
-
-def test_channels_in_neurons_language():
-    """A `where` is an if; units are gone."""
-    text = variants_neuron.nmodl("kp")
-    first, second = "175.03*exp(0.026*(v + 10))", "13*exp(-0.026*(v + 10))"
-    cases = f"if (v < -60) {{ tau_m = 1.25 + {first} }} else {{ tau_m = 1.25 + {second} }}"
-    assert cases in text
-    assert "m' = (m_inf - m)*qt/tau_m" in text and "where" not in text
-    for name in neurons.CHANNELS:
-        assert "[" not in variants_neuron.nmodl(name), name
