@@ -10,7 +10,8 @@ from bench import MissingError, again, record
 
 KEPT = (
     "accuracy-pocl", "cells-peers-nvidia", "checks", "devices-nvidia", "methods-pocl",
-    "options-pocl", "reach-nvidia", "ring-pocl", "scale-pocl", "solve-pocl", "spikes-nvidia", "tune-nvidia",
+    "options-pocl", "reach-nvidia", "ring-pocl", "scale-pocl", "solve-pocl", "spikes-nvidia",
+    "tune-nvidia",
 )  # fmt: skip
 
 
