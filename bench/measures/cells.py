@@ -1,4 +1,4 @@
-"""Time a step of neurons with many channels, beside other simulators, over numbers of copies.
+"""Time a step of neurons with many channels beside others, over numbers of copies.
 
     python -m bench cells [--device SPEC] [--cells l5pc granule ...] [--copies 1 100 1000 10000] ...
 
