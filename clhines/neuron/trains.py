@@ -55,20 +55,23 @@ class Trains:
     rejected : list of Rejected
     fields : dict of (str, int) -> (int, int)
         Addresses of index and etime, of each instance that will send.
+    given : dict of (str, int) -> (k,) float64, ms
+        The elements of the Vector that `times` comes from, which differ by rounding.
     """
 
     names: tuple[str, ...] = ()
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def go_on(self, stim: tuple[str, int], past: int) -> None:
         """Let an instance have sent `past` of its events: its index and etime."""
         index, etime = (ctypes.c_double.from_address(a) for a in self.fields[stim])
         if past < len(self.times[stim]):
-            index.value, etime.value = index.value + past, float(self.times[stim][past])
+            index.value, etime.value = index.value + past, float(self.given[stim][past])
         else:
-            index.value, etime.value = -1.0, float(self.times[stim][-1])
+            index.value, etime.value = -1.0, float(self.given[stim][-1])
 
 
 def read_trains(
@@ -89,7 +92,8 @@ def read_trains(
                 fields = memory.fields_of(memory.inside(thing))
                 vector = given.get(memory.object_of(thing)) or _held(memory, thing, known, fields)
                 times = np.array(vector if vector is not None else [], np.float64)
-                found.times[name, k] = _coming(times, fields, due.get((name, k)))
+                coming = _coming(times, fields, due.get((name, k)))
+                found.times[name, k], found.given[name, k] = coming
             except OSError as error:
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
                 found.rejected.append(Rejected(name, str(error).format(thing), "", 0, way_out))
@@ -101,8 +105,10 @@ def read_trains(
 _LOST = "the Vector of {} is not found in NEURON's memory"
 
 
-def _coming(times: np.ndarray, fields: list[int], due: float | None) -> np.ndarray:
-    """Return the times of the events that have not been sent; OSError where they are not known.
+def _coming(
+    times: np.ndarray, fields: list[int], due: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the times of the events that have not been sent, and the Vector's; or OSError.
 
     NEURON sends each event by its distance from the one before, which rounds.
     """
@@ -116,7 +122,7 @@ def _coming(times: np.ndarray, fields: list[int], due: float | None) -> np.ndarr
     coming = [due]
     for time in rest[1:].tolist():
         coming.append(coming[-1] + time - coming[-1])  # in the order of its C++
-    return np.array(coming, np.float64)
+    return np.array(coming, np.float64), rest
 
 
 def _held(memory: Memory, thing: Hoc, vectors: dict[int, Hoc], fields: list[int]) -> Hoc | None:
