@@ -43,6 +43,7 @@ CASES = [
         "crossing",
         "trains",
         "second",
+        "late",
         "half",
     )
 ]
