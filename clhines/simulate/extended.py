@@ -19,7 +19,6 @@ from clhines.simulate.arena import Arena
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
 from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import (
-    MOST_STEPS,
     active_nodes,
     check_room_for_events,
     filled_arenas,
@@ -39,6 +38,7 @@ from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
 from clhines.solve.solver import Solver
 
+MOST_STEPS = 1024  # whose times are on the device at once
 MAX_SPIKES = 1 << 22
 
 
@@ -108,6 +108,8 @@ class ExtendedSteps:
         self._clock, self._taken, self._rows = Clock(model.dt), False, 0
         self._host = ExtendedReference(model)
         self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
+        self._step_state = cla.zeros(queue, 4, np.int32)
         self._put_matrix()
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
@@ -173,7 +175,8 @@ class ExtendedSteps:
             "num_places": num(self._places), "num_emitters": num(self._emitters),
             "capacity": num(self.max_spikes), "first_item": num(0), "num_items": num(0),
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
-            "active": self._active,
+            "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._step_state,
+            "step_begin": self._step_begin, "active": self._active,
             "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
             "x": self._x, "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
@@ -226,12 +229,12 @@ class ExtendedSteps:
         if first not in self._steps_known or first + count > self._steps_known.stop:
             half = np.full(2 * MOST_STEPS - 1, 0.5 * self.model.dt)
             half[0] = self._clock.at(first)
-            self.arenas["clock"].set("step_begin", np.cumsum(half)[::2])
+            self._step_begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self.queue)
             self._steps_known, self._counted = range(first, first + MOST_STEPS), None
         begin = self._steps_known.start
         now = begin, row - (first - begin), first - begin
         if now != self._counted:
-            self.arenas["ints"].set("step_state", np.array([*now, now[2]]))
+            self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
         self._counted = (*now[:2], now[2] + count)
 
     def _step(self) -> None:

@@ -204,7 +204,8 @@ class ExtendedSpec(TemplateSpec):
     template: ClassVar[str] = "simulate/extended"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "begin_step": (
-            "int num_places, int capacity, ulong seed, real dt, const int *restrict active",
+            "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
+            "const double *restrict step_begin, const int *restrict active",
             "const real *restrict over_dt, const real *restrict constant_b",
             "const real *restrict v, real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
@@ -212,6 +213,7 @@ class ExtendedSpec(TemplateSpec):
         ),
         "finish_step": (
             "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
+            "double half_dt, int *step_state, const double *restrict step_begin",
             "const int *restrict active, const real *restrict x, const real *restrict v_old",
             "real *restrict v_new, int *restrict failed, int *restrict spike_count",
             "int *restrict spike_source, double *restrict spike_time",
@@ -220,7 +222,8 @@ class ExtendedSpec(TemplateSpec):
             "real *restrict mem_rows, real *mem, double *clock, int *ints, const int *at",
         ),
         "events": (
-            "int first_item, int num_items, int capacity, real dt, const real *restrict v",
+            "int first_item, int num_items, int capacity, real dt, double half_dt",
+            "const int *step_state, const double *restrict step_begin, const real *restrict v",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "real *mem, double *clock, int *ints, const int *at",
         ),

@@ -14,8 +14,6 @@ from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
-MOST_STEPS = 1024  # whose times are on the device at once
-
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
@@ -72,7 +70,6 @@ def filled_arenas(
     _add_detectors(variables, nodes, (mem, ints))
     _add_wires(variables, (mem, clock, ints))
     _add_played(variables, nodes, mem, clock, ints)
-    _add_clock(model, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
 
@@ -171,13 +168,6 @@ def loose_targets(variables: Variables) -> np.ndarray:
         if is_artificial(kinds[k])
     ]
     return np.concatenate([np.zeros(0, np.int64), *each])
-
-
-def _add_clock(model: Model, clock: Arena, ints: Arena) -> None:
-    """Add which step it is, and when steps begin; see `extended.ExtendedSteps`."""
-    clock.add("step_begin", np.zeros(MOST_STEPS))
-    clock.add("step_half", np.array([0.5 * model.dt]))
-    ints.add("step_state", np.zeros(4))
 
 
 def _add_played(

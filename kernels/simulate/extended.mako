@@ -301,11 +301,11 @@ ${spec.static} void events_of_${k}(
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
-    const int now = ints[step_state + 2];
-    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
-    const double t_end = t_mid + clock[step_half];
-    const ulong step = (ulong)(ints[step_state] + now);
-    if (i == 0) ints[step_state + 3] = now;  // for finish_step
+    const int now = step_state[2];
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const double t_end = t_mid + half_dt;
+    const ulong step = (ulong)(step_state[0] + now);
+    if (i == 0) step_state[3] = now;  // for finish_step
     if (i >= num_places) {
 % if spec.loose_kinds and not spec.layered:
         if (i < num_places + num_loose) {
@@ -367,11 +367,11 @@ ${kind.call("current", values, 12)}\
 <% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
-    const int i = get_global_id(0), now = ints[step_state + 3], done = ints[step_state] + now;
-    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
-    const double t_end = t_mid + clock[step_half];
-    const size_t row = ints[step_state + 1] + now;
-    if (i == 0) ints[step_state + 2] = now + 1;  // for the kernels of the next step
+    const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const double t_end = t_mid + half_dt;
+    const size_t row = step_state[1] + now;
+    if (i == 0) step_state[2] = now + 1;  // for the kernels of the next step
     if (i >= num_places) {
         int item = i - num_places;
         if (item < num_emitters) {  // events that instances sent in this step become visible
@@ -448,8 +448,8 @@ __kernel void events(${signature(spec, "events")})
 {
     const int item = get_global_id(0);
     if (item >= num_items) return;
-    const int now = ints[step_state + 2];
-    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
+    const int now = step_state[2];
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
     const int target = ints[targets + first_item + item];
 ${at_target(spec.net_kinds, "target", "    ")}\
 }
