@@ -39,6 +39,7 @@ from clhines.simulate.wires import wires_of
 from clhines.solve.solver import Solver
 
 MOST_STEPS = 1024  # whose times are on the device at once
+BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
 MAX_SPIKES = 1 << 22
 
 
@@ -195,11 +196,14 @@ class ExtendedSteps:
         name: str,
         given: dict[str, Any],
         items: int,
+        alone: bool = False,
     ) -> Bound:
         known = [p.name for p in spec.parameters(name)]
         arguments = self._given | given
         kernel = program.BoundKernel(built, name, [arguments[n] for n in known])
         (total,), (group,) = devices.small_groups(self.queue.device, items)
+        if alone:
+            total, group = items, 1
         return Bound(kernel, known, total, group)
 
     def _launches_of(
@@ -214,8 +218,13 @@ class ExtendedSteps:
         items = self._places + len(loose_targets(self._variables))
         before.append(self._kernel(built, spec, "begin_step", {"v": old}, items))
         items = self._places + self._emitters + int(self._recorded_at["num_v"]) + 1
-        pair = {"v_old": old, "v_new": new}
-        return before, self._kernel(built, spec, "finish_step", pair, items)
+        pair: dict[str, Any] = {"v_old": old, "v_new": new, "num_items": np.int32(items)}
+        alone = spec.width > 1
+        if alone:  # work-items of blocks of nodes
+            most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
+            items = max(1, min(len(active_nodes(self.model)) // LEAST_NODES, most))
+            pair["num_items"] = np.int32(items)
+        return before, self._kernel(built, spec, "finish_step", pair, items, alone)
 
     # -- steps ---------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
+VECTOR_WIDTH = 8  # instances that CPUs advance at once
+
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
@@ -245,7 +247,7 @@ def spec_of(
     arenas: dict[str, Arena],
     real: str,
     wanted: object,
-    calls: bool = False,
+    on_cpu: bool = False,
 ) -> tuple[ExtendedSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds."""
     model, extended = variables.model, variables.extended
@@ -257,7 +259,10 @@ def spec_of(
     regions["num_active"], regions["num_played"] = len(active_nodes(model)), len(extended.played)
     regions["num_loose"] = len(loose_targets(variables))
     ions = tuple(ion.name for ion in extended.ions)
-    kinds = tuple(_blocks_of(variables, k, kind, real, ions) for k, kind in enumerate(model.kinds))
+    width = VECTOR_WIDTH if on_cpu else 1
+    kinds = tuple(
+        _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
+    )
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
     spec = ExtendedSpec(
         real=real,
@@ -268,7 +273,8 @@ def spec_of(
         second_order_currents=extended.second_order_currents,
         noise=normal_source(real) if noisy else "",
         layered=len(variables.wires.layers) > 1,
-        calls=calls,
+        calls=on_cpu,
+        width=width,
         played=bool(extended.played),
     )
     return spec, np.array([*regions.values()], np.int32)
@@ -280,17 +286,26 @@ _ON_DEVICE = (
 
 
 def _blocks_of(
-    variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...]
+    variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...], width: int
 ) -> KindBlocks:
     mechanism, wanted = kind.mechanism, variables.wanted[k]
     more = (wanted,) if wanted else ()
     program = mechanism.program
     net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
+    single = [n for n, alone in variables.singles(k) if alone]
+    outputs = more[0] if more else ()
+    vectors = {
+        b: mechanism.vectors(real, outputs, b, width, single)
+        for b in ("advance",)
+        if b in names and width > 1 and mechanism.kind == "density"
+    }
+    scalar = [b for b in names if not vectors.get(b)]
+    functions = [mechanism.functions(real, outputs, scalar), *vectors.values()]
     return KindBlocks(
         number=k,
         name=mechanism.name,
-        functions=mechanism.functions(real, more[0] if more else (), names),
+        functions="\n".join(f for f in functions if f),
         kind=mechanism.kind,
         blocks=tuple(
             (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names
@@ -306,6 +321,7 @@ def _blocks_of(
         has_net=net is not None and "receive" in program.blocks,
         emits=k in extended_emitters(variables),
         ions=ions,
+        vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b, f in vectors.items() if f),
     )
 
 
