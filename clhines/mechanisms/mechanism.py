@@ -98,7 +98,12 @@ class Mechanism(Described):
 
     @classmethod
     def from_nmodl(
-        cls, text_or_path: str | Path, *, path: str = "", use_tables: bool = True
+        cls,
+        text_or_path: str | Path,
+        *,
+        path: str = "",
+        use_tables: bool = True,
+        secondorder: bool = False,
     ) -> Mechanism:
         """Return the mechanism of an NMODL file (``.mod``), which does what NEURON does with it.
 
@@ -110,6 +115,9 @@ class Mechanism(Described):
             Of a text: what messages call it, and where files that it includes are.
         use_tables : bool
             Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
+        secondorder : bool
+            Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
+            extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
 
         Raises
         ------
@@ -117,7 +125,7 @@ class Mechanism(Described):
             An `InputError` whose `rejections` list everything that cannot be simulated, with line
             and, where there is one, the way out.
         """
-        return cls(*read_nmodl(text_or_path, path, use_tables))
+        return cls(*read_nmodl(text_or_path, path, use_tables, secondorder))
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"

@@ -134,7 +134,7 @@ def _convert(model: Model) -> None:
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
-        found = converted(instances.entry, pointers, use_tables)
+        found = converted(instances.entry, pointers, use_tables, int(model.h.secondorder) > 0)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
             model.rejected += _slots(model, name, found)

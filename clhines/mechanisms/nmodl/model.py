@@ -33,20 +33,25 @@ class Nmodl:
         Names and texts of the files that it includes.
     use_tables : bool
         Value of usetable: whether TABLE statements count.
+    secondorder : bool
+        Whether NEURON's secondorder is not 0.
     """
 
     path: str = ""
     includes: tuple[tuple[str, str], ...] = ()
     use_tables: bool = True
+    secondorder: bool = False
 
 
-def read(text_or_path: str | Path, path: str = "", use_tables: bool = True) -> tuple[str, Nmodl]:
+def read(
+    text_or_path: str | Path, path: str = "", use_tables: bool = True, secondorder: bool = False
+) -> tuple[str, Nmodl]:
     """Return an NMODL text and what there is to it, of a text or the path of a file."""
     folder = None
     if isinstance(text_or_path, Path) or "\n" not in text_or_path.strip():
         file = Path(text_or_path)
         if "{" in str(text_or_path) and not file.is_file():
-            return str(text_or_path), Nmodl(path, (), use_tables)
+            return str(text_or_path), Nmodl(path, (), use_tables, secondorder)
         try:
             text = file.read_text("utf-8", "replace")
         except OSError as error:
@@ -58,13 +63,14 @@ def read(text_or_path: str | Path, path: str = "", use_tables: bool = True) -> t
     includes = Includes(folder)
     with suppress(Refused):  # said where the text is read
         tokens(text, includes)
-    return text, Nmodl(path, tuple(includes.texts.items()), use_tables)
+    return text, Nmodl(path, tuple(includes.texts.items()), use_tables, secondorder)
 
 
 @lru_cache(maxsize=256)
 def model_of(text: str, nmodl: Nmodl) -> Model:
     """Return the model of a text."""
-    return build(text, nmodl.path, Includes(None, dict(nmodl.includes)), nmodl.use_tables)
+    includes = Includes(None, dict(nmodl.includes))
+    return build(text, nmodl.path, includes, nmodl.use_tables, nmodl.secondorder)
 
 
 @lru_cache(maxsize=256)
