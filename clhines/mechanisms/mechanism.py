@@ -23,7 +23,6 @@ from clhines.mechanisms.nmodl.model import (
     functions_of,
     model_of,
     twin_of,
-    vectors_of,
 )
 from clhines.mechanisms.nmodl.model import read as read_nmodl
 from clhines.mechanisms.parser import shortened
@@ -263,19 +262,6 @@ class Mechanism(Described):
             some = None if blocks is None else tuple(blocks)
             return functions_of(self.text, self.nmodl, real, tuple(outputs), some)
         return generated.source(self.text, real)
-
-    def vectors(
-        self, real: str, outputs: Sequence[str], block: str, width: int, single: Sequence[str]
-    ) -> str:
-        """Return the function of a block for `width` instances; empty where there is none.
-
-        Its name begins with ``NAME__vWIDTH``; voltages, states, ions, results and parameters that
-        are not in `single` are ``realWIDTH``.
-        """
-        if self.nmodl is None:
-            return ""
-        given = real, tuple(outputs), block, width, tuple(single)
-        return vectors_of(self.text, self.nmodl, *given)
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """Return its OpenCL functions for groups of instances, and the names of constants.

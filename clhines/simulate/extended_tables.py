@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from clhines.arrays import offsets
 from clhines.errors import InputError
+from clhines.mechanisms.nmodl.model import vectors_of
 from clhines.mechanisms.noise import normal_source
 from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Kind, Model
@@ -295,10 +298,11 @@ def _blocks_of(
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
     single = [n for n, alone in variables.singles(k) if alone]
     outputs = more[0] if more else ()
+    given = real, tuple(outputs), width, tuple(single)
     vectors = {
-        b: mechanism.vectors(real, outputs, b, width, single)
+        b: vectors_of(mechanism.text, mechanism.nmodl, b, *given)
         for b in ("advance",)
-        if b in names and width > 1 and mechanism.kind == "density"
+        if b in names and width > 1 and mechanism.kind == "density" and mechanism.nmodl
     }
     scalar = [b for b in names if not vectors.get(b)]
     functions = [mechanism.functions(real, outputs, scalar), *vectors.values()]
@@ -358,6 +362,13 @@ def owner_of(record: Record, variables: Variables) -> np.ndarray:
     if is_artificial(kind):
         return np.full(len(record.index), len(nodes))
     return np.searchsorted(nodes, kind.node[record.index])
+
+
+def locations(
+    records: Sequence[Record], variables: Variables, arenas: dict[str, Arena], place: np.ndarray
+) -> list[tuple[str, np.ndarray]]:
+    """Return where each record is; see `location`."""
+    return [location(record, variables, arenas["mem"], place) for record in records]
 
 
 def check_room_for_events(model: Model, code: int) -> None:

@@ -88,13 +88,17 @@ def functions_of(
 def vectors_of(
     text: str,
     nmodl: Nmodl,
+    block: str,
     real: str,
     outputs: tuple[str, ...],
-    block: str,
     width: int,
     single: tuple[str, ...],
 ) -> str:
-    """Return the function of a block for several instances at once; empty where it has none."""
+    """Return the function of a block for `width` instances at once; empty where it has none.
+
+    Its name begins with ``NAME__vWIDTH``; voltages, states, ions, results and parameters that are
+    not in `single` are ``realWIDTH``.
+    """
     functions = Functions(model_of(text, nmodl), real, outputs, width, single)
     return functions.text((block,)) if functions.takes_vectors(block) else ""
 
