@@ -27,6 +27,7 @@ MEASURES = {
     "spikes": "measures.spikes",
     "papers": "papers.command",
     "checks": "measures.checks.command",
+    "random": "measures.random.command",
     "fuzz": "measures.fuzz.command",
     "again": "again",
 }

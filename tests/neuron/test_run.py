@@ -42,13 +42,20 @@ CASES = [
         "watched",
         "crossing",
         "trains",
+        "clamped",
+        "patterns",
+        "second",
+        "half",
     )
 ]
 
 
 STEPS = [
     *CASES,
-    *((case, "steps") for case in ("recorders", "events", "streams", "watched", "common")),
+    *(
+        (case, "steps")
+        for case in ("recorders", "events", "streams", "watched", "common", "clamped")
+    ),
 ]
 
 
