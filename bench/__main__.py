@@ -28,6 +28,7 @@ MEASURES = {
     "features": "measures.features",
     "papers": "papers.command",
     "checks": "measures.checks.command",
+    "random": "measures.random.command",
     "fuzz": "measures.fuzz.command",
     "again": "again",
 }

@@ -22,7 +22,7 @@ from clhines.mechanisms.nmodl.model import (
     described,
     functions_of,
     model_of,
-    twins_of,
+    twin_of,
 )
 from clhines.mechanisms.nmodl.model import read as read_nmodl
 from clhines.mechanisms.parser import shortened
@@ -97,7 +97,12 @@ class Mechanism(Described):
 
     @classmethod
     def from_nmodl(
-        cls, text_or_path: str | Path, *, path: str = "", use_tables: bool = True
+        cls,
+        text_or_path: str | Path,
+        *,
+        path: str = "",
+        use_tables: bool = True,
+        secondorder: bool = False,
     ) -> Mechanism:
         """Return the mechanism of an NMODL file (``.mod``), which does what NEURON does with it.
 
@@ -109,6 +114,9 @@ class Mechanism(Described):
             Of a text: what messages call it, and where files that it includes are.
         use_tables : bool
             Whether TABLE statements count, as with NEURON's ``usetable_NAME = 1``.
+        secondorder : bool
+            Whether ``SOLVE`` by derivimplicit, sparse, euler and runge takes half a step and
+            extrapolates, as with NEURON's ``secondorder`` of 1 or 2.
 
         Raises
         ------
@@ -116,7 +124,7 @@ class Mechanism(Described):
             An `InputError` whose `rejections` list everything that cannot be simulated, with line
             and, where there is one, the way out.
         """
-        return cls(*read_nmodl(text_or_path, path, use_tables))
+        return cls(*read_nmodl(text_or_path, path, use_tables, secondorder))
 
     def __repr__(self) -> str:
         return f"<{self.kind} mechanism {self.name}: parameters {', '.join(self.parameters)}>"
@@ -152,7 +160,7 @@ class Mechanism(Described):
     def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
         """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
         if self.nmodl is not None:
-            return twins_of(self.text, self.nmodl, tuple(outputs))[block]
+            return twin_of(self.text, self.nmodl, tuple(outputs), block)
         return generated.twins(self.text)["event" if block == "receive" else block]
 
     def function_name(self, block: str) -> str:
@@ -223,13 +231,19 @@ class Mechanism(Described):
 
     # -------------------------------------------------------------------------- OpenCL source
 
-    def functions(self, real: str, outputs: Sequence[str] = ()) -> str:
+    def functions(
+        self, real: str, outputs: Sequence[str] = (), blocks: Sequence[str] | None = None
+    ) -> str:
         """Return its OpenCL functions, for a kernel that has ``typedef ... real``.
 
         Parameters
         ----------
         real : str
             ``double`` or ``float``: the precision of the literals.
+        outputs : sequence of str, optional
+            As of `calls`.
+        blocks : sequence of str, optional
+            Of NMODL, those that are needed; all without.
 
         Returns
         -------
@@ -245,7 +259,8 @@ class Mechanism(Described):
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
         if self.nmodl is not None:
-            return functions_of(self.text, self.nmodl, real, tuple(outputs))
+            some = None if blocks is None else tuple(blocks)
+            return functions_of(self.text, self.nmodl, real, tuple(outputs), some)
         return generated.source(self.text, real)
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -89,8 +89,6 @@ class Added:
     streams : list of (int, str, array)
         Group, name, and numbers of streams.
     random_index : int
-    kept : set of (int, str)
-        Groups and outputs.
     """
 
     num_sources: int
@@ -101,7 +99,6 @@ class Added:
     plays: list[PlayGiven] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
-    kept: set[tuple[int, str]] = field(default_factory=set)
 
     @property
     def any(self) -> bool:
@@ -322,27 +319,6 @@ class Additions:
         if len(node) != len(places):
             raise InputError(f"to has {len(node)} nodes for {len(places)} instances")
         self._added.pointers.append((group.number, name, places, node))
-
-    def keep(self, group: Group, names: Sequence[str]) -> None:
-        """Work outputs of a group out in each step, though nothing records them.
-
-        `Simulation.arrays` then has their last values.
-
-        Parameters
-        ----------
-        group : Group
-        names : sequence of str
-            Outputs of its mechanism.
-        """
-        self.check_not_frozen("keep()")
-        known = [q.name for q in group.mechanism.program.outputs]
-        for name in names:
-            if name not in known:
-                raise InputError(
-                    f"{group.mechanism.name} has no output {shown(name)}; expected one of "
-                    f"{', '.join(known) or 'none'}"
-                )
-        self._added.kept |= {(group.number, name) for name in names}
 
     def play(
         self,

@@ -114,7 +114,6 @@ def extended_of(
         ),
         streams=_streams(added, kinds, instances),
         random_index=added.random_index,
-        kept=frozenset((instances[group][0], name) for group, name in added.kept),
         second_order_currents=bool(secondorder) and (secondorder is True or secondorder == 2),
     )
 

@@ -134,8 +134,6 @@ class Extended:
         The global index of Random123.
     kept : frozenset of (int, str)
         Kinds and outputs that are worked out though nothing records them.
-    kept : frozenset of (int, str)
-        Kinds and their outputs that are worked out though nothing records them.
     second_order_currents : bool
         Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
     ring_size : (num_sources,) int64, or None
@@ -159,7 +157,6 @@ class Extended:
     played: tuple[Played, ...] = ()
     streams: dict[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0
-    kept: frozenset[tuple[int, str]] = frozenset()
     second_order_currents: bool = False
     ring_size: np.ndarray | None = None
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))

@@ -55,7 +55,10 @@ class RejectedError(InputError):
 
 
 def converted(
-    entry: Entry, pointers: Sequence[str] = (), use_tables: bool = True
+    entry: Entry,
+    pointers: Sequence[str] = (),
+    use_tables: bool = True,
+    secondorder: bool = False,
 ) -> Mechanism | list[Rejected]:
     """Return a mechanism, or what of it cannot be simulated.
 
@@ -66,12 +69,16 @@ def converted(
         RANGE variables that `ParallelContext.target_var` sets.
     use_tables : bool
         NEURON's ``usetable`` of the mechanism.
+    secondorder : bool
+        Whether NEURON's ``secondorder`` is not 0.
     """
     text = with_currents(entry.text)
     for name in pointers:
         text = pointing(text, name)
     try:
-        return Mechanism.from_nmodl(text, path=entry.file, use_tables=use_tables)
+        return Mechanism.from_nmodl(
+            text, path=entry.file, use_tables=use_tables, secondorder=secondorder
+        )
     except NmodlError as error:
         return [
             Rejected(entry.name, r.construct, r.file, r.line, r.way_out) for r in error.rejections

@@ -57,15 +57,8 @@ class Imported:
         return found
 
 
-def network_of(model: Model, copies: int = 1, keep: bool = False) -> Imported:
+def network_of(model: Model, copies: int = 1) -> Imported:
     """Make the network of a model, or of several copies of it that do not interact.
-
-    Parameters
-    ----------
-    model : Model
-    copies : int
-    keep : bool
-        Work out all that hoc sees, also what nothing records.
 
     Raises
     ------
@@ -85,10 +78,6 @@ def network_of(model: Model, copies: int = 1, keep: bool = False) -> Imported:
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances, copies)
-        if keep:
-            outputs = groups[name].mechanism.program.outputs
-            seen = [q.name for q in outputs if split_name(q)[0] in instances.entry.ranges]
-            network.keep(groups[name], seen)
     _add_ions(model, network, copies)
     _add_streams(model, network, groups, copies)
     _point(model, network, groups, copies)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.catalogue import Catalogue
+from clhines.neuron.columns import Columns
 from clhines.neuron.contents import Contents, Instances, read_contents
 from clhines.neuron.convert import Rejected, converted
 from clhines.neuron.gaps import Gap, read_gaps
@@ -85,6 +86,9 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
         ) from None
+    ions = (ion.instances for ion in contents.ions.values())
+    for instances in (*contents.density.values(), *contents.points.values(), *ions):
+        instances.columns = Columns(memory, instances.things)
     places = Places(memory, tree, contents)
     reader = WireReader(h, memory, places, contents)
     wires = reader.read()
@@ -130,7 +134,7 @@ def _convert(model: Model) -> None:
         pointers = sorted({g.name for g in model.gaps if g.owner == name})
         globals_ = instances.entry.globals_
         use_tables = "usetable" not in globals_ or bool(getattr(model.h, f"usetable_{name}"))
-        found = converted(instances.entry, pointers, use_tables)
+        found = converted(instances.entry, pointers, use_tables, int(model.h.secondorder) > 0)
         if isinstance(found, Mechanism):
             model.mechanisms[name] = found
             model.rejected += _slots(model, name, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.played import Recorder
@@ -11,6 +12,7 @@ from clhines.neuron.session import Hoc
 from clhines.simulate.result import Result
 from clhines.simulate.simulation import Simulation
 
+BEFORE_STEPS = {"before_initial", "initial", "after_initial"}  # blocks
 SPIKE_LATE = 1e-10  # ms, which NEURON adds to the time at which a voltage crosses a threshold
 
 
@@ -29,6 +31,16 @@ def last_delivery(t: float, dt: float, steps: int) -> float:
     halves = np.full(2 * steps, 0.5 * dt)
     halves[0] = t
     return float(np.cumsum(halves)[-1])
+
+
+def _changes(mechanism: Mechanism, output: str) -> bool:
+    """Whether a block after INITIAL sets an output."""
+    return any(
+        a.role == "output" and a.name == output
+        for block in mechanism.program.blocks
+        if block not in BEFORE_STEPS
+        for a in mechanism.calls(block, (output,))
+    )
 
 
 class Records:
@@ -73,9 +85,10 @@ class Records:
         if variable.owner not in imported.groups or variable.number < 0:
             what = f"Vector.record of {variable.name}, which is not simulated"
             raise RejectedError([Rejected(variable.owner, what)])
-        program = imported.groups[variable.owner].mechanism.program
+        mechanism = imported.groups[variable.owner].mechanism
+        program = mechanism.program
         played = {(p.variable.owner, p.variable.name) for p in imported.model.plays.players}
-        known = (*program.states, *program.outputs)
+        known = (*program.states, *(q for q in program.outputs if _changes(mechanism, q.name)))
         if (variable.owner, variable.name) in played:
             known = (*known, *program.parameters)
         for quantity in known:

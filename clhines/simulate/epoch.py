@@ -229,7 +229,6 @@ class _Launch:
             reals(lists.scalars),
             reals(lists.values),
             cla.empty(self.queue, size, self._state.dtype),
-            *(self._state.dtype.type(c) for c in self.spec.numbers.values()),
         ]
 
     def _factor(self) -> None:
@@ -263,11 +262,13 @@ class _Launch:
         given += [*self._tables, *([] if by_node else [self._d]), self._tie, self._up]
         if self.spec.constant:
             given += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
+        numbers = self.spec.numbers if self.spec.takes_series else {}
+        series = [real(c) for c in numbers.values()]
         if by_node:
-            given += [self.v, *self._lists]
+            given += [self.v, *self._lists, *series]
             given += [a for states, values in shared.of_kinds for a in (states, values[0])]
         else:
-            given += [self._c, self._k, self.v]
+            given += [self._c, self._k, self.v, *series]
             for lists, (states, values) in zip(self._instances, shared.of_kinds, strict=True):
                 given += [*lists, states, *values]
         if self.spec.has_slots:

@@ -69,6 +69,8 @@ class EpochSpec(TemplateSpec):
         Lines of `WARP` states of a cell that are in local memory.
     samples : bool
         States or currents are recorded, see `sampling`.
+    side_by_side : bool
+        Rate functions are those of ``common/rates.mako``, without branches; always `by_node`.
     """
 
     template: ClassVar[str] = "simulate/epoch"
@@ -143,13 +145,14 @@ class EpochSpec(TemplateSpec):
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
     local_lines: int = field(default=0, repr=False)
     samples: bool = field(default=False, repr=False)
+    side_by_side: bool = field(default=False, repr=False)
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
         found = super().parameters(kernel)
         if not self.advances:
             return found
-        if self.by_node:
+        if self.takes_series:
             found += [Parameter(name, "real") for name in self.numbers]
         for kind in self.kinds:
             if self.by_node:
@@ -195,6 +198,11 @@ class EpochSpec(TemplateSpec):
     def has_kinds(self) -> bool:
         """Whether there are mechanisms."""
         return bool(self.kinds)
+
+    @property
+    def takes_series(self) -> bool:
+        """Whether the rate functions take the numbers of their series."""
+        return self.advances and (self.by_node or self.side_by_side)
 
     @property
     def has_slots(self) -> bool:

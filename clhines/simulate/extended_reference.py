@@ -61,12 +61,10 @@ def played_at(played: Played, t: float) -> float:
 
 
 def wanted_outputs(model: Model, records: Sequence[Record]) -> Wanted:
-    """Return the outputs of each kind that are recorded or kept, in its order."""
-    assert model.extended is not None
-    kept = model.extended.kept
+    """Return the outputs of each kind that are recorded, in its order."""
     return tuple(
         tuple(q.name for q in kind.mechanism.program.outputs if (k, q.name) in asked)
-        for asked in [kept | {(r.kind, r.name) for r in records}]
+        for asked in [{(r.kind, r.name) for r in records}]
         for k, kind in enumerate(model.kinds)
     )
 
@@ -89,14 +87,14 @@ class ExtendedReference:
         self.dtype, self.max_steps = np.dtype(np.float64), 1
         self._taken = 0
         self._clock, self._order = Clock(model.dt), reference.elimination_steps(model.forest)
-        self.variables, self.events = self._started(wanted_outputs(model, []))
+        self.variables, self.events = self._started()
         self.records: list[Record] = []
         self._reducers = HostReducers(lambda record: HostReducer(record, model))
         self._first = 0
         self.failed = np.zeros(model.forest.num_cells, np.int32)
         self._rows: list[list[np.ndarray]] = []
 
-    def _started(self, wanted: Wanted) -> tuple[Variables, HostEvents]:
+    def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
         return started(self.model, self.extended, wires_of(self.model, self.extended), wanted)
 
     def want(self, records: Sequence[Record]) -> None:

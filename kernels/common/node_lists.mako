@@ -40,6 +40,7 @@
     num_values = sum(not x and (kind.name, n) not in scalars for n, x in zip(kind.parameters, kind.literals))
     by_value = "".join(f"s_{name}, " for name in kind.states)
     by_address = ", ".join(f"&s_{name}" for name in kind.states)
+    constants = "".join(f"{kind.name}__c{k}, " for k in range(kind.num_constants))
     test = (f"if (bits & {hex(1 << densities.index(kind.name))})" if kind.density else
             f"for (int n = list[{5 + points.index(kind.name)}]; n > 0; --n)")
     total = "sum" if kind.density else "point"
@@ -55,7 +56,7 @@
                 real s_${name} = ${state}[${s * W}];
 % endfor
 % if kind.states:
-                if (!opens) ${kind.name}_advance(c_, v, (real)(step - 1) * dt, dt, ${params}${by_address});
+                if (!opens) ${kind.name}_advance(c_, v, (real)(step - 1) * dt, dt, ${params}${constants}${by_address});
 % endif
 % if kind.states and spec.samples:
                 if (!opens) ${spec.sampled_states(kind, "step - 1")}
@@ -74,7 +75,7 @@
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(c_, v, (step + (real)0.5) * dt, dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${kind.name}_current(c_, v, (step + (real)0.5) * dt, dt, ${params}${constants}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
 % if spec.samples:
                 if (!closes) ${spec.sampled_current(kind)}
 % endif

@@ -44,6 +44,8 @@ CASES = [
         "trains",
         "clamped",
         "patterns",
+        "second",
+        "half",
     )
 ]
 

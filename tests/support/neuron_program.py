@@ -62,6 +62,7 @@ def recorders():
     fast = h.CVode()
     fast.use_fast_imem(1)
     KEPT.extend([netcon, synapse, times, fast])
+    SEEN.extend([(synapse, "i"), (at, "ina"), (at.hh, "gna"), (dendrite(0.1).pas, "i")])
     found = recorded(at._ref_i_membrane_, dendrite(0.5)._ref_i_membrane_)
     found += recorded(
         at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina
@@ -213,6 +214,27 @@ def trains():
     return found
 
 
+def second(order=1):
+    """Secondorder: methods that take half a step, and ion currents, which only 2 changes."""
+    from support.mod_files import loaded
+
+    loaded("ext_")
+    h.secondorder = order
+    soma = section("soma", 1, 20, 20)
+    soma.insert("ext_second")
+    at = soma(0.5)
+    clamp(at)
+    names = ("open", "closed", "begun")
+    return recorded(
+        at._ref_v, at._ref_ina, *(getattr(at.ext_second, f"_ref_{name}") for name in names)
+    )
+
+
+def half():
+    """Secondorder = 2."""
+    return second(2)
+
+
 def common():
     """Variables of all instances that INITIAL sets; from NEURON also where they were changed."""
     from support.mod_files import loaded
@@ -246,7 +268,7 @@ def clamped():
     KEPT.extend([stiff, soft, synapse, current, stim, netcon, *counts])
     SEEN.extend([(count, name) for count in counts for name in ("n", "time")])
     SEEN.extend([(soft, "i"), (soft, "vo0"), (synapse, "i"), (synapse, "g"), (current, "i")])
-    SEEN.extend([(soma(0.5), name) for name in ("v", "ina", "gna_hh", "il_hh", "m_hh")])
+    SEEN.extend([(soma(0.5), name) for name in ("v", "ina", "gna_hh", "il_hh", "m_hh", "i_cap")])
     SEEN.extend([(dendrite(0.7), "i_pas"), (soma(0.5), "ena")])
     at = soma(0.5)._ref_v, dendrite(0.7)._ref_v, soft._ref_i, soft._ref_e0, counts[0]._ref_n
     return [*recorded(*at), *vectors]

@@ -11,7 +11,7 @@ from clhines.mechanisms.forms import linear_parts
 from clhines.mechanisms.nmodl.draws import counts
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.names import Names
-from clhines.mechanisms.nmodl.solve import solve
+from clhines.mechanisms.nmodl.solve import halves, solve
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
 from clhines.mechanisms.nmodl.values import Loop, Shared, weight
 from clhines.mechanisms.nmodl.verbatim import is_empty
@@ -72,6 +72,7 @@ class Bodies:
     watch_flags: list[float] = field(default_factory=list)
     netcons: int = 0
     weights: tuple[str, ...] | None = None
+    halved: bool = False  # whether secondorder halves the dt of SOLVE
     grids: dict[str, tuple[Node, Node]] = field(default_factory=dict)
     refused: list[Refused] = field(default_factory=list)
 
@@ -85,9 +86,9 @@ class Bodies:
             self.refused.append(Refused(f"an expression: {error}"))
 
 
-def executed(file: File, use_tables: bool) -> Bodies:
+def executed(file: File, use_tables: bool, secondorder: bool = False) -> Bodies:
     """Execute all blocks of a file."""
-    shared = Shared(file, Names(file), Graph(), use_tables)
+    shared = Shared(file, Names(file), Graph(), use_tables, secondorder)
     bodies = Bodies(shared)
     work = _Work(bodies)
     for part in (work.initial, work.current, work.advance, work.events, work.others, work.tables):
@@ -234,6 +235,12 @@ class _Work:
         run.solve = solve
         solves = [s for s in self._main("BREAKPOINT") if s.kind == "solve"]
         if solves:
+            steady = [s for s in solves if s.names[2]]
+            if self.shared.secondorder and steady:
+                raise Refused("STEADYSTATE in BREAKPOINT with secondorder", steady[0].line)
+            if self.shared.secondorder and any(halves(run, s) for s in solves):
+                self.bodies.halved = True
+                run.given["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
             run.body(solves)
             self._keep("advance", run)
 

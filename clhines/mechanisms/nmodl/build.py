@@ -31,7 +31,11 @@ class Model:
 
 
 def build(
-    text: str, path: str = "", includes: Includes | None = None, use_tables: bool = True
+    text: str,
+    path: str = "",
+    includes: Includes | None = None,
+    use_tables: bool = True,
+    secondorder: bool = False,
 ) -> Model:
     """Read an NMODL text.
 
@@ -43,7 +47,7 @@ def build(
     shown = path or "NMODL text"
     try:
         file = parse(text, shown, includes)
-        bodies = executed(file, use_tables)
+        bodies = executed(file, use_tables, secondorder)
         refused = [*file.refused, *bodies.refused]
         model = None if refused else _Builder(bodies).model()
     except Refused as one:
@@ -313,6 +317,9 @@ class _Builder:
                     use.block.line,
                     f"set usetable_{self.file.suffix} = 0",
                 )
+            if self.bodies.halved and "dt" in free:
+                construct = f"TABLE of {name} depends on dt, which secondorder halves"
+                raise Refused(construct, use.block.line, "set secondorder = 0")
             depends = tuple(k for k in self.parameters if k in free)
             found.append(Table(name, tuple(use.columns), use.n, depends))
         return tuple(found)

@@ -33,20 +33,25 @@ class Nmodl:
         Names and texts of the files that it includes.
     use_tables : bool
         Value of usetable: whether TABLE statements count.
+    secondorder : bool
+        Whether NEURON's secondorder is not 0.
     """
 
     path: str = ""
     includes: tuple[tuple[str, str], ...] = ()
     use_tables: bool = True
+    secondorder: bool = False
 
 
-def read(text_or_path: str | Path, path: str = "", use_tables: bool = True) -> tuple[str, Nmodl]:
+def read(
+    text_or_path: str | Path, path: str = "", use_tables: bool = True, secondorder: bool = False
+) -> tuple[str, Nmodl]:
     """Return an NMODL text and what there is to it, of a text or the path of a file."""
     folder = None
     if isinstance(text_or_path, Path) or "\n" not in text_or_path.strip():
         file = Path(text_or_path)
         if "{" in str(text_or_path) and not file.is_file():
-            return str(text_or_path), Nmodl(path, (), use_tables)
+            return str(text_or_path), Nmodl(path, (), use_tables, secondorder)
         try:
             text = file.read_text("utf-8", "replace")
         except OSError as error:
@@ -58,20 +63,23 @@ def read(text_or_path: str | Path, path: str = "", use_tables: bool = True) -> t
     includes = Includes(folder)
     with suppress(Refused):  # said where the text is read
         tokens(text, includes)
-    return text, Nmodl(path, tuple(includes.texts.items()), use_tables)
+    return text, Nmodl(path, tuple(includes.texts.items()), use_tables, secondorder)
 
 
 @lru_cache(maxsize=256)
 def model_of(text: str, nmodl: Nmodl) -> Model:
     """Return the model of a text."""
-    return build(text, nmodl.path, Includes(None, dict(nmodl.includes)), nmodl.use_tables)
+    includes = Includes(None, dict(nmodl.includes))
+    return build(text, nmodl.path, includes, nmodl.use_tables, nmodl.secondorder)
 
 
 @lru_cache(maxsize=256)
-def functions_of(text: str, nmodl: Nmodl, real: str, outputs: tuple[str, ...]) -> str:
-    """Return the functions of a mechanism as source."""
+def functions_of(
+    text: str, nmodl: Nmodl, real: str, outputs: tuple[str, ...], blocks: tuple[str, ...] | None
+) -> str:
+    """Return the functions of a mechanism as source, or of some of its blocks."""
     try:
-        return Functions(model_of(text, nmodl), real, outputs).text()
+        return Functions(model_of(text, nmodl), real, outputs).text(blocks)
     except ExpressionError as error:
         raise InputError(f"{nmodl.path or 'NMODL text'}: its functions take {error}") from error
 
@@ -85,15 +93,15 @@ def calls_of(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> t
     return Functions(model, "numpy", outputs).calls(block)
 
 
-@lru_cache(maxsize=256)
-def twins_of(text: str, nmodl: Nmodl, outputs: tuple[str, ...]) -> dict[str, Callable[..., Any]]:
-    """Return the NumPy functions by block. What is run is printed of numbers and checked names."""
-    source = functions_of(text, nmodl, "numpy", outputs)
+@lru_cache(maxsize=2048)
+def twin_of(text: str, nmodl: Nmodl, outputs: tuple[str, ...], block: str) -> Callable[..., Any]:
+    """Return the NumPy function of a block. What is run is printed of numbers and checked names."""
+    source = functions_of(text, nmodl, "numpy", outputs, (block,))
     name = model_of(text, nmodl).program.name
     space: dict[str, Any] = {"np": np, "random123": random123}
     exec(compile(source, f"<mechanism {name}>", "exec"), space)
-    prefix = name + "_"
-    return {key[len(prefix) :]: f for key, f in space.items() if key.startswith(prefix)}
+    found: Callable[..., Any] = space[f"{name}_{block}"]
+    return found
 
 
 def described(text: str, nmodl: Nmodl) -> str:
@@ -151,5 +159,5 @@ __all__ = [
     "functions_of",
     "model_of",
     "read",
-    "twins_of",
+    "twin_of",
 ]

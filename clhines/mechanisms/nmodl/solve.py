@@ -60,6 +60,23 @@ def solve(run: Run, s: Statement) -> None:
         _derivative(run, block, "derivimplicit" if method == "sparse" else method, steady)
 
 
+def halves(run: Run, s: Statement) -> bool:
+    """Whether NEURON's secondorder makes it halve dt for a SOLVE of BREAKPOINT, and extrapolate."""
+    block = run.file.blocks.get(str(s.names[0]))
+    if block is None or s.names[2]:
+        return False
+    if block.sort == "DERIVATIVE" and s.names[1] == "cnexp":
+        return any(_order(run, rate) is None for rate in _rates(block.body))
+    return block.sort in ("DERIVATIVE", "KINETIC")
+
+
+def _extrapolated(run: Run, steps: dict[str, Node]) -> None:
+    """Add to each state once more what half a step has added: NEURON's secondorder."""
+    if run.shared.secondorder and run.where == "advance":
+        for key, step in steps.items():
+            run.set(key, run.value(key) + step)
+
+
 def _derivative(run: Run, block: Block, method: str, steady: bool) -> None:
     rates = list(_rates(block.body))
     if not rates:
@@ -200,6 +217,7 @@ def _euler(run: Run, block: Block) -> None:
     new = {key: run.value(key) + h * rate for key, rate in rates.items()}
     for key, value in new.items():
         run.set(key, value)
+    _extrapolated(run, {key: h * rate for key, rate in rates.items()})
 
 
 def _runge(run: Run, block: Block) -> None:
@@ -227,6 +245,7 @@ def _runge(run: Run, block: Block) -> None:
     for key in keys:
         run.set(key, total[key] + sixth * h * rates[key])
     del run.given["t"]
+    _extrapolated(run, {key: h * rates[key] for key in keys})
 
 
 # -------------------------------------------------------------------------------------- implicit
@@ -251,8 +270,11 @@ def _implicit(run: Run, block: Block, steady: bool) -> None:
     new = newton(run, keys, old, deviations)
     for key, value in zip(keys, new, strict=True):
         run.set(key, value)
-    _evaluated(run, block)  # what the block sets is as of the end
-    run.given.pop("dt", None) if steady else None
+    rates = _evaluated(run, block)  # what the block sets is as of the end
+    if steady:
+        run.given.pop("dt", None)
+    else:
+        _extrapolated(run, {key: h * rates[key] for key in keys})
 
 
 def newton(run: Run, keys: Sequence[str], old: Sequence[Node], deviations: object) -> list[Node]:

@@ -110,6 +110,7 @@ class Shared:
     names: Names
     graph: Graph
     use_tables: bool
+    secondorder: bool = False
     tables: dict[str, TableUse] = field(default_factory=dict)
     loops: int = 0
 

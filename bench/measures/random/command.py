@@ -1,0 +1,190 @@
+"""Compare random models in NEURON's memory, run by NEURON and by this package, spike for spike.
+
+    python -m bench random [--first N] [--seeds N] [--duration MS] [--processes N]
+                           [--dtype float64] [--engine auto] [--device SPEC] [--library FILE]
+
+Each seed is a process. It builds a model of NEURON's mechanisms and those of tests/mod, runs it by
+NEURON and by `clhines.neuron.run`, often in several pieces, and compares spikes, what vectors
+record, and all variables at the end. ``--library`` names a compiled library of these mechanisms.
+The exit code is 1 where a seed differs and NEURON nudged does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from bench import MissingError, record, table
+from bench.measures.random.worker import MARK
+from clhines.device import devices
+
+ROOT = Path(__file__).resolve().parents[3]
+SHOWN = 40  # seeds that are told one by one
+Row = dict[str, Any]
+
+
+def library(folder: Path) -> Path:
+    """Compile all mechanisms of tests/mod in a folder; the library."""
+    mod = ROOT / "tests" / "mod"
+    for path in (*mod.glob("*.mod"), *mod.glob("nmodl/*.mod"), *mod.glob("nmodl/*.inc")):
+        shutil.copy(path, folder)
+    beside = Path(sys.executable).with_name("nrnivmodl")
+    command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
+    if not command:
+        raise MissingError("no nrnivmodl; expected NEURON, or --library FILE")
+    done = subprocess.run([command], cwd=folder, capture_output=True, text=True, check=False)
+    found = list(folder.glob("*/libnrnmech.*"))
+    if done.returncode or not found:
+        last = (done.stderr.strip().splitlines() or ["no library"])[-1]
+        raise MissingError(f"nrnivmodl failed: {last[:200]}")
+    return found[0]
+
+
+def row_of(seed: int, given: argparse.Namespace, built: str, spec: str) -> Row:
+    """Compare one seed in a process of its own."""
+    words = [seed, given.duration, given.engine, given.dtype, spec, built]
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    threads = {"POCL_MAX_PTHREAD_COUNT": "1", "OMP_NUM_THREADS": "1"}
+    if given.processes == 1:
+        threads = {}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench", "measures.random.worker", *map(str, words)],
+            env={**os.environ, "PYTHONPATH": path, **threads},
+            capture_output=True, text=True, timeout=given.timeout, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"seed": seed, "failed": f"more than {given.timeout:g} s"}
+    found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not found:
+        last = (done.stderr.strip().splitlines() or ["?"])[-1]
+        return {"seed": seed, "failed": f"exit code {done.returncode}: {last[:300]}"}
+    row: Row = json.loads(found[0].removeprefix(MARK))
+    return row
+
+
+def verdict(row: Row) -> str:
+    """Say in a word how a seed ended."""
+    if "failed" in row:
+        return "failed"
+    if row["refused"]:
+        return "rejected as expected" if row["named"] else "failed"
+    if "rejected" in row:
+        return "rejected" if row["finite"] else "not finite in NEURON either"
+    if row["differs"] is None:
+        return "equal"
+    nudged = row.get("nudged")
+    return "equal up to chaos" if nudged is not None and nudged <= row["differs"] else "differs"
+
+
+def said(row: Row) -> str:
+    """Return what there is to say of a seed that is not equal."""
+    known = verdict(row)
+    if "differs" in row:
+        nudged = row.get("nudged")
+        where = f"{nudged:.6g} ms" if nudged is not None else "no difference"
+        return (
+            f"seed {row['seed']}: {known}: {row['spikes']} spikes in NEURON, {row['ours']} here, "
+            f"the first other one at {row['differs']:.6g} ms; NEURON nudged: {where}"
+        )
+    why = row.get("failed") or row.get("rejected") or row.get("said", "")
+    return f"seed {row['seed']}: {known}: {row.get('refused') or ''} {why}".replace("  ", " ")
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the table."""
+    rows, counts = result["rows"], Counter(map(verdict, result["rows"]))
+    ran = [r for r in rows if "differs" in r]
+    equal = [r for r in ran if verdict(r) == "equal"]
+    lines = [f"{counts[word]:>6}  {word}" for word in sorted(counts)]
+    head = f"{len(rows)} seeds of {result['duration_ms']:g} ms, {result['dtype']}"
+    found = [table.ruled(head, lines), ""]
+    if equal:
+        v, relative = (sorted(r[key] for r in equal) for key in ("v", "relative"))
+        at_end = sorted(max(r["end"].values(), default=0.0) for r in equal)
+        names = {name for r in equal for name in r["mechanisms"]}
+        most = max(equal, key=lambda r: r["relative"])
+        texts = [
+            f"Of equal seeds: {sum(r['spikes'] for r in equal)} spikes, "
+            f"{sum(r['compartments'] for r in equal)} compartments, {len(names)} mechanisms and "
+            f"ions, {sum(r['pieces'] > 1 for r in equal)} in pieces.",
+            f"Largest difference of a voltage that is recorded: {v[-1]:.1e} mV, in the median of "
+            f"seeds {statistics.median(v):.1e} mV.",
+            "Largest difference of anything that is recorded, next to its largest value: "
+            f"{relative[-1]:.1e} (seed {most['seed']}, {most['where']}), in the median "
+            f"{statistics.median(relative):.1e}.",
+            "Largest relative difference of any variable at the end: "
+            f"{at_end[-1]:.1e}, in the median {statistics.median(at_end):.1e}.",
+        ]
+        seconds = [statistics.median(r[key] for r in equal) for key in ("ours_s", "neuron_s")]
+        texts.append(
+            f"Seconds in the median: {seconds[0]:.1f} here with what is compiled, {seconds[1]:.1f} "
+            f"in NEURON; {result['seconds']:.0f} s in all by {result['processes']} processes."
+        )
+        found += table.wrapped(texts)
+    others = [r for r in rows if verdict(r) not in ("equal", "rejected as expected")]
+    found += ["", *table.wrapped(map(said, others[:SHOWN]))] if others else []
+    if len(others) > SHOWN:
+        found.append(f"and {len(others) - SHOWN} more, in the JSON file")
+    return "\n".join([*found, "", *table.wrapped([f"`{result['record']['command']}`"])])
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = record.parser("random", __doc__)
+    parser.add_argument("--first", type=int, default=1, help="seed")
+    parser.add_argument("--seeds", type=int, default=20, help="how many")
+    parser.add_argument("--duration", type=float, default=500.0, metavar="MS")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--library", metavar="FILE", help="compiled mechanisms of tests/mod")
+    parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="of a seed")
+    parser.add_argument("--stop-after", type=float, default=1e9, metavar="S", help="of all seeds")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command."""
+    given = parsed(arguments)
+    queue = record.queue(given.device, [given.dtype])
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="clhines-random-") as folder:
+        built = str(Path(given.library).resolve() if given.library else library(Path(folder)))
+        seeds = range(given.first, given.first + given.seeds)
+
+        def work(seed: int) -> Row | None:
+            late = time.monotonic() - begin > given.stop_after
+            return None if late else row_of(seed, given, built, given.device or "")
+
+        with ThreadPoolExecutor(given.processes) as pool:
+            rows = [*tqdm(pool.map(work, seeds), total=len(seeds), leave=False, disable=None)]
+    rows = [row for row in rows if row is not None]
+    result = {
+        "record": record.record(queue, "random", arguments),
+        "duration_ms": given.duration,
+        "dtype": given.dtype,
+        "processes": given.processes,
+        "seconds": time.monotonic() - begin,
+        "rows": rows,
+    }
+    name = f"random-{given.dtype}-{record.slug(queue.device)}"
+    head = "\n".join(
+        table.wrapped([f"{devices.label(queue.device)}, commit {result['record']['commit']}"])
+    )
+    record.files(Path(given.out) / f"{name}.json", result, f"{head}\n\n{text(result)}\n")
+    return int(any(verdict(row) in ("failed", "differs") for row in rows))

@@ -1,0 +1,210 @@
+"""One random model in this process: by NEURON, by this package, and by NEURON nudged.
+
+    python -m bench measures.random.worker SEED STOP ENGINE DTYPE DEVICE LIBRARY
+
+It prints a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.measures.random.models import Random, make
+
+MARK = "RANDOM "
+SAME = 1e-9  # ms between times of one spike
+# NEURON takes conductances as differences of currents over 0.001 mV, which rounds: a voltage moves
+# by about this in a step beside exact slopes, mV.
+NUDGE = 1e-11
+NOT_NOISE = 1e-8  # relative: above it, the nudged NEURON is run, too
+Taken = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
+
+
+def pieces(model: Random, stop: float) -> list[tuple[float, bool]]:
+    """Return ends of the pieces of a run, and whether this package runs them."""
+    rng = model.rng
+    count = int(rng.choice([1, 1, 1, 2, 3]))
+    ends = [*sorted(float(x) for x in rng.uniform(0.05 * stop, 0.95 * stop, count - 1)), stop]
+    turns = [bool(k % 2 == 0 or rng.random() < 0.5) for k in range(count)]
+    if model.events.plastic:  # events on their way with changing weights are rejected
+        turns = [k == 0 for k in range(count)]
+    return list(zip(ends, turns, strict=True))
+
+
+def first_difference(truth: Taken, other: Taken) -> float | None:
+    """Return the time of the first spike that is at another time, of another source or missing."""
+    found = []
+    for t, n, u, m in zip(truth[0], truth[1], other[0], other[1], strict=True):
+        size = min(len(t), len(u))
+        wrong = np.flatnonzero((np.abs(t[:size] - u[:size]) > SAME) | (n[:size] != m[:size]))
+        found += [min(t[k], u[k]) for k in wrong[:1]] or [*t[size : size + 1], *u[size : size + 1]]
+    return float(min(found)) if found else None
+
+
+def largest(model: Random, truth: Taken, other: Taken, until: float, dt: float) -> dict[str, Any]:
+    """Return the largest differences of traces, next to the largest value of each."""
+    found: dict[str, Any] = {"relative": 0.0, "where": "", "v": 0.0}
+    for (name, _), a, b in zip(model.traces, truth[2], other[2], strict=True):
+        if len(a) != len(b):
+            return {"relative": math.inf, "where": f"{name}: {len(a)} {len(b)} values", "v": 0.0}
+        if until < math.inf and len(a):
+            keep = max(int(until / (dt * (truth_steps(truth) - 1)) * len(a)), 1)
+            a, b = a[:keep], b[:keep]
+        gap = np.abs(a - b)
+        gap[np.isnan(a) & np.isnan(b)] = 0.0
+        gap = float(gap.max(initial=0.0))
+        gap = math.inf if math.isnan(gap) else gap
+        scale = float(np.nanmax(np.abs(a), initial=0.0))
+        if name.endswith(".v"):
+            found["v"] = max(found["v"], gap)
+        if gap and (not scale or gap / scale > found["relative"]):
+            found["relative"], found["where"] = gap / scale if scale else math.inf, name
+    return found
+
+
+def truth_steps(truth: Taken) -> int:
+    """Return the number of values of what is recorded in each step."""
+    return max(len(a) for a in truth[2])
+
+
+def nudged(h: Any, model: Random) -> Callable[[float], None]:
+    """Return a run by NEURON that nudges each voltage after each step."""
+    references = [s._ref_v for c in model.cells for section in c.sections for s in section]
+
+    def run(until: float) -> None:
+        steps = math.ceil((until - h.t) / h.dt - 0.5 - 1e-6)
+        for k in range(steps):
+            h.fadvance()
+            for v in references:
+                v[0] += NUDGE if k % 2 else 2 * NUDGE
+
+    return run
+
+
+def state_of(h: Any, model: Random) -> dict[str, float]:
+    """Return all variables of all segments and point processes by name."""
+    found = {"t": h.t}
+    for section in h.allsec():
+        for segment in section:
+            found[f"{segment}.v"] = segment.v
+            for mechanism in segment:
+                for variable in mechanism:
+                    for k in range(len(variable)):
+                        found[f"{segment}.{mechanism}.{variable.name()}[{k}]"] = variable[k]
+    for thing in (*model.events.points, *(t for t, _ in model.events.targets)):
+        standard, text = h.MechanismStandard(str(thing).split("[")[0], 0), h.ref("")
+        for k in range(int(standard.count())):
+            if int(standard.name(text, k)) == 1:
+                value = getattr(thing, text[0])
+                if isinstance(value, float):  # no RANDOM variable
+                    found[f"{thing}.{text[0]}"] = value
+    for k, thing in enumerate(model.events.kept):
+        if hasattr(thing, "wcnt"):
+            found |= {f"netcon{k}.weight[{j}]": thing.weight[j] for j in range(int(thing.wcnt()))}
+    return {name: value for name, value in found.items() if "_dv_" not in name}
+
+
+def ends(truth: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    """Return the largest relative differences of final values, by variable."""
+    found: dict[str, float] = {}
+    for name, a in truth.items():
+        b = other[name]
+        if a == b or (math.isnan(a) and math.isnan(b)):
+            continue
+        gap = abs(a - b) / max(abs(a), 1e-9)
+        variable = name.split(".", 1)[-1].split("[")[0] if name[0] != "c" else name.split(").")[-1]
+        found[variable] = max(found.get(variable, 0.0), math.inf if math.isnan(gap) else gap)
+    worst = sorted(found, key=lambda name: -found[name])[:3]
+    return {name: found[name] for name in worst}
+
+
+def run_all(
+    h: Any, model: Random, plan: Sequence[tuple[float, Callable[[float], object]]]
+) -> Taken:
+    """Run from the begin, each piece its way."""
+    model.reset(h)
+    for until, way in plan:
+        way(until)
+    return model.taken()
+
+
+def compared(seed: int, stop: float, engine: str, dtype: str, device: str | None) -> dict[str, Any]:
+    """Return how far the runs of a seed agree."""
+    from neuron import h
+
+    import clhines
+
+    model = make(h, seed)
+    plan = pieces(model, stop)
+
+    def ours(until: float) -> None:
+        clhines.neuron.run(until, engine=engine, dtype=dtype, device=device)
+
+    row: dict[str, Any] = {"seed": seed, "refused": model.refused, "pieces": len(plan)}
+    if model.refused:
+        model.reset(h)
+        return row | _refusal(h, model.refused, ours)
+    begin = time.perf_counter()
+    run_all(h, model, [(until, h.continuerun) for until, _ in plan])  # what no INITIAL sets
+    truth = run_all(h, model, [(until, h.continuerun) for until, _ in plan])
+    end_state = state_of(h, model)
+    middle = time.perf_counter()
+    try:
+        got = run_all(h, model, [(until, ours if mine else h.continuerun) for until, mine in plan])
+    except clhines.ClhinesError as error:
+        finite = all(np.isfinite(a).all() for a in truth[2])
+        return row | {"rejected": str(error)[:300], "finite": bool(finite)}
+    row["ours_s"], row["neuron_s"] = time.perf_counter() - middle, (middle - begin) / 2
+    first = first_difference(truth, got)
+    row |= {
+        "compartments": sum(s.nseg for s in h.allsec()),
+        "mechanisms": sorted({m.name() for s in h.allsec() for m in s(0.5)}
+                             | {str(p).split("[")[0] for p in model.events.points}
+                             | {str(t).split("[")[0] for t, _ in model.events.targets}),
+        "dt": float(h.dt),
+        "spikes": sum(map(len, truth[0])),
+        "ours": sum(map(len, got[0])),
+        "differs": first,
+        **largest(model, truth, got, math.inf if first is None else first - 2.0, float(h.dt)),
+    }  # fmt: skip
+    row["end"] = ends(end_state, state_of(h, model))
+    if first is not None or row["relative"] > NOT_NOISE:
+        other = run_all(h, model, [(until, nudged(h, model)) for until, _ in plan])
+        row["nudged"] = first_difference(truth, other)
+        far = largest(model, truth, other, math.inf if first is None else first - 2.0, float(h.dt))
+        row["nudged_relative"], row["nudged_v"] = far["relative"], far["v"]
+    return row
+
+
+def _refusal(h: Any, what: str, ours: Callable[[float], object]) -> dict[str, Any]:
+    import clhines
+
+    try:
+        ours(h.t + 10 * h.dt)
+    except clhines.InputError as error:
+        said = str(error)
+        return {"said": said[:300], "named": what in said}
+    return {"said": "", "named": False}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare one seed and print what was found."""
+    seed, stop, engine, dtype, device, library = arguments
+    from neuron import h
+
+    h.load_file("stdrun.hoc")
+    h.nrn_load_dll(library)
+    row = compared(int(seed), float(stop), engine, dtype, device or None)
+    print(MARK + json.dumps(row), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
