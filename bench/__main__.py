@@ -21,6 +21,7 @@ MEASURES = {
     "peers": "measures.peers",
     "ring": "measures.ring",
     "cells": "measures.cells",
+    "variants": "measures.variants",
     "scale": "measures.scale",
     "models": "measures.models",
     "coverage": "measures.coverage",

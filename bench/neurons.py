@@ -2,7 +2,8 @@
 
 `l5pc` resembles the layer 5 pyramidal cell of Hay et al. (2011): the published equations of nine
 channels, without calcium dynamics, and ``pas``, at 34 degC. `l5pc-table` is the same from the files
-in ``mods``, whose rates are in tables (TABLE). `granule` is small and has most of the channels in
+in ``mods``, whose rates are in tables (TABLE); `l5pc-firing`, for the measure `variants`, has other
+densities and no current of its own. `granule` is small and has most of the channels in
 its soma and axon. `purkinje` is large, from files as well: kinetic schemes for sodium, for a
 calcium-gated current and for calcium itself, which two currents read and one provides.
 """
@@ -171,6 +172,15 @@ _L5PC: Densities = {
     "cahva": {SOMA: 0.000992, APICAL: 0.000555},
     "calva": {SOMA: 0.00343, APICAL: 0.0187},
 }
+# Without an SK channel it would not return from a spike to rest: more `im`, less inward current.
+_FIRING: Densities = {
+    **_L5PC,
+    "nata": {SOMA: 2.04, APICAL: 1e-5},
+    "nap": {SOMA: 1e-4},
+    "im": {SOMA: 0.02, APICAL: 6.75e-5},
+    "cahva": {SOMA: 1e-4, APICAL: 1e-6},
+    "calva": {SOMA: 1e-4, APICAL: 1e-5},
+}
 _GRANULE: Densities = {
     "pas": {SOMA: 5e-5, AXON: 5e-5, BASAL: 5e-5},
     "nata": {SOMA: 0.5, AXON: 1.0},
@@ -314,6 +324,7 @@ _FIXED = {"na": {"e": E_NA}, "k": {"e": E_K}, "ca": {"e": E_CA}}
 _CALCIUM = {"na": {"e": E_NA}, "k": {"e": E_K}, "ca": {"ci": CI, "co": CO}}
 NEURONS = {
     "l5pc": Neuron(_L5PC, 1.5, 20.0, pyramidal),
+    "l5pc-firing": Neuron(_FIRING, 0.0, 20.0, pyramidal),
     "l5pc-table": Neuron(_L5PC, 1.5, 20.0, pyramidal, True, True, _FIXED),
     "granule": Neuron(_GRANULE, 0.02, 10.0, small),
     "purkinje": Neuron(_PURKINJE, 2.0, 10.0, purkinje, True, True, _CALCIUM),

@@ -41,7 +41,8 @@ OUTSIDE = {  # package -> who may import it
     "neo": {"analysis"},
     "h5py": {"analysis", "simulate"},
     "efel": {"analysis"},
-    "torch": {"solve"},
+    "bluepyopt": {"analysis"},
+    "torch": {"solve", "analysis"},
     "jax": {"solve"},
 }
 # What the move alone has left; each line goes when its cure lands.

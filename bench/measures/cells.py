@@ -364,7 +364,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = record.parser("cells", __doc__)
     add = parser.add_argument
-    add("--cells", nargs="+", choices=list(neurons.NEURONS), default=list(neurons.NEURONS))
+    driven = [name for name, neuron in neurons.NEURONS.items() if neuron.amp]
+    add("--cells", nargs="+", choices=driven, default=driven)
     add("--copies", type=int, nargs="+", default=[1, 100, 1000, 10000])
     add("--largest", type=int, default=1000, help="most copies of purkinje")
     add("--dtype", nargs="+", choices=list(APART), default=list(APART))

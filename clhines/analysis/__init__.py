@@ -15,8 +15,10 @@ Who owns what
     samples: one pass per trace. `features`: `Features`, those that a run computes as it goes, from
     what it keeps of windows and, in `segments`, of spikes.
     Adapters, a thin module each, imported by name, which imports its package: `pandas` (tables of
-    spikes and of records), `neo` (a `neo.Segment`), `sonata` (files of spikes that libsonata
-    reads, by h5py), `efel` (features by eFEL itself). `results`: what they ask of a result.
+    spikes and of records), `neo` (a `neo.Segment`), `sonata` (files of spikes and reports that
+    libsonata reads, by h5py), `efel` (features by eFEL itself). `results`: what they ask of a
+    result. For searches of a population's parameters: `bluepyopt` (an evaluator that takes a whole
+    generation), `sbi` (a simulator over a batch of tensors). `responses`: features of a population.
 
 >>> import numpy as np
 >>> from clhines import analysis

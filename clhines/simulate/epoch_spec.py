@@ -67,10 +67,10 @@ class EpochSpec(TemplateSpec):
         Of each kind the parameters that are one number in each list of nodes.
     local_lines : int
         Lines of `WARP` states of a cell that are in local memory.
-    samples : bool
-        States or currents are recorded, see `sampling`.
     side_by_side : bool
         Rate functions are those of ``common/rates.mako``, without branches; always `by_node`.
+    samples : bool
+        States or currents are recorded, see `sampling`.
     """
 
     template: ClassVar[str] = "simulate/epoch"
@@ -144,8 +144,8 @@ class EpochSpec(TemplateSpec):
     by_node: bool = field(default=False, repr=False)
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
     local_lines: int = field(default=0, repr=False)
-    samples: bool = field(default=False, repr=False)
     side_by_side: bool = field(default=False, repr=False)
+    samples: bool = field(default=False, repr=False)
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
