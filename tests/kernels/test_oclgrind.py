@@ -138,6 +138,7 @@ def test_every_template_is_covered():
         "simulate/events",
         "simulate/currents",
         "simulate/record",
+        "simulate/features",
         "simulate/reduced",
         "simulate/extended",
         "simulate/spread",
