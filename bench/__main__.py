@@ -26,6 +26,7 @@ MEASURES = {
     "models": "measures.models",
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
+    "features": "measures.features",
     "papers": "papers.command",
     "checks": "measures.checks.command",
     "random": "measures.random.command",

@@ -31,7 +31,6 @@ import numpy as np
 from bench import record, table
 from bench.measures.model_cases import CASES
 from bench.measures.model_runs import EQUAL_V, THREADS, WAYS, Taken, core, one_way, together
-from clhines.device import devices
 from clhines.errors import InputError
 
 
@@ -184,6 +183,14 @@ def kept_rows(out: str) -> dict[str, dict[str, Any]]:
     return {r["model"]: r for r in rows if "failed" in r or "reordered" in r}
 
 
+def command_of(name: str, args: Any) -> str:
+    """Return the command of a row; where it keeps and writes things says nothing of it."""
+    words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
+    words += ["--device", args.device] if args.device else []
+    words += ["--processes", str(args.processes)] if args.processes > 1 else []
+    return " ".join([*words, *(["--core"] if args.core else [])])
+
+
 def main(arguments: Sequence[str]) -> int:
     """Measure; write ``models.json`` and ``.txt``; 1 where spikes differ."""
     parser = record.parser("models", __doc__)
@@ -208,14 +215,13 @@ def main(arguments: Sequence[str]) -> int:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
     queue = record.queue(args.device, ("float64",))
-    label = "\n".join(table.wrapped([f"Device: {devices.label(queue.device)}."]))
     for name in names:
         row = {"model": name, **row_of(name, folder, args)}
         if args.core and "failed" not in row:
             row |= row_of(name, folder, args, for_core=True)
-        row["command"] = " ".join(["python -m bench models", *arguments])
+        row["command"] = command_of(name, args)
         rows = kept_rows(args.out) | {name: row}
         made = record.record(queue, "models", arguments)
         result = {"record": made, "rows": [rows[n] for n in CASES if n in rows]}
-        record.write("models", None, result, f"{text(result)}\n{label}", args.out)
+        record.write("models", None, result, f"{text(result)}", args.out)
     return 0 if all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1

@@ -26,7 +26,7 @@
                 else f"{kind.name}__states[{s} * {kind.name}__count + instance]")
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
-                or not kind.local or (kind.density and not kind.factor))
+                or not kind.local or (kind.density and not kind.factor) or spec.samples)
     apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
     step_of_active = apart or spec.work_group
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
@@ -67,6 +67,10 @@
 % endif
 
 typedef ${spec.real} real;
+% if spec.samples:
+// samples_K: by instance, first of what is recorded of it, in lists of state (after the last: current),
+//     0, column and next entry
+% endif
 
 % if noisy:
 ${spec.normal}
@@ -328,6 +332,9 @@ ${part("common/node_states")}\
 % if kind.states:
                 if (step > first_step)
                     ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+% if spec.samples:
+                if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
+% endif
 % endif
 % if kind.takes_events:
                 if (weight) {
@@ -343,6 +350,9 @@ ${part("common/node_states")}\
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
                 ${kind.name}_current(${c_}v, (step + (real)0.5) * dt, dt, ${params}${constants(kind)}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+% if spec.samples:
+                ${spec.sampled_current(kind)}
+% endif
 % if kind.density:
                 const real factor = ${factor_of(kind)};
                 i *= factor;
@@ -706,6 +716,9 @@ ${part("common/node_states")}\
             real s_${name} = ${state(kind, s)};
 % endfor
             ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${", ".join("&s_" + name for name in kind.states)});
+% if spec.samples:
+            ${spec.sampled_states(kind, "step - 1")}
+% endif
 % for s, name in enumerate(kind.states):
             ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
 % endfor

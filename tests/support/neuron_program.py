@@ -59,9 +59,14 @@ def recorders():
     spikes, times = h.Vector(), h.Vector([1, 3.33, 12.5, 19])
     netcon.record(spikes)
     at = soma(0.5)
-    KEPT.extend([netcon, synapse, times])
+    fast = h.CVode()
+    fast.use_fast_imem(1)
+    KEPT.extend([netcon, synapse, times, fast])
     SEEN.extend([(synapse, "i"), (at, "ina"), (at.hh, "gna"), (dendrite(0.1).pas, "i")])
-    found = recorded(at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina)
+    found = recorded(at._ref_i_membrane_, dendrite(0.5)._ref_i_membrane_)
+    found += recorded(
+        at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina
+    )
     found += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
     return [*found, spikes]
 
