@@ -110,8 +110,9 @@ def together(found: dict[str, tuple[dict[str, Any], Taken]]) -> dict[str, Any]:
     """Return the row of a model from what each way has said and recorded."""
     said, truth = found["neuron"]
     row = dict(said)
-    for way in WAYS[1:]:
+    for way in [w for w in WAYS[1:] if w in found]:
         other, taken = found[way]
+        row["elsewhere"] = row.get("elsewhere", False) or other["cores"] != said["cores"]
         row |= {k: v for k, v in other.items() if k not in row}
         row["load"] = max(row["load"], other["load"])
         row[way] = compared(truth, taken, said["dt"])

@@ -1,7 +1,7 @@
 """Real models of NEURON beside NEURON: until when their spikes are equal, and the times.
 
     CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
-                                                 [--processes N] [--keep FOLDER]
+                                                 [--processes N] [--keep FOLDER] [--short]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
@@ -63,7 +63,7 @@ def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[s
     with tempfile.TemporaryDirectory() as where:
         kept = Path(args.keep or where)
         try:
-            ways = ("core",) if for_core else WAYS
+            ways = ("core",) if for_core else WAYS[: 2 if args.short else None]
             missing = [w for w in ways if kept_way(kept, name, w, stop) is None]
             if missing:
                 copy = prepared(name, folder, Path(where), for_core)
@@ -125,17 +125,21 @@ def line_of(row: dict[str, Any]) -> str:
     return (
         f"{row['model']:<15}{row['cells']:>4}{row['compartments']:>9}{row['stop_ms']:>6g}"
         f"{row['spikes']:>7}{'yes' if ours['equal_spikes'] else 'no':>6}"
-        f"{ours['largest_mv']:>9.1e} {row['reordered']['largest_mv']:>9.1e}"
-        f"{row['nudged']['largest_mv']:>9.1e}{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
+        f"{ours['largest_mv']:>9.1e} {_largest(row, 'reordered')}{_largest(row, 'nudged')}"
+        f"{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.{1 if row['neuron_s'] < 999 else 0}f} s"
         + (f"{core_s:>6.1f} s" if core_s is not None else f"{'-':>8}")
     )
+
+
+def _largest(row: dict[str, Any], way: str) -> str:
+    return f"{row[way]['largest_mv']:>9.1e}" if way in row else f"{'-':>9}"
 
 
 def notes_of(row: dict[str, Any]) -> list[str]:
     """Return what is said of a model below the table."""
     names = {"clhines": "here", "reordered": "NEURON reordered", "nudged": "NEURON nudged"}
     said = [f"{CASES[row['model']].constructs}"]
-    for key, name in names.items():
+    for key, name in [(k, n) for k, n in names.items() if k in row]:
         r, at = row[key], row[key]["spikes_differ_at_ms"]
         which = "all spikes equal" if r["equal_spikes"] else (
             "spikes equal but for their last bits" if at is None
@@ -149,6 +153,8 @@ def notes_of(row: dict[str, Any]) -> list[str]:
         said.append(f"no CoreNEURON: {row['core_failed']}")
     elif "core_spikes" in row:
         said.append(f"{row['core_spikes']} events of all sources in CoreNEURON")
+    if row.get("elsewhere"):
+        said.append("NEURON ran on another machine, of which the number of processes is")
     said.append(f"{row['load']:.1f} processes on {row['cores']} cores; `{row['command']}`")
     return [f"{row['model']}: {'; '.join(said)}."]
 
@@ -167,7 +173,7 @@ def text(result: dict[str, Any]) -> str:
         "(ParallelContext.optimize_node_order); nudged: NEURON beside NEURON with each voltage "
         "that is recorded an ulp nearer to 0 after each step. equal until: no voltage differs by "
         f"more than {EQUAL_V:g} mV. Core: CoreNEURON on {THREADS} threads, where a model has as "
-        "many cells; - where it was not measured (--core).",
+        "many cells; - where it was not measured.",
         *(note for r in good for note in notes_of(r)),
         "Times are of one run each, on a machine that was shared as the numbers of processes say.",
     ]
@@ -180,13 +186,14 @@ def kept_rows(out: str) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         return {}
     rows = json.loads(path.read_text("utf-8"))["rows"]
-    return {r["model"]: r for r in rows if "failed" in r or "reordered" in r}
+    return {r["model"]: r for r in rows if "failed" in r or "clhines" in r}
 
 
 def command_of(name: str, args: Any) -> str:
     """Return the command of a row; where it keeps and writes things says nothing of it."""
     words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
     words += ["--device", args.device] if args.device else []
+    words += ["--short"] if args.short else []
     words += ["--processes", str(args.processes)] if args.processes > 1 else []
     return " ".join([*words, *(["--core"] if args.core else [])])
 
@@ -198,6 +205,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--stop", type=float, metavar="MS", help="default: of each model")
     parser.add_argument("--core", action="store_true", help="CoreNEURON, too")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="at once")
+    parser.add_argument("--short", action="store_true", help="NEURON runs once, not three times")
     parser.add_argument("--keep", metavar="FOLDER", help="for what each way records")
     parser.add_argument("--way", choices=(*WAYS, "core"), help="run the one that lies here so")
     args = parser.parse_args(arguments)

@@ -10,7 +10,7 @@ from clhines.mechanisms.expressions import Node, postorder
 from clhines.mechanisms.helpers import helpers
 from clhines.mechanisms.nmodl.bodies import Body
 from clhines.mechanisms.nmodl.build import Model, arguments_of
-from clhines.mechanisms.nmodl.values import NEVER, Loop
+from clhines.mechanisms.nmodl.values import BOUNDS, NEVER, Loop
 from clhines.mechanisms.printer import Printer, folded, safe, vector, wrapped
 from clhines.mechanisms.program import Argument
 
@@ -169,6 +169,8 @@ class Functions:
                 roots += root.args[1:] if a.role == "drawn" else [root]
         infinity = "np.inf" if self.real == "numpy" else "INFINITY"
         p = Printer(self.prefix, self.real, self.width, {NEVER: infinity})
+        for bound, pair in BOUNDS.items():
+            p.symbols[bound] = p.number(pair[self.real == "float"])
         shown = _Body(p, body.loops, [name_of(a) for a in arguments]).lines(roots)
         shown = self._with_counts(arguments, shown)
         if self.real == "numpy":
