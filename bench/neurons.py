@@ -1,19 +1,33 @@
-"""Neurons for the measure `cells`: channels as text, densities by region, made-up morphologies.
+"""Neurons for the measure `cells`: channels, densities by region, made-up morphologies.
 
 `l5pc` resembles the layer 5 pyramidal cell of Hay et al. (2011): the published equations of nine
-channels, without calcium dynamics, and ``pas``, at 34 degC. `granule` is small and has most of the
-channels in its soma and axon.
+channels, without calcium dynamics, and ``pas``, at 34 degC. `l5pc-table` is the same from the files
+in ``mods``, whose rates are in tables (TABLE); `l5pc-firing`, for the measure `variants`, has other
+densities and no current of its own. `granule` is small and has most of the channels in
+its soma and axon. `purkinje` is large, from files as well: kinetic schemes for sodium, for a
+calcium-gated current and for calcium itself, which two currents read and one provides.
 """
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 from clhines.cells.cable import Cable, discretise
 from clhines.cells.morphology import Morphology
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.network import Network
 
+MODS = Path(__file__).parent / "mods"
+CELSIUS = 34.0
+CI, CO = 1e-4, 2.0  # mM, calcium at the start, inside and outside
 DT, V_INIT = 0.025, -80.0  # ms, mV
+START, THRESHOLD, E_PAS = 2.0, -20.0, -90.0  # ms, mV, mV
 E_NA, E_K, E_CA = 50.0, -85.0, 132.0  # mV; calcium stays as it is
 SOMA, AXON, BASAL, APICAL = 1, 2, 3, 4  # as in SWC
 
@@ -158,6 +172,15 @@ _L5PC: Densities = {
     "cahva": {SOMA: 0.000992, APICAL: 0.000555},
     "calva": {SOMA: 0.00343, APICAL: 0.0187},
 }
+# Without an SK channel it would not return from a spike to rest: more `im`, less inward current.
+_FIRING: Densities = {
+    **_L5PC,
+    "nata": {SOMA: 2.04, APICAL: 1e-5},
+    "nap": {SOMA: 1e-4},
+    "im": {SOMA: 0.02, APICAL: 6.75e-5},
+    "cahva": {SOMA: 1e-4, APICAL: 1e-6},
+    "calva": {SOMA: 1e-4, APICAL: 1e-5},
+}
 _GRANULE: Densities = {
     "pas": {SOMA: 5e-5, AXON: 5e-5, BASAL: 5e-5},
     "nata": {SOMA: 0.5, AXON: 1.0},
@@ -170,6 +193,16 @@ _GRANULE: Densities = {
     "cahva": {SOMA: 5e-4},
     "calva": {SOMA: 2e-3, BASAL: 1e-3},
 }
+_PURKINJE: Densities = {  # calcium first, as in NEURON: its states advance before those of others
+    "cadyn": {SOMA: 0.2, BASAL: 0.2},
+    "pas": {SOMA: 1e-4, BASAL: 3e-5},
+    "bk": {SOMA: 5e-3, BASAL: 2e-3},
+    "cap": {SOMA: 5e-4, BASAL: 2e-4},
+    "kv3": {SOMA: 0.1, BASAL: 1e-4},
+    "nars": {SOMA: 0.15},
+    "sk": {SOMA: 1e-4, BASAL: 1e-4},
+}
+_GIVEN = {"pas": "g", "cadyn": "depth"}  # parameter that a density is of; others: gbar
 
 
 class _Sketch:
@@ -238,10 +271,89 @@ def small(seed: int = 1) -> Morphology:
     return cell.morphology("granule")
 
 
+def purkinje(seed: int = 1) -> Morphology:
+    """Return a cell like a Purkinje cell: a trunk that forks eight times."""
+    cell = _Sketch(11.0, seed)
+    trunk = cell.branch(0, BASAL, 30.0, 2.5)
+    cell.fork(trunk, BASAL, 35.0, 1.8, 8)
+    return cell.morphology("purkinje")
+
+
+@dataclass(frozen=True)
+class Neuron:
+    """A neuron of this module.
+
+    Attributes
+    ----------
+    densities : dict
+    amp : float, nA
+        Current into the soma from 2 ms on.
+    longest : float, um
+        Longest compartment.
+    morphology : callable
+        Makes the one that is made up.
+    from_files : bool
+        Mechanisms are those of the files in ``mods``, otherwise of the texts.
+    tables : bool
+        Their TABLE statements count.
+    ions : dict of str to dict
+        What `Network.ion` is given of each ion.
+    """
+
+    densities: Densities
+    amp: float
+    longest: float
+    morphology: Callable[[], Morphology]
+    from_files: bool = False
+    tables: bool = False
+    ions: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def mechanism(self, name: str) -> str | Mechanism:
+        """Return a mechanism by its name."""
+        if name == "pas":
+            return name
+        return _from_file(name, self.tables) if self.from_files else CHANNELS[name]
+
+
+@cache
+def _from_file(name: str, tables: bool) -> Mechanism:
+    return Mechanism.from_nmodl(MODS / f"{name}.mod", use_tables=tables)
+
+
+_FIXED = {"na": {"e": E_NA}, "k": {"e": E_K}, "ca": {"e": E_CA}}
+_CALCIUM = {"na": {"e": E_NA}, "k": {"e": E_K}, "ca": {"ci": CI, "co": CO}}
+NEURONS = {
+    "l5pc": Neuron(_L5PC, 1.5, 20.0, pyramidal),
+    "l5pc-firing": Neuron(_FIRING, 0.0, 20.0, pyramidal),
+    "l5pc-table": Neuron(_L5PC, 1.5, 20.0, pyramidal, True, True, _FIXED),
+    "granule": Neuron(_GRANULE, 0.02, 10.0, small),
+    "purkinje": Neuron(_PURKINJE, 2.0, 10.0, purkinje, True, True, _CALCIUM),
+}
+
+
+def without_tables(text: str) -> str:
+    """Return a .mod text without its TABLE statements."""
+    return re.sub(r"(?m)^ *TABLE .*\n", "", text)
+
+
 def cable_of(name: str, cell: Morphology | None = None) -> Cable:
-    """Return the compartments of ``l5pc`` or ``granule``; of another morphology if given."""
-    longest = {"l5pc": 20.0, "granule": 10.0}[name]
-    return discretise(cell or {"l5pc": pyramidal, "granule": small}[name](), max_length=longest)
+    """Return the compartments of a neuron of `NEURONS`; of another morphology if given."""
+    neuron = NEURONS[name]
+    return discretise(cell or neuron.morphology(), max_length=neuron.longest)
+
+
+def regions(cable: Cable) -> np.ndarray:
+    """(n,) int64: region of each node; what is no soma of a soma's section counts as dendrite."""
+    region = cable.sections.type[cable.section]
+    return np.where(cable.in_soma, SOMA, np.where(region == SOMA, BASAL, region))
+
+
+def density_of(name: str, channel: str, cable: Cable) -> np.ndarray:
+    """(n,) float64: density of a channel, or other number given, at each node; 0 for none."""
+    region, density = regions(cable), np.zeros(cable.num_nodes)
+    for number, value in NEURONS[name].densities[channel].items():
+        density[region == number] = value
+    return np.where(cable.area > 0, density, 0.0)
 
 
 def neurons(name: str, cable: Cable, copies: int) -> Network:
@@ -249,25 +361,28 @@ def neurons(name: str, cable: Cable, copies: int) -> Network:
 
     Parameters
     ----------
-    name : {"l5pc", "granule"}
+    name : str
+        Of `NEURONS`.
     cable : Cable
     copies : int
     """
-    densities, amp = {"l5pc": (_L5PC, 1.5), "granule": (_GRANULE, 0.02)}[name]
-    region = cable.sections.type[cable.section]
-    region = np.where(cable.in_soma, SOMA, np.where(region == SOMA, BASAL, region))
-    network = Network(cable, copies)
-    for channel, by_region in densities.items():
-        density = np.zeros(cable.num_nodes)
-        for number, value in by_region.items():
-            density[region == number] = value
-        here = np.flatnonzero((density > 0) & (cable.area > 0))
+    neuron, network = NEURONS[name], Network(cable, copies)
+    for channel in neuron.densities:
+        density = density_of(name, channel, cable)
+        here = np.flatnonzero(density)
         nodes = (np.arange(copies)[:, None] * cable.num_nodes + here).reshape(-1)
-        values = np.tile(density[here], copies)
-        if channel == "pas":
-            network.insert("pas", nodes, g=values, e=-90.0)
-        else:
-            network.insert(CHANNELS[channel], nodes, gbar=values)
-    network.add("iclamp", network.soma, delay=2.0, dur=1e6, amp=amp)
-    network.threshold = -20.0
+        given = {given_as(channel): np.tile(density[here], copies)}
+        given |= {"e": np.float64(E_PAS)} if channel == "pas" else {}
+        network.insert(neuron.mechanism(channel), nodes, **given)
+    for ion, values in neuron.ions.items():
+        network.ion(ion, **values)
+    if neuron.ions:
+        network.celsius = CELSIUS
+    network.add("iclamp", network.soma, delay=START, dur=1e6, amp=neuron.amp)
+    network.threshold = THRESHOLD
     return network
+
+
+def given_as(channel: str) -> str:
+    """Return the name of the parameter that differs between regions."""
+    return _GIVEN.get(channel, "gbar")

@@ -26,6 +26,8 @@ NEEDED = {  # text of a block -> what it imports
     "analysis.neo": "neo",
     "analysis.sonata": "h5py",
     "analysis.efel": "efel",
+    "analysis.bluepyopt": "bluepyopt",
+    "analysis.sbi": "sbi",
 }
 PAGES = [
     *(
@@ -172,7 +174,7 @@ def test_code_blocks(page, folder, capsys, monkeypatch):
     if page.name == "analysing.md":
         counts = names["found"]["spike_count"]
         assert counts[0] == 0 and counts[-1] > 1  # below and above the rheobase
-        assert (folder / "spikes.h5").is_file()
+        assert (folder / "spikes.h5").is_file() and (folder / "voltages.h5").is_file()
     if page.name == "gradients.md":  # the loss is of the order 1e-8 mV² when the search ends
         np.testing.assert_allclose(names["fitted"], [150.0, 0.8, 5e-5], rtol=1e-3)
     if page.name == "simulating.md":

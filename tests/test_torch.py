@@ -126,9 +126,9 @@ def test_a_cell_is_found_again_from_a_recording_made_by_neuron(fast_queue, needs
     """
     needs(fast_queue, np.float64)
     pytest.importorskip("neuron")
-    import clhines.torch
     from neuron_cells import h, neuron_sections
 
+    import clhines
     from clhines import Solver, discretise, sample_cells
 
     truth = np.array([140.0, 0.9, 8e-5])

@@ -1,20 +1,24 @@
-"""Time a step of neurons with many channels, by both engines, over numbers of copies.
+"""Time a step of neurons with many channels, beside other simulators, over numbers of copies.
 
-    python -m bench cells [--device SPEC] [--cells l5pc granule] [--copies 1 100 1000 10000] ...
+    python -m bench cells [--device SPEC] [--cells l5pc granule ...] [--copies 1 100 1000 10000] ...
 
-The neurons are those of `bench.neurons`, on made-up morphologies or, for ``l5pc``, on one of an
-SWC file. All copies are equal and nothing connects them. Each case first runs some ms from the
-start, whose voltages at the somas are compared with those of one cell by the engine
-``reference``; then pieces of equal numbers of steps are timed by the wall clock. Writes
-``cells-<device>.json`` and ``.txt``.
+The neurons are those of `bench.neurons`, on made-up morphologies or, for those like ``l5pc``, on
+one of an SWC file. All copies are equal and nothing connects them. Each case first runs some ms
+from the start, whose voltages at the somas are compared with those of one cell by the engine
+``reference``; then pieces of equal numbers of steps are timed by the wall clock. Other simulators
+run in processes of their own; NEURON and CoreNEURON take the same mechanisms from .mod files.
+Writes ``cells-<device>.json`` and ``.txt`` and, with matplotlib, the picture ``.svg``.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,13 +26,17 @@ import pyopencl as cl
 from tqdm import tqdm
 
 import clhines
-from bench import neurons, record, table
+from bench import MissingError, child, neurons, plot, record, systems, table
+from bench.measures.ring import style
+from bench.peers import cells as peers
 from clhines.cells.cable import Cable
-from clhines.device import program
+from clhines.device import devices, program
 from clhines.errors import ClhinesError
 
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
-PIECES = 5
+SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2}  # ms, of a spike
+OWN = "clhines"
+GOOD_CHOICE = 1.1  # times the fastest
 
 
 def truth(name: str, cable: Cable, check_ms: float) -> np.ndarray:
@@ -43,7 +51,7 @@ def truth(name: str, cable: Cable, check_ms: float) -> np.ndarray:
 def row(
     queue: cl.CommandQueue, args: argparse.Namespace, case: dict[str, Any], expected: np.ndarray
 ) -> dict[str, Any]:
-    """Build, check and time one case."""
+    """Build, check and time one case of clhines."""
     cable = case.pop("cable")
     begin, early = time.perf_counter(), len(program.build_seconds)
     network = neurons.neurons(case["cell"], cable, case["copies"])
@@ -62,96 +70,336 @@ def row(
     simulation.run(neurons.DT)
     first = time.perf_counter()
     found = simulation.run(args.check - neurons.DT)[recorded]
-    apart = float(np.abs(found - expected[-len(found) :, None]).max())
-    taken = []
-    for _ in range(PIECES):
+    due = expected[-len(found) :]
+    taken: list[float] = []
+    used = time.process_time()
+    while not peers.enough(taken, args.steps, args.seconds):
         start = time.perf_counter()
         simulation.run(args.steps * neurons.DT)
         taken.append((time.perf_counter() - start) / args.steps)
-    seconds = float(np.median(taken))
-    compartments = int((cable.area > 0).sum()) * case["copies"]
-    return {
-        **case,
+    used = (time.process_time() - used) / (args.steps * len(taken))
+    return timed(case, cable, taken, used) | {
+        "name": f"{OWN} ({simulation.engine}), {case['dtype']}",
+        "where": devices.label(queue.device),
         "engine": simulation.engine,
-        "nodes": cable.num_nodes * case["copies"],
-        "compartments": compartments,
-        "seconds": seconds,
-        "taken": taken,
-        "ns_per_compartment": seconds / compartments * 1e9,
         "describe_s": described - begin,
         "plan_s": planned - described - compiled,
         "compile_s": compiled,
         "to_first_step_s": first - begin,
-        "apart_mv": apart,
-        "good": apart <= APART[case["dtype"]],
+        **agreement(found.T, due, case["dtype"]),
     }
+
+
+def agreement(v: np.ndarray, due: np.ndarray, which: str) -> dict[str, Any]:
+    """Return how far voltages and spikes are from those expected, and whether that is near.
+
+    Where there are spikes, on whose flanks voltages say little, it is enough that these are near.
+
+    Parameters
+    ----------
+    v : (somas, steps) float, mV
+    due : (steps,) float64, mV
+    which : str
+        Of `APART` and `SHIFT`.
+    """
+    apart, shift = float(np.nanmax(np.abs(v - due))), spikes_apart(v, due)
+    near = len(crossings(due)) > 0 and shift <= SHIFT[which]
+    return {
+        "apart_mv": apart,
+        "apart_ms": shift,
+        "good": near or apart <= APART.get(which, 0.0),
+    }
+
+
+def timed(case: dict[str, Any], cable: Cable, taken: list[float], used: float) -> dict[str, Any]:
+    """Return a case with its size and its times; `used` is the processor time of a step, s."""
+    compartments = int((cable.area > 0).sum()) * case["copies"]
+    seconds = float(np.median(taken))
+    return {
+        **case,
+        "nodes": cable.num_nodes * case["copies"],
+        "compartments": compartments,
+        "seconds": seconds,
+        "taken": taken,
+        "processor_seconds": used,
+        "ns_per_compartment": seconds / compartments * 1e9,
+    }
+
+
+def choice(queue: cl.CommandQueue, case: dict[str, Any], cable: Cable) -> str:
+    """Return the engine that ``auto`` chooses."""
+    network = neurons.neurons(case["cell"], cable, case["copies"])
+    given = {"queue": queue, "v_init": neurons.V_INIT}
+    return str(clhines.Simulation(network, neurons.DT, case["dtype"], **given).engine)
+
+
+def other(
+    args: argparse.Namespace, case: dict[str, Any], cable: Cable, expected: np.ndarray, folder: Path
+) -> dict[str, Any]:
+    """Run another simulator; its row, or its reason."""
+    name, cell = case["name"], case["cell"]
+    library = None
+    if name in ("NEURON", "CoreNEURON"):
+        library = str(library_of(folder, neurons.NEURONS[cell].tables))
+    given = peers.Case(
+        cell,
+        case["copies"],
+        args.steps,
+        args.check,
+        args.threads,
+        swc_of(args, cell),
+        library,
+        args.seconds,
+    )
+    found = child.run("peers.cells", [name, peers.arguments_of(given)], args.most)
+    if "reason" in found:
+        return {**case, "reason": found["reason"]}
+    v, built = np.array(found["voltages"]), found["built"]
+    due = expected[-v.shape[1] :]
+    which = "Arbor" if name.startswith("Arbor") else "float64"
+    return timed({**case, "dtype": "float64"}, cable, found["taken"], found["used"]) | {
+        "name": found["name"],
+        "where": found["where"],
+        "engine": "",
+        "notes": found["notes"],
+        "describe_s": built.get("build", 0.0),
+        "plan_s": built.get("plan", 0.0),
+        "compile_s": 0.0,
+        "to_first_step_s": sum(built.values()),
+        **agreement(v, due, which),
+    }
+
+
+_libraries: dict[tuple[Path, bool], Path | str] = {}
+
+
+def library_of(folder: Path, tables: bool) -> Path:
+    """Return where the .mod files are compiled, with tables or without."""
+    if (folder, tables) not in _libraries:
+        where = folder / ("tables" if tables else "exact")
+        kept = [path.parent for path in where.glob("*/libnrnmech.*")]
+        try:
+            found: Path | str = kept[0] if kept else peers.compiled(where, tables, core=True)
+        except MissingError as error:
+            found = str(error)
+        _libraries[folder, tables] = found
+    library = _libraries[folder, tables]
+    if isinstance(library, str):
+        raise MissingError(library)
+    return library
+
+
+def spikes_apart(v: np.ndarray, expected: np.ndarray) -> float:
+    """Return how far the times of spikes are from those expected, ms; infinite where one lacks."""
+    wanted = crossings(expected)
+    found = [crossings(values) for values in v]
+    if any(len(times) != len(wanted) for times in found):
+        return float("inf")
+    return float(max((np.abs(times - wanted).max() for times in found if len(times)), default=0.0))
+
+
+def crossings(v: np.ndarray) -> np.ndarray:
+    """Return when a voltage comes to the threshold, ms, between steps."""
+    above = v - neurons.THRESHOLD
+    at = np.flatnonzero((above[:-1] < 0) & (above[1:] >= 0))
+    return neurons.DT * (at + above[at] / (above[at] - above[at + 1]))
+
+
+def swc_of(args: argparse.Namespace, cell: str) -> str | None:
+    """Return the file of the morphology of a neuron, if one is given."""
+    return args.swc if cell.startswith("l5pc") else None
+
+
+def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return what is to be run, one after another."""
+    found = []
+    for cell in args.cells:
+        for copies in args.copies:
+            if copies * (cell == "purkinje") > args.largest:
+                continue
+            here = {"cell": cell, "copies": copies}
+            files = neurons.NEURONS[cell].from_files
+            engines = [e for e in args.engines if e != "epochs" or not files] or ["steps"]
+            own = [(t, e) for t in args.dtype for e in engines]
+            found += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in own]
+            few = [p for p in args.peers if copies <= args.host_most or p == "Arbor GPU"]
+            found += [{**here, "dtype": "float64", "engine": "", "name": p} for p in few]
+    return found
 
 
 def measured(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield a row or a reason for each case."""
-    each = [
-        {"cell": cell, "copies": copies, "dtype": dtype, "engine": engine}
-        for cell in args.cells
-        for copies in args.copies
-        for dtype in args.dtype
-        for engine in args.engines
-    ]
     expected: dict[str, np.ndarray] = {}
-    for case in tqdm(each, disable=None):
-        cell = case["cell"]
-        swc = clhines.read_swc(args.swc)[0] if args.swc and cell == "l5pc" else None
-        cable = neurons.cable_of(cell, swc)
-        if cell not in expected:
-            expected[cell] = truth(cell, cable, args.check)
-        try:
-            yield row(queue, args, {**case, "cable": cable}, expected[cell])
-        except ClhinesError as error:
-            yield {**case, "reason": str(error).splitlines()[0]}
+    gone: dict[tuple[str, str], str] = {}  # a simulator and a cell -> why it is not tried any more
+    with tempfile.TemporaryDirectory(prefix="clhines-mod-") as made:
+        folder = Path(args.keep or made).resolve()
+        for case in tqdm(cases(args), disable=None):
+            cell, key = case["cell"], (case["name"], case["cell"])
+            swc = swc_of(args, cell)
+            cable = neurons.cable_of(cell, clhines.read_swc(swc)[0] if swc else None)
+            if cell not in expected:
+                expected[cell] = truth(cell, cable, args.check)
+            try:
+                if key in gone:
+                    yield {**case, "reason": gone[key]}
+                elif case["name"] == OWN:
+                    yield row(queue, args, {**case, "cable": cable}, expected[cell])
+                else:
+                    found = other(args, case, cable, expected[cell], folder)
+                    if "reason" in found:
+                        gone[key] = found["reason"]
+                    yield found
+            except (ClhinesError, MissingError) as error:
+                yield {**case, "reason": str(error).splitlines()[0]}
+
+
+def choices(queue: cl.CommandQueue, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what ``auto`` chooses where several engines were timed, and how good that is."""
+    found = []
+    own = [r for r in rows if r["name"].startswith(OWN)]
+    for key in dict.fromkeys((r["cell"], r["copies"], r["dtype"]) for r in own):
+        some = {r["engine"]: r for r in own if (r["cell"], r["copies"], r["dtype"]) == key}
+        if len(some) < 2:
+            continue
+        case = dict(zip(("cell", "copies", "dtype"), key))
+        chosen = choice(queue, case, neurons.cable_of(case["cell"]))
+        fastest = min(r["seconds"] for r in some.values())
+        over = some[chosen]["seconds"] / fastest if chosen in some else float("inf")
+        found.append({**case, "chosen": chosen, "over_fastest": over})
+    return found
+
+
+# -- the table and the picture -----------------------------------------------------------------
 
 
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text, and then what is missing."""
     head = (
-        f"{'cell':<8} {'copies':>6} {'engine':<7} {'dtype':<8} {'step us':>9} {'ns/comp.':>8} "
-        f"{'describe':>8} {'plan s':>7} {'first s':>7} {'apart mV':>8}"
+        f"{'cell':<10} {'copies':>6} {'simulator':<25} {'step us':>8} {'proc. us':>8} "
+        f"{'ns/comp.':>8} {'build':>6} {'first s':>7} {'apart mV':>8} {'ms':>5}"
     )
     rows = result["cells"]
-    lines = [
-        f"{r['cell']:<8} {r['copies']:>6} {r['engine']:<7} {r['dtype']:<8} "
-        f"{r['seconds'] * 1e6:>9.1f} {r['ns_per_compartment']:>8.3g} {r['describe_s']:>8.2f} "
-        f"{r['plan_s']:>7.2f} {r['to_first_step_s']:>7.2f} {r['apart_mv']:>8.1e}"
-        for r in rows
-    ]
+    lines = [line(r) for r in rows]
     shown = table.ruled(head, lines, [(r["cell"], r["copies"]) for r in rows])
-    explained = (
-        "step us: median of the pieces, by the wall clock; ns/comp.: the same over the "
-        "compartments; describe: the network's description, s; plan s: all else before the first "
-        "step but compilation; first s: from the first line to the end of the first step; apart: "
-        "largest difference from the reference's voltage at a soma."
-    )
-    missing = [(m["cell"], m["reason"], str(m["copies"])) for m in result["missing"]]
-    parts = [shown, "", *table.wrapped([explained]), *[""][: len(missing)], *table.missing(missing)]
+    explained = [
+        "step us: median of the pieces, by the wall clock; proc. us: processor time of the "
+        "host in all threads, mean of the pieces; ns/comp.: the first over the compartments; "
+        "build: description and plan, s, without compilation; first s: from the first line to the "
+        "end of the first step; apart: largest difference from the reference's voltage at a soma, "
+        "and of a spike's time.",
+        *about_choices(result.get("choices", [])),
+        *about_others(rows),
+    ]
+    missing = [
+        (f"{m['cell']}, {name_of(m)}", m["reason"], str(m["copies"])) for m in result["missing"]
+    ]
+    parts = [shown, "", *table.wrapped(explained), *[""][: len(missing)], *table.missing(missing)]
     return "\n".join(parts)
+
+
+def line(r: dict[str, Any]) -> str:
+    """Return one row as text; a row of an older table lacks some numbers."""
+    used, shift = r.get("processor_seconds"), r.get("apart_ms")
+    return (
+        f"{r['cell']:<10} {r['copies']:>6} {name_of(r):<25} {r['seconds'] * 1e6:>8.1f} "
+        f"{'-' if used is None else format(used * 1e6, '.1f'):>8} "
+        f"{r['ns_per_compartment']:>8.3g} {r['describe_s'] + r['plan_s']:>6.2f} "
+        f"{r['to_first_step_s']:>7.2f} {r['apart_mv']:>8.1e} "
+        f"{'-' if shift is None else format(shift, '.3f'):>5}"
+    )
+
+
+def name_of(r: dict[str, Any]) -> str:
+    """Return the name of a simulator; where a table is older, of clhines' engine."""
+    return str(r.get("name") or f"{OWN} ({r['engine']}), {r['dtype']}")
+
+
+def about_choices(found: list[dict[str, Any]]) -> list[str]:
+    """Say how good the choices of ``auto`` are."""
+    if not found:
+        return []
+    worst = max(c["over_fastest"] for c in found)
+    chosen = sorted({c["chosen"] for c in found})
+    good = sum(c["over_fastest"] <= GOOD_CHOICE for c in found)
+    return [
+        f"auto chooses {' and '.join(chosen)}; within {GOOD_CHOICE - 1:.0%} of the fastest engine "
+        f"in {good} of {len(found)} cases, at worst {worst:.2f} times it."
+    ]
+
+
+def about_others(rows: list[dict[str, Any]]) -> list[str]:
+    """Say where others run, and what differs."""
+    others = [r for r in rows if not name_of(r).startswith(OWN)]
+    where = dict.fromkeys((r["name"], r["where"]) for r in others)
+    found = [f"{name} runs on {on}." for name, on in where]
+    notes = dict.fromkeys((r["name"], note) for r in rows for note in r.get("notes", []))
+    found += [f"{name}: {note}." for name, note in notes]
+    return found
+
+
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Draw the time of a step over the number of copies, a panel for each neuron."""
+    rows = result["cells"]
+    kinds = list(dict.fromkeys(r["cell"] for r in rows))
+    with plot.picture(path) as figure:
+        axes_of = plot.grid(figure, len(kinds), (4.6, 4.0), (3.9, 0.9), sharex=True)
+        drawn: dict[str, Any] = {}
+        for axes, cell in zip(axes_of, kinds):
+            some = [r for r in rows if r["cell"] == cell]
+            points: dict[str, list[tuple[int, float]]] = {}
+            for r in some:
+                points.setdefault(name_of(r), []).append((r["copies"], r["seconds"]))
+            drawn |= plot.lines(axes, points, style)
+            each = some[0]["compartments"] // some[0]["copies"]
+            axes.set_title(f"{cell}, {each:,} compartments", fontsize=10)
+        plot.legend(figure, drawn)
+        figure.supxlabel("number of copies")
+        figure.supylabel(f"time of a step of {neurons.DT} ms")
+        device = f"{result['record']['device']} ({result['record']['platform']})"
+        others = sorted({r["where"] for r in rows if not name_of(r).startswith(OWN)})
+        figure.suptitle(f"clhines: {device}" + (f"; others: {', '.join(others)}" if others else ""))
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = record.parser("cells", __doc__)
+    add = parser.add_argument
+    driven = [name for name, neuron in neurons.NEURONS.items() if neuron.amp]
+    add("--cells", nargs="+", choices=driven, default=driven)
+    add("--copies", type=int, nargs="+", default=[1, 100, 1000, 10000])
+    add("--largest", type=int, default=1000, help="most copies of purkinje")
+    add("--dtype", nargs="+", choices=list(APART), default=list(APART))
+    add("--engines", nargs="*", default=["epochs", "steps"], help="of clhines")
+    add("--peers", nargs="*", choices=list(peers.PEERS), default=list(peers.PEERS))
+    add("--host-most", type=int, default=100, help="most copies for simulators on the host")
+    add("--threads", type=int, default=systems.host_threads(), help="of simulators on the host")
+    add("--most", type=float, default=180.0, help="seconds of another simulator and case")
+    add("--steps", type=int, default=800, help="of each of the pieces that are timed")
+    add("--seconds", type=float, default=10.0, help="after which no more pieces are timed")
+    add("--check", type=float, default=12.0, help="ms compared with the reference")
+    add("--keep", metavar="FOLDER", help="where compiled .mod files are kept, and found")
+    add("--swc", help="morphology of l5pc; default: one made up here")
+    return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run all cases and write the table."""
-    parser = record.parser("cells", __doc__)
-    add = parser.add_argument
-    add("--cells", nargs="+", choices=["l5pc", "granule"], default=["l5pc", "granule"])
-    add("--copies", type=int, nargs="+", default=[1, 100, 1000, 10000])
-    add("--dtype", nargs="+", choices=list(APART), default=list(APART))
-    add("--engines", nargs="+", default=["epochs", "steps"])
-    add("--steps", type=int, default=800, help="of each of the pieces that are timed")
-    add("--check", type=float, default=5.0, help="ms compared with the reference")
-    add("--swc", help="morphology of l5pc; default: one made up here")
-    args = parser.parse_args(arguments)
+    args = parsed(arguments)
     queue = record.queue(args.device, args.dtype)
-    found = list(measured(queue, args))
+    load = os.getloadavg()[0]
+    found: list[dict[str, Any]] = []
+    try:
+        found += measured(queue, args)
+    except KeyboardInterrupt:
+        print("stopped: the table has what was done before")
     rows = [r for r in found if "reason" not in r]
     wrong = [r for r in rows if not r["good"]]
+    rows = [r for r in rows if r["good"]]
+    missing = [r for r in found if "reason" in r] + [
+        {**r, "reason": f"{r['apart_mv']:g} mV from the reference"} for r in wrong
+    ]
+    known = record.record(queue, "cells", arguments) | {"load": load}
+    result = {"record": known, "cells": rows, "choices": choices(queue, rows), "missing": missing}
+    record.write("cells", queue, result, text(result), args.out, draw if rows else None)
     if wrong:
-        sys.exit(f"{wrong[0]}: {wrong[0]['apart_mv']:g} mV from the reference")
-    missing = [r for r in found if "reason" in r]
-    result = {"record": record.record(queue, "cells", arguments), "cells": rows, "missing": missing}
-    record.write("cells", queue, result, text(result), args.out)
+        sys.exit(f"{wrong[0]['name']}: {wrong[0]['apart_mv']:g} mV from the reference")

@@ -1,4 +1,4 @@
-"""One model of `model_cases` in this process: by NEURON, by this package, and by CoreNEURON."""
+"""One model of `model_cases` in this process: by NEURON, this package, or CoreNEURON."""
 
 from __future__ import annotations
 
@@ -75,31 +75,48 @@ class Measured:
         return found
 
 
-def measured(case: Case, stop: float, device: str | None) -> dict[str, Any]:
-    """Run a model that lies in the current folder by NEURON and by this package."""
+WAYS = ("neuron", "clhines", "reordered", "nudged")
+
+
+def one_way(case: Case, way: str, stop: float, device: str | None) -> tuple[dict[str, Any], Taken]:
+    """Run a model that lies here in one of `WAYS`; return what is said of it, and its records."""
     import clhines
+    from clhines.device import devices
 
     model = Measured(case)
     h = model.h
-    ours = partial(clhines.neuron.run, device=device)
-    neuron_s, truth = model.run(h.continuerun, stop)
-    first_s, _ = model.run(ours, h.dt)  # builds kernels
-    clhines_s, got = model.run(ours, stop)
-    found = {
+    said: dict[str, Any] = {"stop_ms": stop}
+    if way == "clhines":
+        ours = partial(clhines.neuron.run, device=device)
+        said["device"] = devices.label(devices.choose(device))
+        said["first_step_s"], _ = model.run(ours, h.dt)  # builds kernels
+        spent, taken = model.run(ours, stop)
+    else:
+        runs = {"neuron": h.continuerun, "nudged": model.nudged}
+        spent, taken = model.run(runs[way], stop) if way in runs else model.reordered(stop)
+    said |= {
+        "dt": float(h.dt),
         "cells": sum(s.parentseg() is None for s in h.allsec()),
         "compartments": sum(s.nseg for s in h.allsec()),
-        "stop_ms": stop,
-        "spikes": sum(map(len, truth[1])),
-        "neuron_s": neuron_s,
-        "first_step_s": first_s,
-        "clhines_s": clhines_s,
+        "spikes": sum(map(len, taken[1])),
+        f"{way}_s": spent,
         "load": os.getloadavg()[0],
         "cores": os.cpu_count(),
     }
-    others = {"reordered": model.reordered(stop)[1], "nudged": model.run(model.nudged, stop)[1]}
-    for name, other in {"clhines": got, **others}.items():
-        found[name] = compared(truth, other, float(h.dt))
-    return found
+    return said, taken
+
+
+def together(found: dict[str, tuple[dict[str, Any], Taken]]) -> dict[str, Any]:
+    """Return the row of a model from what each way has said and recorded."""
+    said, truth = found["neuron"]
+    row = dict(said)
+    for way in [w for w in WAYS[1:] if w in found]:
+        other, taken = found[way]
+        row["elsewhere"] = row.get("elsewhere", False) or other["cores"] != said["cores"]
+        row |= {k: v for k, v in other.items() if k not in row}
+        row["load"] = max(row["load"], other["load"])
+        row[way] = compared(truth, taken, said["dt"])
+    return row
 
 
 def compared(truth: Taken, other: Taken, dt: float) -> dict[str, Any]:
@@ -125,7 +142,7 @@ def first_spike(truth: list[np.ndarray], other: list[np.ndarray], dt: float) -> 
     return min(map(float, found), default=None)
 
 
-def core(case: Case, stop: float, _: str | None) -> dict[str, Any]:
+def core(case: Case, stop: float) -> dict[str, Any]:
     """Run a model by CoreNEURON, by NEURON's one step that hands it over."""
     from neuron import coreneuron
 
@@ -148,4 +165,4 @@ def core(case: Case, stop: float, _: str | None) -> dict[str, Any]:
     begin = time.perf_counter()
     pc.psolve(stop)
     assert kept is not None
-    return {"core_s": time.perf_counter() - begin, "core_spikes": len(times)}
+    return {"stop_ms": stop, "core_s": time.perf_counter() - begin, "core_spikes": len(times)}

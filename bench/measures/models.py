@@ -1,39 +1,45 @@
 """Real models of NEURON beside NEURON: until when their spikes are equal, and the times.
 
     CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
+                                                 [--processes N] [--keep FOLDER] [--short]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
-licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl, and
-it runs in a process of its own: by `h.continuerun`, by `clhines.neuron.run`, and by NEURON twice
-more: with its nodes in another order, and with voltages moved by an ulp. That is what rounding does
-to a model. With ``--core`` CoreNEURON runs it too. A model that is not named keeps its row.
+licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
+they are not), and it runs in processes of its own: by `h.continuerun`, by `clhines.neuron.run`, and
+by NEURON twice more: with its nodes in another order, and with voltages moved by an ulp. That is
+what rounding does to a model. With ``--core`` CoreNEURON runs it too. A model that is not named
+keeps its row. ``--processes``: how many of these run at once. ``--keep``: a folder for what each
+way records; a way that has run there until the same time is not run again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench import record, table
 from bench.measures.model_cases import CASES
-from bench.measures.model_runs import EQUAL_V, THREADS, core, measured
-from clhines.device import devices
+from bench.measures.model_runs import EQUAL_V, THREADS, WAYS, Taken, core, one_way, together
 from clhines.errors import InputError
-
-MARK = "RESULT "
 
 
 def prepared(name: str, folder: Path, where: Path, for_core: bool = False) -> Path:
     """Copy a model and compile its mechanisms."""
     case, copy = CASES[name], where / name
     shutil.copytree(folder / name, copy)
+    if not for_core and (copy / case.here / platform.machine()).is_dir():
+        return copy
     for path in (*case.without, *(case.without_core if for_core else ())):
         (copy / path).unlink()
     for path, old, new in case.edits:
@@ -51,32 +57,60 @@ def prepared(name: str, folder: Path, where: Path, for_core: bool = False) -> Pa
 
 
 def row_of(name: str, folder: Path, args: Any, for_core: bool = False) -> dict[str, Any]:
-    """Measure one model in a process of its own; why not, where it cannot be."""
+    """Measure one model in processes of its own; why not, where it cannot be."""
     failed = "core_failed" if for_core else "failed"
+    stop = args.stop or CASES[name].stop
     with tempfile.TemporaryDirectory() as where:
+        kept = Path(args.keep or where)
         try:
-            copy = prepared(name, folder, Path(where), for_core)
+            ways = ("core",) if for_core else WAYS[: 2 if args.short else None]
+            missing = [w for w in ways if kept_way(kept, name, w, stop) is None]
+            if missing:
+                copy = prepared(name, folder, Path(where), for_core)
+                with ThreadPoolExecutor(args.processes) as pool:
+                    list(pool.map(lambda w: run_way(name, w, stop, copy, kept, args), missing))
+            found = {w: kept_way(kept, name, w, stop) for w in ways}
+            whole = {w: x for w, x in found.items() if x is not None}
+            return whole["core"][0] if for_core else together(whole)
         except InputError as error:
             return {failed: str(error)}
-        words = ["--one", name, *(["--stop", str(args.stop)] if args.stop else [])]
-        words += ["--device", args.device] if args.device else []
-        words += ["--core"] if for_core else []
-        root = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-        done = subprocess.run(
-            [sys.executable, "-m", "bench", "models", *words],
-            cwd=copy / CASES[name].here,
-            env={**os.environ, "PYTHONPATH": path, **CASES[name].variables},
-            capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
-    found = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if not found:
+
+
+def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any) -> None:
+    """Run a model that lies in a folder in one way, in a process of its own."""
+    case = CASES[name]
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    words = [name, "--way", way, "--stop", str(stop), "--keep", str(kept.resolve())]
+    words += ["--device", args.device] if args.device else []
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "models", *words],
+        cwd=copy / case.here, env={**os.environ, "PYTHONPATH": path, **case.variables},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
         lines = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
         errors = [x for x in lines if "rror" in x or "rejected" in x]
-        return {failed: (errors or lines or ["?"])[-1][:200]}
-    row: dict[str, Any] = json.loads(found[0].removeprefix(MARK))
-    return row
+        raise InputError((errors or lines or ["?"])[-1][:200])
+
+
+def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) -> None:
+    """Write what a way has said and recorded."""
+    v, spikes = taken
+    ends = np.cumsum([len(s) for s in spikes])
+    np.savez(kept / f"{name}-{way}.npz", v=np.array(v), spikes=np.concatenate([*spikes, []]),
+             ends=ends)  # fmt: skip
+    (kept / f"{name}-{way}.json").write_text(json.dumps(said), "utf-8")
+
+
+def kept_way(kept: Path, name: str, way: str, stop: float) -> tuple[dict[str, Any], Taken] | None:
+    """Return what a way has said and recorded, where it ran until the same time."""
+    path = kept / f"{name}-{way}.json"
+    said = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    if said.get("stop_ms") != stop:
+        return None
+    with np.load(path.with_suffix(".npz"), allow_pickle=False) as read:
+        return said, (list(read["v"]), np.split(read["spikes"], read["ends"])[:-1])
 
 
 HEAD = (
@@ -91,17 +125,21 @@ def line_of(row: dict[str, Any]) -> str:
     return (
         f"{row['model']:<15}{row['cells']:>4}{row['compartments']:>9}{row['stop_ms']:>6g}"
         f"{row['spikes']:>7}{'yes' if ours['equal_spikes'] else 'no':>6}"
-        f"{ours['largest_mv']:>9.1e} {row['reordered']['largest_mv']:>9.1e}"
-        f"{row['nudged']['largest_mv']:>9.1e}{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.1f} s"
+        f"{ours['largest_mv']:>9.1e} {_largest(row, 'reordered')}{_largest(row, 'nudged')}"
+        f"{row['clhines_s']:>7.1f} s{row['neuron_s']:>6.{1 if row['neuron_s'] < 999 else 0}f} s"
         + (f"{core_s:>6.1f} s" if core_s is not None else f"{'-':>8}")
     )
+
+
+def _largest(row: dict[str, Any], way: str) -> str:
+    return f"{row[way]['largest_mv']:>9.1e}" if way in row else f"{'-':>9}"
 
 
 def notes_of(row: dict[str, Any]) -> list[str]:
     """Return what is said of a model below the table."""
     names = {"clhines": "here", "reordered": "NEURON reordered", "nudged": "NEURON nudged"}
     said = [f"{CASES[row['model']].constructs}"]
-    for key, name in names.items():
+    for key, name in [(k, n) for k, n in names.items() if k in row]:
         r, at = row[key], row[key]["spikes_differ_at_ms"]
         which = "all spikes equal" if r["equal_spikes"] else (
             "spikes equal but for their last bits" if at is None
@@ -109,10 +147,14 @@ def notes_of(row: dict[str, Any]) -> list[str]:
         )  # fmt: skip
         said.append(f"{name}: equal until {r['equal_until_ms']:.6g} ms, {which}")
     said.append(f"first step here after {row['first_step_s']:.2f} s")
+    if "device" in row:
+        said.append(f"here: {row['device']}")
     if "core_failed" in row:
         said.append(f"no CoreNEURON: {row['core_failed']}")
     elif "core_spikes" in row:
         said.append(f"{row['core_spikes']} events of all sources in CoreNEURON")
+    if row.get("elsewhere"):
+        said.append("NEURON ran on another machine, of which the number of processes is")
     said.append(f"{row['load']:.1f} processes on {row['cores']} cores; `{row['command']}`")
     return [f"{row['model']}: {'; '.join(said)}."]
 
@@ -131,7 +173,7 @@ def text(result: dict[str, Any]) -> str:
         "(ParallelContext.optimize_node_order); nudged: NEURON beside NEURON with each voltage "
         "that is recorded an ulp nearer to 0 after each step. equal until: no voltage differs by "
         f"more than {EQUAL_V:g} mV. Core: CoreNEURON on {THREADS} threads, where a model has as "
-        "many cells; - where it was not measured (--core).",
+        "many cells; - where it was not measured.",
         *(note for r in good for note in notes_of(r)),
         "Times are of one run each, on a machine that was shared as the numbers of processes say.",
     ]
@@ -144,7 +186,16 @@ def kept_rows(out: str) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         return {}
     rows = json.loads(path.read_text("utf-8"))["rows"]
-    return {r["model"]: r for r in rows if "failed" in r or "reordered" in r}
+    return {r["model"]: r for r in rows if "failed" in r or "clhines" in r}
+
+
+def command_of(name: str, args: Any) -> str:
+    """Return the command of a row; where it keeps and writes things says nothing of it."""
+    words = ["python -m bench models", name, *(["--stop", f"{args.stop:g}"] if args.stop else [])]
+    words += ["--device", args.device] if args.device else []
+    words += ["--short"] if args.short else []
+    words += ["--processes", str(args.processes)] if args.processes > 1 else []
+    return " ".join([*words, *(["--core"] if args.core else [])])
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -153,12 +204,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--stop", type=float, metavar="MS", help="default: of each model")
     parser.add_argument("--core", action="store_true", help="CoreNEURON, too")
-    parser.add_argument("--one", choices=CASES, help="measure one that lies here; print it")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="at once")
+    parser.add_argument("--short", action="store_true", help="NEURON runs once, not three times")
+    parser.add_argument("--keep", metavar="FOLDER", help="for what each way records")
+    parser.add_argument("--way", choices=(*WAYS, "core"), help="run the one that lies here so")
     args = parser.parse_args(arguments)
-    if args.one:
-        case = CASES[args.one]
-        way = core if args.core else measured
-        print(MARK + json.dumps(way(case, args.stop or case.stop, args.device)), flush=True)
+    if args.way:
+        name = args.names[0]
+        if args.way == "core":
+            said, found = core(CASES[name], args.stop), ([], [])
+        else:
+            said, found = one_way(CASES[name], args.way, args.stop, args.device)
+        keep(Path(args.keep), name, args.way, said, found)
         return 0
     folder = Path(os.environ.get("CLHINES_MODELS", ""))
     names = [n for n in args.names or CASES if (folder / n).is_dir()]
@@ -166,14 +223,13 @@ def main(arguments: Sequence[str]) -> int:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
     queue = record.queue(args.device, ("float64",))
-    label = "\n".join(table.wrapped([f"Device: {devices.label(queue.device)}."]))
     for name in names:
         row = {"model": name, **row_of(name, folder, args)}
         if args.core and "failed" not in row:
             row |= row_of(name, folder, args, for_core=True)
-        row["command"] = " ".join(["python -m bench models", *arguments])
+        row["command"] = command_of(name, args)
         rows = kept_rows(args.out) | {name: row}
         made = record.record(queue, "models", arguments)
         result = {"record": made, "rows": [rows[n] for n in CASES if n in rows]}
-        record.write("models", None, result, f"{text(result)}\n{label}", args.out)
+        record.write("models", None, result, f"{text(result)}", args.out)
     return 0 if all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1

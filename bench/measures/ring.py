@@ -51,6 +51,7 @@ def turns(args: argparse.Namespace) -> list[tuple[str, Case]]:
         seconds=args.seconds,
         threads=args.threads,
         device=args.device,
+        least_steps=args.least_steps,
     )
     own = [(OWN, replace(base, dtype=t, engine=p)) for p in args.engines for t in args.dtype]
     return [*((name, base) for name in args.peers if name != OWN), *own]
@@ -288,6 +289,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("--compartments", type=int, default=ring.COMPARTMENTS, help="of a branch")
     add("--duration", type=float, default=200.0, help="ms simulated at most")
     add("--seconds", type=float, default=5.0, help="of timed steps for each simulator and size")
+    add("--least-steps", type=int, default=ring_peers.WARM, help="of a timed piece")
     add("--most", type=float, default=180.0, help="seconds of a simulator and size, all in all")
     add("--rounds", type=int, default=1, help="in which the simulators take turns")
     add("--threads", type=int, default=systems.host_threads(), help="of simulators on the host")

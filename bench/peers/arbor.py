@@ -1,22 +1,25 @@
-"""The ring network in Arbor on the host, for `bench.peers.ring`."""
+"""The ring network in Arbor, on the host or on its GPU, for `bench.peers.ring`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from bench import MissingError
 from bench.peers.ring import CELSIUS, Case, Clock, Running, totals
 from clhines.cells.cable import Cable
 from clhines.network import ring
 
 
-def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
-    """Return Arbor's description of a cell: one segment, and so one control volume, a compartment.
+def segments(arbor: Any, cable: Cable, tag: Callable[[int, int], int]) -> Any:
+    """Return Arbor's tree of a cell: one segment, and so one control volume, a compartment.
 
-    Segments lie along one axis, as only their lengths and radii count.
+    Segments lie along one axis, as only their lengths and radii count; ``tag(s, k)`` is that of
+    compartment k of section s.
     """
-    units, ours = arbor.units, cable.sections
+    ours = cable.sections
     tree, last = arbor.segment_tree(), []
     for s in range(ours.num_sections):
         points = slice(*ours.offsets[s : s + 2])
@@ -24,9 +27,28 @@ def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
         radius = np.interp(cut, ours.arc[points], ours.points[points, 3] / 2.0)
         above = last[ours.parent[s]] if s else arbor.mnpos
         ends = [arbor.mpoint(x, 0, 0, r) for x, r in zip(cut.tolist(), radius.tolist())]
-        for begin, end in zip(ends[:-1], ends[1:]):
-            above = tree.append(above, begin, end, 3 if s else 1)
+        for k, (begin, end) in enumerate(zip(ends[:-1], ends[1:])):
+            above = tree.append(above, begin, end, tag(s, k))
         last.append(above)
+    return tree
+
+
+def context_of(arbor: Any, threads: int, gpu: bool) -> Any:
+    """Return Arbor's context.
+
+    Raises
+    ------
+    MissingError
+        This Arbor has no GPU code.
+    """
+    if gpu and not arbor.config()["gpu"]:
+        raise MissingError("this Arbor has no GPU code")
+    return arbor.context(threads=threads, gpu_id=0) if gpu else arbor.context(threads=threads)
+
+
+def arbor_cell(arbor: Any, cable: Cable, hh_everywhere: bool) -> Any:
+    """Return Arbor's description of a cell of the ring."""
+    units, tree = arbor.units, segments(arbor, cable, lambda s, k: 3 if s else 1)
     decor = arbor.decor()
     decor.set_property(
         Vm=ring.V_INIT * units.mV,
@@ -84,6 +106,16 @@ def arbor_recipe(arbor: Any, case: Case, cables: list[Cable]) -> Any:
 
 def arbor_start(case: Case) -> Running:
     """Arbor on threads, without a GPU."""
+    return arbor_on(case, gpu=False)
+
+
+def arbor_gpu(case: Case) -> Running:
+    """Arbor's CUDA back end."""
+    return arbor_on(case, gpu=True)
+
+
+def arbor_on(case: Case, gpu: bool) -> Running:
+    """Return the ring in Arbor."""
     import arbor
 
     clock = Clock()
@@ -92,7 +124,7 @@ def arbor_start(case: Case) -> Running:
         recipe = arbor_recipe(arbor, case, cables)
         nodes = [arbor.cv_data(cell).num_cv for cell in recipe.cells]
     with clock.part("plan"):
-        context = arbor.context(threads=case.threads)
+        context = context_of(arbor, case.threads, gpu)
         simulation = arbor.simulation(
             recipe, context, arbor.partition_load_balance(recipe, context)
         )
@@ -109,8 +141,8 @@ def arbor_start(case: Case) -> Running:
         return found["time"], found["source"]["gid"].astype(int)
 
     return Running(
-        name=f"Arbor {arbor.__version__}",
-        where=f"{case.threads} threads",
+        name=f"Arbor {'GPU ' * gpu}{arbor.__version__}",
+        where=f"{'the GPU and ' * gpu}{case.threads} threads",
         compartments=totals(case, cables),
         nodes=int(np.resize(nodes, case.cells).sum()),
         advance=advance,

@@ -56,6 +56,8 @@ class Case:
         Of simulators that run on the host.
     dtype, engine, device : str
         Of clhines.
+    least_steps : int
+        Of a timed piece, where the time that is simulated allows it.
     """
 
     cells: int
@@ -72,6 +74,7 @@ class Case:
     dtype: str = "float64"
     engine: str = "auto"
     device: str | None = None
+    least_steps: int = WARM
 
     def cables(self) -> list[Cable]:
         """Return the different cells; cell c of the network is number ``c % len(...)``."""
@@ -207,6 +210,7 @@ PEERS = {
     "NEURON": "neuron.neuron",
     "CoreNEURON": "neuron.coreneuron",
     "Arbor": "arbor.arbor_start",
+    "Arbor GPU": "arbor.arbor_gpu",
     "Jaxley": "jaxley.jaxley_start",
 }  # function of `bench.peers`, whose module only the process of that simulator imports
 
@@ -239,7 +243,7 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
     step, _ = timed(running, warm)
     pieces = max(LEAST, 9)
     left = total - 2 * warm
-    steps = int(np.clip(case.seconds / pieces / step, WARM, max(left // pieces, 1)))
+    steps = int(np.clip(case.seconds / pieces / step, case.least_steps, max(left // pieces, 1)))
     taken: list[float] = []
     used = 0.0
     while len(taken) < MOST and (len(taken) + 1) * steps <= left:

@@ -1,21 +1,24 @@
 """Recorded voltages and spikes: features by eFEL's definitions, and results for other packages.
 
-Features need NumPy only and take all traces at once. Words: a *trace* is a row of voltages [mV] at
-times [ms] that all rows share. The *stimulus* lasts from `stim_start` to `stim_end`. A *spike* is a
-stretch above the threshold, its *peak* the first of its largest samples. Features with one value
-per spike are `Lists`: flat values with offsets. What eFEL does not compute is NaN here, or an empty
-list. A *result* is what `Simulation.run` returns, or anything with its `spike_time`, `spike_cell`,
-`t` and `values`.
+Features need NumPy only and take all traces at once; or a run computes them on its device. Words: a
+*trace* is a row of voltages [mV] at times [ms] that all rows share. The *stimulus* lasts from
+`stim_start` to `stim_end`. A *spike* is a stretch above the threshold, its *peak* the first of its
+largest samples. Features with one value per spike are `Lists`: flat values with offsets. What eFEL
+does not compute is NaN here, or an empty list. A *result* is what `Simulation.run` returns, or
+anything with its `spike_time`, `spike_cell`, `t` and `values`.
 
 Who owns what
     `extract`: `extract`, `FEATURES`, the table of names, and `voltage_at`. `traces`: `Traces`,
     checked, and eFEL's interpolation. `spikes`: `Lists`; crossings, peaks, minima after them.
     `windows`: means and extremes between times. Bounds of windows are indices that depend on times
     alone, and what is taken of the voltages are sums, extremes and crossings in the order of the
-    samples: one pass per trace.
+    samples: one pass per trace. `features`: `Features`, those that a run computes as it goes, from
+    what it keeps of windows and, in `segments`, of spikes.
     Adapters, a thin module each, imported by name, which imports its package: `pandas` (tables of
-    spikes and of records), `neo` (a `neo.Segment`), `sonata` (files of spikes that libsonata
-    reads, by h5py), `efel` (features by eFEL itself). `results`: what they ask of a result.
+    spikes and of records), `neo` (a `neo.Segment`), `sonata` (files of spikes and reports that
+    libsonata reads, by h5py), `efel` (features by eFEL itself). `results`: what they ask of a
+    result. For searches of a population's parameters: `bluepyopt` (an evaluator that takes a whole
+    generation), `sbi` (a simulator over a batch of tensors). `responses`: features of a population.
 
 >>> import numpy as np
 >>> from clhines import analysis
@@ -38,6 +41,7 @@ against the package.
 """
 
 from clhines.analysis.extract import FEATURES, extract, voltage_at
+from clhines.analysis.features import Features
 from clhines.analysis.spikes import Lists
 
-__all__ = ["FEATURES", "Lists", "extract", "voltage_at"]
+__all__ = ["FEATURES", "Features", "Lists", "extract", "voltage_at"]

@@ -35,12 +35,33 @@ class Results(Spikes, Protocol):
         """(rows, r) arrays, one for each call of `record`."""
 
 
-def record_of(result: Results, record: int) -> np.ndarray:
-    """(rows, r): a record, by the number that `Simulation.record` returned."""
+class TimedResults(Results, Protocol):
+    """Results that have the times of each record, too."""
+
+    @property
+    def times(self) -> Sequence[np.ndarray]:
+        """Times of the rows of each record, ms; empty with ``reduce``."""
+
+
+def _number_of(result: Results, record: int) -> int:
     count = len(result.values)
     if not count:
         raise InputError(f"record is {record}; expected a result with records")
-    found = result.values[as_whole_number("record", record, 0, count - 1)]
+    return as_whole_number("record", record, 0, count - 1)
+
+
+def timed_record_of(result: TimedResults, record: int) -> tuple[np.ndarray, np.ndarray]:
+    """(rows,) ms and (rows, r): a record with its times, which need not be all of the run."""
+    number = _number_of(result, record)
+    t, found = result.times[number], result.values[number]
+    if found.ndim != 2 or len(found) != len(t):
+        raise InputError(f"record {record} has shape {found.shape}; expected one without reduce")
+    return t, found
+
+
+def record_of(result: Results, record: int) -> np.ndarray:
+    """(rows, r): a record, by the number that `Simulation.record` returned."""
+    found = result.values[_number_of(result, record)]
     if found.ndim != 2 or len(found) != len(result.t):
         raise InputError(
             f"record {record} has shape {found.shape}; expected one of all {len(result.t)} rows, "

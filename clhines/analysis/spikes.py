@@ -85,14 +85,22 @@ def peak_indices(traces: Traces) -> Lists:
     down_row, down = np.nonzero(below[:, 1:] & above[:, :-1])
     ups = lists_of(up_row, up + 1, len(v))
     downs = lists_of(down_row, down + 1, len(v))
-    downs = downs.where(downs.values >= ups.at(0)[downs.rows])  # NaN: no crossing upwards
-    pairs = np.minimum(ups.counts, downs.counts)
-    rows = np.repeat(np.arange(len(v)), pairs)
-    begin = ups.values[ranges(ups.offsets[:-1], pairs)]
-    end = downs.values[ranges(downs.offsets[:-1], pairs)] + 1
-    sound = begin < end
-    rows, begin, end = rows[sound], begin[sound], end[sound]
-    return lists_of(rows, _first_extreme(-v, rows, begin, end), len(v))
+    rows, first, last = paired(ups, downs)
+    begin, end = ups.values[first], downs.values[last] + 1
+    return lists_of(rows, first_extreme(-v, rows, begin, end), len(v))
+
+
+def paired(ups: Lists, downs: Lists) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pair crossings, given as samples: row of each spike, entry of `ups`, and of `downs`."""
+    later = downs.values >= ups.at(0)[downs.rows]  # NaN: no crossing upwards
+    entry = np.flatnonzero(later)
+    downs_after = lists_of(downs.rows[later], entry, len(downs))
+    pairs = np.minimum(ups.counts, downs_after.counts)
+    rows = np.repeat(np.arange(len(ups)), pairs)
+    first = ranges(ups.offsets[:-1], pairs)
+    last = entry[ranges(downs_after.offsets[:-1], pairs)]
+    sound = ups.values[first] <= downs.values[last]
+    return rows[sound], first[sound], last[sound]
 
 
 def min_ahp_indices(traces: Traces) -> Lists:
@@ -107,19 +115,25 @@ def min_ahp_indices(traces: Traces) -> Lists:
         return peaks
     end = np.append(begin[1:], length)
     end[peaks.offsets[1:][peaks.counts > 0] - 1] = length
-    sample = np.arange(length - 2)
-    local = (v[:, 1:-1] >= v[:, :-2]) & (v[:, 2:] >= v[:, :-2])
-    candidate = np.full((len(v), length), length)
-    candidate[:, :-2] = np.where(local, sample, length)
-    following = np.minimum.accumulate(candidate[:, ::-1], axis=1)[:, ::-1]  # the next one
+    following = following_local(v)
     found = following[rows, begin]
     found = np.where(begin < end, found, begin)  # two peaks that are one sample
     none = np.flatnonzero((found + 2 >= end) & (begin < end))
-    found[none] = _first_extreme(v, rows[none], begin[none], end[none])
+    found[none] = first_extreme(v, rows[none], begin[none], end[none])
     return lists_of(rows, found, len(v)).where(found != length - 1)
 
 
-def _first_extreme(
+def following_local(v: np.ndarray) -> np.ndarray:
+    """(m, k) int64: from each sample on, the first that neither of the next two is below, or k."""
+    length = v.shape[1]
+    sample = np.arange(length - 2)
+    local = (v[:, 1:-1] >= v[:, :-2]) & (v[:, 2:] >= v[:, :-2])
+    candidate = np.full(v.shape, length)
+    candidate[:, :-2] = np.where(local, sample, length)
+    return np.minimum.accumulate(candidate[:, ::-1], axis=1)[:, ::-1]
+
+
+def first_extreme(
     v: np.ndarray, rows: np.ndarray, begin: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
     """(count,) int64: first of the smallest samples of each interval, none of which is empty."""

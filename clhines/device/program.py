@@ -122,9 +122,11 @@ class BoundKernel:
         types = "".join(letters.get(type(a), "b") for a in arguments)
         self._kernel = typed_kernel(built, name, types)
         self._arguments = list(arguments)
+        self._bound = False
 
     def __setitem__(self, index: int, argument: Argument) -> None:
         self._arguments[index] = argument
+        self._bound = False
 
     def launch(
         self,
@@ -138,8 +140,10 @@ class BoundKernel:
 
         With `rows` the work-items have a second dimension, of which each has a work-group.
         """
-        given = [a.data if isinstance(a, cla.Array) else a for a in self._arguments]
-        self._kernel.set_args(*given)
+        if not self._bound:
+            given = [a.data if isinstance(a, cla.Array) else a for a in self._arguments]
+            self._kernel.set_args(*given)
+            self._bound = True
         size = (items,) if rows is None else (items, rows)
         local = (work_group,) if rows is None else (work_group, 1)
         return cl.enqueue_nd_range_kernel(queue, self._kernel, size, local, wait_for=wait_for)

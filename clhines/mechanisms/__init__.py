@@ -13,7 +13,8 @@ From text to kernel, each step in a module that imports only those above it:
 - `simplify` lifts constants, shares exponentials and common factors; `blocks` chooses local
   variables; `printer`, `exponentials` and `helpers` write OpenCL or NumPy; `source` the functions
   of a mechanism, which `generated` keeps by text: OpenCL, and NumPy twins to call.
-- `program` says what executors see of a mechanism, and what each function takes.
+- `program` says what executors see of a mechanism, and what each function takes; `formula` has
+  expressions of values that are recorded.
 - `builtin` has texts, `mechanism` the class that users see (`described` its base), `noise` normal
   numbers, `random123` NEURON's streams of random numbers.
 

@@ -22,7 +22,7 @@ from clhines.mechanisms.nmodl.model import (
     described,
     functions_of,
     model_of,
-    twins_of,
+    twin_of,
 )
 from clhines.mechanisms.nmodl.model import read as read_nmodl
 from clhines.mechanisms.parser import shortened
@@ -160,7 +160,7 @@ class Mechanism(Described):
     def twin(self, block: str, outputs: Sequence[str] = ()) -> generated.Twin:
         """Return the NumPy function of a block: inputs in order to a tuple of results in order."""
         if self.nmodl is not None:
-            return twins_of(self.text, self.nmodl, tuple(outputs))[block]
+            return twin_of(self.text, self.nmodl, tuple(outputs), block)
         return generated.twins(self.text)["event" if block == "receive" else block]
 
     def function_name(self, block: str) -> str:
@@ -231,13 +231,19 @@ class Mechanism(Described):
 
     # -------------------------------------------------------------------------- OpenCL source
 
-    def functions(self, real: str, outputs: Sequence[str] = ()) -> str:
+    def functions(
+        self, real: str, outputs: Sequence[str] = (), blocks: Sequence[str] | None = None
+    ) -> str:
         """Return its OpenCL functions, for a kernel that has ``typedef ... real``.
 
         Parameters
         ----------
         real : str
             ``double`` or ``float``: the precision of the literals.
+        outputs : sequence of str, optional
+            As of `calls`.
+        blocks : sequence of str, optional
+            Of NMODL, those that are needed; all without.
 
         Returns
         -------
@@ -253,7 +259,8 @@ class Mechanism(Described):
         if real not in ("double", "float"):
             raise InputError(f"real is {real!r}; expected 'double' or 'float'")
         if self.nmodl is not None:
-            return functions_of(self.text, self.nmodl, real, tuple(outputs))
+            some = None if blocks is None else tuple(blocks)
+            return functions_of(self.text, self.nmodl, real, tuple(outputs), some)
         return generated.source(self.text, real)
 
     def grouped(self, real: str, width: int, single: Sequence[str]) -> tuple[str, tuple[str, ...]]:

@@ -125,6 +125,11 @@ class Additions:
         self.celsius = 6.3
         self._added = Added(self.num_cells)
 
+    @property
+    def added(self) -> Added:
+        """All that was added so far."""
+        return self._added
+
     def check_not_frozen(self, what: str) -> None:
         """Raise InputError, naming `what` was to be changed, if the network is frozen."""
         raise NotImplementedError

@@ -1,12 +1,13 @@
-"""Copies of a network in one: what `Simulation.branch` simulates."""
+"""Copies of a network in one: what `Simulation.branch` and `Population` simulate."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from clhines.forest import Forest
+from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.plasticity import STDP
@@ -45,7 +46,12 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
 
 def fill(
-    copies: Network, network: Network, groups: Sequence[Group], wiring: Wiring, rule: STDP | None
+    copies: Network,
+    network: Network,
+    groups: Sequence[Group],
+    wiring: Wiring,
+    rule: STDP | None,
+    instances: Sequence[np.ndarray] | None = None,
 ) -> list[Group]:
     """Give copies of a network everything that is in it; return groups in the order of those given.
 
@@ -57,32 +63,139 @@ def fill(
     groups, wiring
         Of the network, with all changes; several groups may be pieces of one that takes no events.
     rule : STDP or None
+    instances : sequence of (count,) int64, optional
+        Which of its group's instances each piece has; default: all of them.
     """
     count = copies.num_cells // network.num_cells
-    n = network.forest.num_nodes
     copies.celsius = network.celsius
     threshold = network.threshold
     copies.threshold = np.tile(threshold, count) if np.ndim(threshold) else threshold
-    found = []
-    for group in groups:
-        nodes = (group.nodes + n * np.arange(count)[:, None]).reshape(-1)
+    of_all = [np.arange(len(group)) for group in groups] if instances is None else instances
+    filling = _Filling(copies, network, groups, of_all, count)
+    filling.groups_and_sources()
+    filling.additions()
+    filling.wires(wiring, rule)
+    return filling.found
+
+
+class _Filling:
+    """Puts into copies of a network what is in it."""
+
+    def __init__(
+        self,
+        copies: Network,
+        network: Network,
+        groups: Sequence[Group],
+        instances: Sequence[np.ndarray],
+        count: int,
+    ) -> None:
+        self.copies, self.network, self.count = copies, network, count
+        self.groups, self.instances = groups, instances
+        self.found: list[Group] = []
+        self._turn = np.arange(count)[:, None]
+        self._begins: list[tuple[int, int, int]] = []  # first source there, how many, first here
+
+    def _nodes(self, nodes: np.ndarray) -> np.ndarray:
+        """Nodes of all copies."""
+        return (nodes + self.network.forest.num_nodes * self._turn).reshape(-1)
+
+    def groups_and_sources(self) -> None:
+        """Put in all groups, detectors and trains, sources in the order of their numbers."""
+        added = self.network.added
+        own = {group.number: first for group, first in added.emitters}
+        waiting = sorted(added.sources, key=lambda one: one.first)
+        for group in self.groups:
+            first = own.get(group.number)
+            while waiting and first is not None and waiting[0].first < first:
+                self._source(waiting.pop(0))
+            self._group(group, first)
+        for sources in waiting:
+            self._source(sources)
+
+    def _source(self, sources: Sources) -> None:
+        """Put in detectors or trains."""
+        if sources.times or not len(sources):
+            put = self.copies.trains(sources.times * self.count)
+        else:
+            put = self.copies.detector(
+                self._nodes(sources.node), np.tile(sources.threshold, self.count)
+            )
+        self._begins.append((sources.first, len(sources), put.first))
+
+    def _group(self, group: Group, first: int | None) -> None:
         values = {
-            k: np.tile(v, count) if isinstance(v, np.ndarray) else v
+            k: np.tile(v, self.count) if isinstance(v, np.ndarray) else v
             for k, v in group.parameters.items()
         }
-        put = copies.insert if group.mechanism.kind == "density" else copies.add
-        found.append(put(group.mechanism, nodes, **values))
-    of_number = {group.number: (group, put) for group, put in zip(groups, found, strict=True)}
-    for k in range(count):
-        for source, number, instance, rows, delay, plastic in wiring.given:
-            if len(number):
-                one, target = of_number[int(number[0])]
-                index = instance + k * len(one)
-                change = rule if plastic.any() else None
-                cells = source + k * network.num_cells
-                copies.connect(cells, target, index, rows, delay, change)
-        for number, instance, times, weight in wiring.outside:
-            if len(number):
-                one, target = of_number[int(number[0])]
-                copies.event(target, instance + k * len(one), times, weight)
-    return found
+        mechanism, copies = group.mechanism, self.copies
+        for name in ("celsius", "area"):  # these are given by the network
+            if name in mechanism.program.built_in:
+                values.pop(name, None)
+        if mechanism.kind == "artificial":
+            put = copies.add_artificial(mechanism, len(group) * self.count, **values)
+        elif mechanism.kind == "density":
+            put = copies.insert(mechanism, self._nodes(group.nodes), **values)
+        else:
+            put = copies.add(mechanism, self._nodes(group.nodes), **values)
+        self.found.append(put)
+        if first is not None:
+            here = int(copies.source_numbers(put)[0]) if len(put) else 0
+            self._begins.append((first, len(group), here))
+
+    def of_number(self, number: int) -> tuple[Group, Group]:
+        """Return a group that is whole, by its number, and the one of the copies."""
+        pairs = zip(self.groups, self.found, strict=True)
+        return next(pair for pair in pairs if pair[0].number == number)
+
+    def _pieces(
+        self, number: int, instance: np.ndarray
+    ) -> Iterator[tuple[Group, np.ndarray, np.ndarray]]:
+        """Yield pieces of a group in the copies, which of `instance` they have, and as which."""
+        for group, put, own in zip(self.groups, self.found, self.instances, strict=True):
+            if group.number == number:
+                at = np.searchsorted(own, instance)
+                inside = np.minimum(at, max(len(own) - 1, 0))
+                some = np.flatnonzero((at < len(own)) & (own[inside] == instance)) if len(
+                    own) else np.zeros(0, np.int64)  # fmt: skip
+                if len(some):
+                    yield put, some, (at[some] + len(own) * self._turn).reshape(-1)
+
+    def additions(self) -> None:
+        """Put in ions, pointers, played values and streams of random numbers."""
+        added, copies, count = self.network.added, self.copies, self.count
+        for ion in added.ions:
+            values = {k: np.tile(v, count) for k, v in ion.values.items()}
+            copies.ion(ion.name, self._nodes(ion.nodes), ion.valence, **values)
+        for number, name, places, node in added.pointers:
+            for put, some, index in self._pieces(number, places):
+                copies.point(put, name, self._nodes(node[some]), index)
+        for play in added.plays:
+            for put, _, index in self._pieces(play.group, np.array([play.index])):
+                for one in index.tolist():
+                    copies.play(put, one, play.parameter, play.t, play.y, play.continuous)
+        for number, name, ids in added.streams:
+            for put, some, _ in self._pieces(number, np.arange(len(ids))):
+                copies.random(put, name, np.tile(ids[some], (count, 1)), added.random_index)
+
+    def sources(self, source: np.ndarray, k: int) -> np.ndarray:
+        """Return numbers of sources in copy `k`."""
+        found = source + k * self.network.num_cells
+        for first, length, here in self._begins:
+            mine = (source >= first) & (source < first + length)
+            found[mine] = here + k * length + (source[mine] - first)
+        return found
+
+    def wires(self, wiring: Wiring, rule: STDP | None) -> None:
+        """Connect everything, and send the events from outside, copy by copy."""
+        for k in range(self.count):
+            for source, number, instance, rows, delay, plastic in wiring.given:
+                if len(number):
+                    one, target = self.of_number(int(number[0]))
+                    index = instance + k * len(one)
+                    change = rule if plastic.any() else None
+                    numbers = self.sources(source, k)
+                    self.copies.connect_numbers(numbers, target, index, rows, delay, change)
+            for number, instance, times, weight in wiring.outside:
+                if len(number):
+                    one, target = self.of_number(int(number[0]))
+                    self.copies.event(target, instance + k * len(one), times, weight)

@@ -118,10 +118,16 @@ def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
 
 def _fold(group: Group, area: np.ndarray, constant_d: np.ndarray, constant_b: np.ndarray) -> None:
     """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
-    i, g = at_0_mv(group.mechanism, group.parameters, len(group))
-    factor, n = factor_of(group.mechanism, area[group.nodes]), len(area)
-    constant_d += np.bincount(group.nodes, factor * g, n)
-    constant_b -= np.bincount(group.nodes, factor * i, n)
+    nodes, n = group.nodes, len(area)
+    alike = all(np.ndim(v) == 0 for v in group.parameters.values())
+    i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
+    factor = factor_of(group.mechanism, area[nodes])
+    if len(nodes) and (nodes[1:] > nodes[:-1]).all():  # each once
+        constant_d[nodes] += factor * g
+        constant_b[nodes] -= factor * i
+        return
+    constant_d += np.bincount(nodes, factor * g, n)
+    constant_b -= np.bincount(nodes, factor * i, n)
 
 
 def at_0_mv(

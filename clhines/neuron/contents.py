@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from clhines.neuron.catalogue import STRUCTURE, Catalogue, Entry
+from clhines.neuron.columns import Columns
 from clhines.neuron.session import Hoc
 from clhines.neuron.tree import Tree
 
@@ -22,23 +23,31 @@ class Instances:
         What their variables are attributes of.
     nodes : list of int
         -1 for artificial cells.
+    columns : Columns, optional
+        Where their variables can be read all at once.
     """
 
     entry: Entry
     things: list[Hoc] = field(default_factory=list)
     nodes: list[int] = field(default_factory=list)
+    columns: Columns | None = None
 
     def __len__(self) -> int:
         return len(self.things)
 
     def values(self, name: str, place: int | None = None) -> np.ndarray:
         """(count,) float64: a variable of all instances, `place` in one that is an array."""
+        found = self.columns.values(name, place) if self.columns is not None else None
+        if found is not None:
+            return found
         if place is None:
             return np.array([getattr(thing, name) for thing in self.things], np.float64)
         return np.array([getattr(thing, name)[place] for thing in self.things], np.float64)
 
     def put(self, name: str, values: np.ndarray, place: int | None = None) -> None:
         """Set a variable of all instances."""
+        if self.columns is not None and self.columns.put(name, values, place):
+            return
         for thing, value in zip(self.things, values.tolist(), strict=True):
             if place is None:
                 setattr(thing, name, value)
@@ -92,6 +101,7 @@ class Contents:
 def read_contents(h: Hoc, tree: Tree, catalogue: Catalogue) -> Contents:
     """Find all instances of all mechanisms."""
     found = Contents({}, {}, {}, {}, [])
+    style_of = h.ion_style
     for section in tree.sections:
         names = [m.name() for m in section(0.5)]
         nodes = tree.nodes(section).tolist()
@@ -101,7 +111,7 @@ def read_contents(h: Hoc, tree: Tree, catalogue: Catalogue) -> Contents:
                 continue
             entry = catalogue[name]
             if entry.kind == "ion":
-                _add_ion(h, found.ions, entry, section, segments, nodes)
+                _add_ion((h, style_of), found.ions, entry, section, segments, nodes)
             elif entry.text:
                 known = found.density.setdefault(name, Instances(entry))
                 known.things += [getattr(s, name) for s in segments]
@@ -116,15 +126,21 @@ def read_contents(h: Hoc, tree: Tree, catalogue: Catalogue) -> Contents:
 
 
 def _add_ion(
-    h: Hoc, ions: dict[str, Ion], entry: Entry, section: Hoc, segments: list[Hoc], nodes: list[int]
+    asked: tuple[Hoc, Hoc],
+    ions: dict[str, Ion],
+    entry: Entry,
+    section: Hoc,
+    segments: list[Hoc],
+    nodes: list[int],
 ) -> None:
+    h, style_of = asked
     if entry.name not in ions:
         short = entry.name.removesuffix("_ion")
         ions[entry.name] = Ion(short, float(h.ion_charge(entry.name)), Instances(entry))
     ion = ions[entry.name]
     ion.instances.things += segments
     ion.instances.nodes += nodes
-    ion.style += [int(h.ion_style(entry.name, sec=section))] * len(nodes)
+    ion.style += [int(style_of(entry.name, sec=section))] * len(nodes)
 
 
 def _add_points(found: Contents, entry: Entry, every: list[Hoc], tree: Tree) -> None:

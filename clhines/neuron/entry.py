@@ -12,11 +12,12 @@ from clhines.checks import as_whole_number
 from clhines.errors import InputError
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
-from clhines.neuron.convert import Rejected
+from clhines.neuron.convert import Rejected, RejectedError
+from clhines.neuron.counters import Counters
 from clhines.neuron.importer import Imported, network_of
 from clhines.neuron.model import Model, read_model
 from clhines.neuron.records import Records, clock, last_delivery
-from clhines.neuron.session import Hoc, interpreter
+from clhines.neuron.session import Hoc, interpreter, uncollected
 from clhines.neuron.states import put_values, take_values
 from clhines.neuron.writeback import put_events
 from clhines.simulate.simulation import Simulation
@@ -145,8 +146,9 @@ def from_neuron(
         An `InputError` that lists everything that cannot be simulated.
     """
     copies = as_whole_number("copies", copies, 1)
-    model = read_model(interpreter(), vectors or {})
-    return _simulation(model, dtype, device, engine, copies, **options)
+    with uncollected():
+        model = read_model(interpreter(), vectors or {})
+        return _simulation(model, dtype, device, engine, copies, **options)
 
 
 def _simulation(
@@ -184,7 +186,7 @@ def run(
 
     It goes on from NEURON's present state, after ``h.finitialize()``. Vectors that record are
     filled as by NEURON, and voltages, states, concentrations, weights, events on their way and
-    ``h.t`` are written back, so that NEURON can go on. It takes the last of several steps itself,
+    ``h.t`` are written back, so that NEURON can go on. NEURON takes the last step itself,
     which sets currents and all other ASSIGNED variables.
 
     Parameters
@@ -207,19 +209,33 @@ def run(
     steps = num_steps(h, tstop)
     if not steps:
         return
-    sim, at = _simulation(read_model(h, vectors or {}), dtype, device, engine)
-    records, begin = Records(sim, at.imported), float(h.t)
+    with uncollected():
+        model = read_model(h, vectors or {})
+    if model.rejected:
+        raise RejectedError(model.rejected)
+    if steps > 1:
+        _advance(model, steps - 1, dtype, device, engine, progress)
+    h.fadvance()  # NEURON's own: currents and all other ASSIGNED variables are those of now
+
+
+def _advance(
+    model: Model, steps: int, dtype: DTypeLike, device: object, engine: str, progress: bool
+) -> None:
+    """Take steps by a simulation, and write what comes of it into NEURON's memory."""
+    with uncollected():
+        sim, at = _simulation(model, dtype, device, engine)
+    records, begin = Records(sim, at.imported), float(model.h.t)
+    counters = Counters(sim, at.imported)
     first = 1 if sim.step == 0 else 0
-    ours = max(steps - 1, 1)
-    result = sim.run(ours * sim.model.dt, progress)
-    h.t = float(clock(begin, sim.model.dt, ours)[-1])
-    last = last_delivery(begin, sim.model.dt, ours)
-    records.fill(result, begin, first)
-    records.fill_spikes(result, begin, last)
-    put_values(sim, at.imported)
-    put_events(sim, at.imported, last)
-    if ours < steps:
-        h.fadvance()  # NEURON's own: currents and all other ASSIGNED variables are those of now
+    result = sim.run(steps * sim.model.dt, progress)
+    model.h.t = float(clock(begin, sim.model.dt, steps)[-1])
+    last = last_delivery(begin, sim.model.dt, steps)
+    with uncollected():
+        records.fill(result, begin, first)
+        counters.fill(result, first)
+        records.fill_spikes(result, begin, last)
+        put_values(sim, at.imported)
+        put_events(sim, at.imported, last)
 
 
 def num_steps(h: Hoc, tstop: float) -> int:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhines.neuron.columns import Columns, column_at
 from clhines.neuron.contents import Instances
 from clhines.neuron.memory import Memory
-from clhines.neuron.raw import Place, ref
+from clhines.neuron.raw import ref
 
 
 class Hidden:
@@ -24,28 +25,30 @@ class Hidden:
     """
 
     def __init__(self, memory: Memory, instances: Instances) -> None:
-        self._memory, self._places = memory, list[Place]()
+        self._rows: Columns | None = None
+        self._name, self._size = "", 1
         self.columns: dict[str, int] = {}
         for name, size in instances.entry.ranges.items():
             try:
-                found = [ref(thing, name, size) for thing in instances.things]
+                found = memory.columns(ref(instances.things[0], name, size))
             except (AttributeError, RuntimeError, TypeError):
                 continue  # an ion's, or a name only
-            columns = memory.columns(found[0])
-            if columns:
-                self.columns = columns
-                self._places = [memory.place(reference) for reference in found]
+            if found:
+                self.columns, self._name, self._size = found, name, size
+                self._rows = instances.columns or Columns(memory, instances.things)
                 return
 
-    def _at(self, name: str, place: int | None) -> list[Place]:
-        column, index = self.columns[name], place or 0
-        return [Place(column, p.row, index, 1) for p in self._places]
+    def _at(self, name: str, place: int | None) -> tuple[np.ndarray, np.ndarray]:
+        assert self._rows is not None
+        number = self._rows.numbers(self._name, self._size) + (place or 0)
+        return column_at(self.columns[name], number), number
 
     def values(self, name: str, place: int | None) -> np.ndarray:
         """(count,) float64: a variable of all instances; `place` is None: arrays are not read."""
-        return np.array([self._memory.value(p) for p in self._at(name, place)], np.float64)
+        column, number = self._at(name, place)
+        return column[number]
 
     def put(self, name: str, values: np.ndarray, place: int | None) -> None:
         """Set a variable of all instances."""
-        for at, value in zip(self._at(name, place), values.tolist(), strict=True):
-            self._memory.set_value(at, value)
+        column, number = self._at(name, place)
+        column[number] = values

@@ -231,7 +231,7 @@ def _sources(
         np.tile(np.array([origins[k].threshold for k in at], np.float64), copies),
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
-    made = network.trains([trains.times[s] for s in stims] * copies)
+    made = network.trains([trains.times.get(s, ()) for s in stims] * copies)
     found: list[tuple[Sources | Group, int]] = []
     places = {k: place for place, k in enumerate(at)}
     numbers = {sender: place for place, sender in enumerate(stims)}

@@ -86,11 +86,15 @@ class Memory(Objects):
             is pointed to one after the other, and NEURON names it.
         """
         at = WORD.from_address(id(reference) + 8 * (self._reference + 2))
-        first, found = at.value, dict[str, int]()
+        shape = WORD.from_address(id(reference) + 8 * (self._reference + 3))
+        first, own, found = at.value, shape.value, dict[str, int]()
         owner = _NAMED.match(repr(reference))
         if owner is None:
             return {}
         readable = Readable()
+        shape.value = (
+            1  # not an array's: NEURON ends the process where a column's size is no multiple
+        )
         try:
             for step in (8, -8):
                 at.value = first
@@ -101,7 +105,7 @@ class Memory(Objects):
                     found[named[2]] = at.value
                     at.value += step
         finally:
-            at.value = first
+            at.value, shape.value = first, own
         return found
 
     def weight_address(self, netcon: Hoc) -> int:

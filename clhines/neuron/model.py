@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.catalogue import Catalogue
+from clhines.neuron.columns import Columns
 from clhines.neuron.contents import Contents, Instances, read_contents
 from clhines.neuron.convert import Rejected, converted
 from clhines.neuron.gaps import Gap, read_gaps
@@ -87,6 +88,9 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
         ) from None
+    ions = (ion.instances for ion in contents.ions.values())
+    for instances in (*contents.density.values(), *contents.points.values(), *ions):
+        instances.columns = Columns(memory, instances.things)
     places = Places(memory, tree, contents)
     reader = WireReader(h, memory, places, contents)
     wires = reader.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cached_property
 from typing import Any
 
 from clhines.neuron.raw import WORD, Place, words_at
@@ -102,14 +103,19 @@ class Objects:
         Its own address is in the second place of every point process.
         """
         data = self._property(point)
-        places = self.symbol("_Z28_nrn_mechanism_access_dparamP4Prop")
-        places.argtypes, places.restype = [ctypes.c_void_p], ctypes.c_void_p
-        kind = self.symbol("_Z23_nrn_mechanism_get_typeP4Prop")
-        kind.argtypes, kind.restype = [ctypes.c_void_p], ctypes.c_int
-        sizes = words_at(self.address("nrn_prop_dparam_size_"), 1)[0]
+        places, kind, sizes = self._of_property
         size = ctypes.c_int.from_address(sizes + 4 * kind(data)).value
         begin = words_at(places(data), 1)[0]
         words = words_at(begin, 4 * size) if size > 1 else []
         if words.count(point) != 1 or words.index(point) < 3:
             raise OSError("the places of a point process are not as expected")
         return begin, 8 * (words.index(point) - POINTER), size
+
+    @cached_property
+    def _of_property(self) -> tuple[Any, Any, int]:
+        """NEURON's functions from a Prop to its places and type; the table of numbers of places."""
+        places = self.symbol("_Z28_nrn_mechanism_access_dparamP4Prop")
+        places.argtypes, places.restype = [ctypes.c_void_p], ctypes.c_void_p
+        kind = self.symbol("_Z23_nrn_mechanism_get_typeP4Prop")
+        kind.argtypes, kind.restype = [ctypes.c_void_p], ctypes.c_int
+        return places, kind, words_at(self.address("nrn_prop_dparam_size_"), 1)[0]

@@ -17,9 +17,9 @@ class Variable:
     Attributes
     ----------
     owner : str
-        Name of its mechanism or ion; empty for the voltage of a node.
+        Name of its mechanism or ion; empty for the voltage of a node and its membrane's current.
     name : str
-        As ``v``, ``m`` or ``cai``.
+        As ``v``, ``i_membrane``, ``m`` or ``cai``.
     number : int
         Node, or instance of the mechanism.
     place : int or None
@@ -49,6 +49,7 @@ class Places:
         self._every = {**contents.density, **contents.points}
         self._ions = {ion.name: ion.instances for ion in contents.ions.values()}
         self.nodes = self._voltages()
+        self._membrane = self._membrane_column() or -1
 
     def _voltages(self) -> dict[int, int]:
         """Nodes by the places of their rows."""
@@ -64,6 +65,15 @@ class Places:
         self._voltage = column
         return found
 
+    def _membrane_column(self) -> int:
+        """Return the column of the currents of membranes; 0 without `CVode.use_fast_imem`."""
+        segment = next(iter(self._tree.sections[0]))
+        try:
+            reference = ref(segment, "i_membrane_")
+        except (AttributeError, RuntimeError):
+            return 0
+        return self._memory.place(reference).column
+
     def node(self, place: Place) -> int:
         """Node whose voltage is at a place, -1 where it is something else."""
         return self.nodes.get(place.row, -1) if place.column == self._voltage else -1
@@ -73,6 +83,8 @@ class Places:
         node = self.node(place)
         if node >= 0:
             return Variable("", "v", node)
+        if place.row in self.nodes and place.column == self._membrane:
+            return Variable("", "i_membrane", self.nodes[place.row])
         if not self._columns:
             self._read_columns()
         if place.column not in self._columns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from clhines.neuron.session import Hoc
@@ -109,7 +110,12 @@ class Queued:
 
 def words_at(address: int, count: int = SEARCHED) -> list[int]:
     """Return the words at an address."""
-    return [WORD.from_address(address + 8 * k).value for k in range(count)]
+    return _array(count).from_address(address)[:]
+
+
+@cache
+def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
+    return WORD * count
 
 
 def only(found: list[int]) -> int:

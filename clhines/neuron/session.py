@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clhines.errors import InputError
@@ -35,6 +38,18 @@ def interpreter() -> Hoc:
             f"NEURON is {neuron.__version__}; expected {OLDEST[0]}.{OLDEST[1]} or newer"
         )
     return neuron.h
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python's collector from searching the millions of objects that a model becomes."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def library_path() -> str | None:

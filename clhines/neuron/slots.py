@@ -42,9 +42,15 @@ class Slots:
         self._table, self._stride = begin, (end - begin) // count
         self._readable = Readable()
         self._at: int | None = None
+        self._places: dict[tuple[int, str], int] = {}
 
     def place_of(self, kind: int, what: str) -> int:
         """Return the first place of instances of a mechanism that is for something; -1: none."""
+        if (kind, what) not in self._places:
+            self._places[kind, what] = self._place_of(kind, what)
+        return self._places[kind, what]
+
+    def _place_of(self, kind: int, what: str) -> int:
         size = ctypes.c_int.from_address(self._sizes + 4 * kind).value
         entry = words_at(self._table + self._stride * kind, self._stride // 8)
         wanted = [self._number[n] for n in _BEGIN]

@@ -133,16 +133,26 @@ def voltages(imported: Imported) -> np.ndarray:
 
 def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
     """(w,) float64: weights of all connections, as NEURON has them now."""
-    netcons, wires = extended_of(sim).netcons, imported.model.wires
+    netcons = extended_of(sim).netcons
     values, first = netcons.weight.copy(), netcons.first_weight
+    known, count = _known_weights(imported)
     number = np.where(imported.connections < 0, -1 - imported.connections, imported.connections)
-    order = np.argsort(number, kind="stable")
-    netcon, begin = np.unique(number[order], return_index=True)
-    for k, some in zip(netcon.tolist(), np.split(order, begin)[1:], strict=True):
-        for place, weight in enumerate(wires.weights[k]):  # of all copies at once
-            at = first[some] + place
-            values[at[at < first[some + 1]]] = weight
+    own = np.minimum(np.diff(first), count[number])
+    for place in range(known.shape[1]):
+        some = np.flatnonzero(place < own)
+        values[first[some] + place] = known[number[some], place]
     return values
+
+
+def _known_weights(imported: Imported) -> tuple[np.ndarray, np.ndarray]:
+    """(m, most) float64 and (m,) int64: weights of NEURON's NetCons, and how many they are."""
+    weights = imported.model.wires.weights
+    count = np.array([len(row) for row in weights], np.int64)
+    known = np.zeros((len(weights), int(count.max(initial=0))))
+    for place in range(known.shape[1]):
+        some = np.flatnonzero(place < count)
+        known[some, place] = [weights[k][place] for k in some.tolist()]
+    return known, count
 
 
 def _take_streams(
@@ -238,6 +248,10 @@ def _take_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
 def put_values(sim: Simulation, imported: Imported) -> None:
     """Write a simulation's values into NEURON's memory; events and records are written apart."""
     model, arrays = imported.model, sim.arrays()
+    ions = (ion.instances for ion in model.contents.ions.values())
+    for instances in (*model.every.values(), *ions):
+        if instances.columns is not None:
+            instances.columns.refresh()
     _put_voltages(imported, arrays["v"].astype(np.float64))
     for name, group in imported.groups.items():
         instances = model.every[name]
@@ -252,15 +266,22 @@ def put_values(sim: Simulation, imported: Imported) -> None:
                 ion.instances.put(variable, values.astype(np.float64))
     if model.memory.transfers:  # as at the end of NEURON's step
         model.memory.transfer()
-    netcons = extended_of(sim).netcons
-    for c, number in enumerate(imported.connections.tolist()):
-        if number < 0:
-            continue
-        begin, known = int(netcons.first_weight[c]), model.wires.weights[number]
-        for k in range(min(len(known), int(netcons.first_weight[c + 1]) - begin)):
-            weight, netcon = arrays["weight"][begin + k], model.wires.netcons[number]
-            if weight != weight.dtype.type(netcon.weight[k]):  # float32 would round the others
-                netcon.weight[k] = float(weight)
+    _put_weights(sim, imported, arrays["weight"])
+
+
+def _put_weights(sim: Simulation, imported: Imported, weight: np.ndarray) -> None:
+    """Write the weights that events have changed."""
+    first, wires = extended_of(sim).netcons.first_weight, imported.model.wires
+    known, count = _known_weights(imported)
+    own = np.flatnonzero(imported.connections >= 0)
+    number = imported.connections[own]
+    width = np.minimum(np.diff(first)[own], count[number])
+    for place in range(known.shape[1]):
+        some = np.flatnonzero(place < width)
+        now, before = weight[first[own[some]] + place], known[number[some], place]
+        changed = np.flatnonzero(now != before.astype(now.dtype))  # float32 would round the others
+        for k, value in zip(number[some[changed]].tolist(), now[changed].tolist(), strict=True):
+            wires.netcons[k].weight[place] = value
 
 
 def _put_voltages(imported: Imported, v: np.ndarray) -> None:

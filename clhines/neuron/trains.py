@@ -1,4 +1,4 @@
-"""VecStim: sources whose times are in a Vector, which its file keeps behind VERBATIM.
+"""VecStim and PatternStim: sources of given times, which their files keep behind VERBATIM.
 
 Files of this kind are many, under several names. One is known by its text: what its VERBATIM takes
 from the Vector, and what NET_RECEIVE does with it.
@@ -15,6 +15,7 @@ import numpy as np
 from clhines.neuron.contents import Contents
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
+from clhines.neuron.patterns import OF_GID, Pattern, by_gid, is_pattern, read_patterns
 from clhines.neuron.queue import Pending
 from clhines.neuron.raw import WORD, words_at
 from clhines.neuron.session import Hoc
@@ -57,6 +58,8 @@ class Trains:
         Addresses of index and etime, of each instance that will send.
     given : dict of (str, int) -> (k,) float64, ms
         The elements of the Vector that `times` comes from, which differ by rounding.
+    patterns : dict of (str, int) -> Pattern
+        Instances of PatternStim.
     """
 
     names: tuple[str, ...] = ()
@@ -64,9 +67,13 @@ class Trains:
     rejected: list[Rejected] = field(default_factory=list)
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
 
     def go_on(self, stim: tuple[str, int], past: int) -> None:
         """Let an instance have sent `past` of its events: its index and etime."""
+        if stim in self.patterns:
+            self.patterns[stim].go_on(past)
+            return
         index, etime = (ctypes.c_double.from_address(a) for a in self.fields[stim])
         if past < len(self.times[stim]):
             index.value, etime.value = index.value + past, float(self.given[stim][past])
@@ -90,7 +97,7 @@ def read_trains(
                 continue
             try:
                 fields = memory.fields_of(memory.inside(thing))
-                vector = given.get(memory.object_of(thing)) or _held(memory, thing, known, fields)
+                vector = given.get(memory.object_of(thing)) or held_vector(memory, thing, known)
                 times = np.array(vector if vector is not None else [], np.float64)
                 coming = _coming(times, fields, due.get((name, k)))
                 found.times[name, k], found.given[name, k] = coming
@@ -99,7 +106,25 @@ def read_trains(
                 found.rejected.append(Rejected(name, str(error).format(thing), "", 0, way_out))
                 continue
             found.fields[name, k] = fields[_INDEX], fields[_TIME]
+    _add_patterns(found, memory, contents, set(due))
     return found
+
+
+def _add_patterns(
+    found: Trains, memory: Memory, contents: Contents, waits: set[tuple[str, int]]
+) -> None:
+    """Find what all PatternStim have not sent."""
+    names = [n for n, i in contents.points.items() if is_pattern(i.entry.text)]
+    for name in names:
+        for k, one in enumerate(read_patterns(memory, contents, waits, name)):
+            if isinstance(one, str):
+                found.rejected.append(Rejected(name, one))
+            else:
+                found.patterns[name, k], found.times[name, k] = one, one.t
+    if names:
+        found.names += (*names, OF_GID)
+        by = by_gid([*found.patterns.values()])
+        found.times |= {(OF_GID, gid): times for gid, times in by.items()}
 
 
 _LOST = "the Vector of {} is not found in NEURON's memory"
@@ -125,11 +150,12 @@ def _coming(
     return np.array(coming, np.float64), rest
 
 
-def _held(memory: Memory, thing: Hoc, vectors: dict[int, Hoc], fields: list[int]) -> Hoc | None:
+def held_vector(memory: Memory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:
     """Return the Vector that an instance holds a pointer to, if there is exactly one.
 
-    It is a POINTER's, or in the place of a variable.
+    It is a POINTER's, or in the place of a variable. `vectors` are known by their addresses.
     """
+    fields = memory.fields_of(memory.inside(thing))
     begin, width, size = memory.slots_of(memory.inside(thing))
     words = [*words_at(begin, width // 8 * size), *(WORD.from_address(a).value for a in fields)]
     held = {word for word in words if word in vectors}

@@ -125,7 +125,7 @@ def read_tree(h: Hoc) -> Tree:
                 columns.append((0.0, 0.0, 0.0, 0.0))
             else:
                 begin[section] = tree.node(at.sec, at.x)
-            if h.section_orientation(sec=section):
+            if section.orientation():
                 turned.add(section)
             first[section] = len(parent)
             parent += [begin[section], *range(len(parent), len(parent) + section.nseg)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from clhines.neuron.contents import Contents
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
+from clhines.neuron.patterns import OF_GID, is_pattern
 from clhines.neuron.places import Places
 from clhines.neuron.session import Hoc
 
@@ -90,6 +91,7 @@ class WireReader:
             for k, thing in enumerate(instances.things)
         }
         self.rejected: list[Rejected] = []
+        self._has_patterns = any(is_pattern(i.entry.text) for i in contents.points.values())
 
     def read(self) -> Wires:
         """Return all sources and connections."""
@@ -103,8 +105,10 @@ class WireReader:
             sender, node = self.senders.get(source.sender), -1
             if source.place is not None:
                 node = self._places.node(source.place)
+            nothing = not source.sender and source.place is None
+            if nothing and source.gid >= 0 and self._has_patterns:
+                sender = OF_GID, source.gid
             if node < 0 and sender is None:
-                nothing = not source.sender and source.place is None
                 if nothing and (source.gid < 0 or alone):
                     continue  # a cell that is gone, or a gid that no process has
                 what = "NetCon whose source is neither a voltage nor an object that sends events"

@@ -119,6 +119,52 @@ def natural_sizes(
     }
 
 
+def natural_pieces(
+    gather: np.ndarray, start: np.ndarray, size: np.ndarray, template: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Tables to read pieces of cells from natural order; parameters as of `natural_order`.
+
+    Returns
+    -------
+    order_start : (num_blocks, 2) integer
+        Begin of each block's values in `order`, and their number.
+    order : for each value of a template, in natural order in its first block
+        Place in the block.
+    natural_index : for each value of a block, in that order, from its first place on
+        Index in natural order.
+    """
+    _, model, kind = np.unique(template, return_index=True, return_inverse=True)
+    kind = kind.reshape(-1)
+    place = ranges(np.zeros(len(model), np.int64), size[model])
+    owner = np.repeat(np.arange(len(model)), size[model])
+    natural = gather[start[model][owner] + place]
+    sort = np.lexsort((natural, natural < 0, owner))  # padding last
+    order = place[sort]
+    values = np.bincount(owner[natural >= 0], minlength=len(model))
+    begin = starts(size[model])
+    index = np.zeros(int((start + size).max()), np.int32)
+    for lo, hi in runs(kind):  # blocks of a template, mostly one after another
+        k = kind[lo]
+        mine = order[begin[k] : begin[k] + values[k]]
+        rows = start[lo:hi, None]
+        index[rows + np.arange(values[k])] = gather[rows + mine]
+    return {
+        "order_start": np.stack((begin[kind], values[kind]), axis=1).reshape(-1),
+        "order": order,
+        "natural_index": index,
+    }
+
+
+def natural_piece_sizes(end: int, size: np.ndarray, template: np.ndarray) -> dict[str, int]:
+    """Lengths of the tables of `natural_pieces`, known without them; `end` of the last block."""
+    _, model = np.unique(template, return_index=True)
+    return {
+        "order_start": 2 * len(template),
+        "order": int(size[model].sum()),
+        "natural_index": end,
+    }
+
+
 def expand(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Owner and number within its owner of each node, for owners of the given lengths."""
     owner = np.repeat(np.arange(len(lengths)), lengths)

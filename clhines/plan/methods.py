@@ -176,6 +176,7 @@ CHOICES: dict[str, tuple[Option, ...]] = {
     "split": ("mean", "block"),
     "packing": PACKINGS,
     "level_shift": (True, False),
+    "registers": (True, False),
 }  # options with few values; all others are whole numbers
 
 
@@ -270,6 +271,6 @@ METHODS: dict[str, Method] = {
         "one work-group per block of cells, one work-item per segment, O(log n) rounds",
         "new here; rake and compress after Miller and Reif 1985",
         plan_contraction,
-        {"work_group": None, "segment": None, "max_cells": None},
+        {"work_group": None, "segment": None, "max_cells": None, "registers": None},
     ),
 }

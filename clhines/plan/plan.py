@@ -70,6 +70,7 @@ class Options(TypedDict, total=False):
     split: str | None
     packing: str | None
     level_shift: bool
+    registers: bool | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +133,8 @@ class Part:
 
     @property
     def takes_natural(self) -> bool:
-        """Whether the launch can read and write natural order."""
-        able = self.spec.takes_natural or self.spec.keeps_factors
-        return able and self.phase == "solve" and self.source == 0
+        """Whether the launch can read and write natural order, or works on a reduced system."""
+        return bool(self.source or self.spec.takes_natural)
 
     @property
     def keeps_factors(self) -> bool:
@@ -157,11 +157,21 @@ class Part:
         symmetric |= self.phase == "forward"  # which does not look at the matrix
         return replace(self.spec, symmetric=symmetric, rhs=rhs, **more)
 
+    @property
+    def _reorders(self) -> bool:
+        """Whether natural order takes more tables than `Plan.gather`."""
+        if "blocks" not in self.tables or self.source:
+            return False
+        return "order" in self.solve_spec(True, 1, natural=True).roles()
+
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
         """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
-        if "blocks" not in self.tables:
+        if not self._reorders:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        if self.phase != "solve":
+            tables = layout.natural_pieces(gather, blocks[:, 0], blocks[:, 1], blocks[:, 4])
+            return as_int32(tables, len(gather))
         tables = layout.natural_order(
             forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
         )
@@ -169,9 +179,12 @@ class Part:
 
     def natural_sizes(self, forest: Forest) -> dict[str, int]:
         """Lengths of `natural_tables`, known without them."""
-        if "blocks" not in self.tables:
+        if not self._reorders:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
+        if self.phase != "solve":
+            end = int((blocks[:, 0] + blocks[:, 1]).max())
+            return layout.natural_piece_sizes(end, blocks[:, 1], blocks[:, 4])
         return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
 
     def shown_statistics(self) -> dict[str, str]:

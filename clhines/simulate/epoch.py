@@ -7,6 +7,9 @@ registers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
@@ -20,6 +23,7 @@ from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
 from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.kinds import place_of
+from clhines.simulate.sampling import Sample, arguments
 from clhines.simulate.spread import Spread, Storage, each_instance
 from clhines.simulate.state import State
 
@@ -75,6 +79,15 @@ class BlockEpochs:
                 at = np.maximum(at, launch.plan.lane_and_row(nodes[order]))
         self._shared.set_records(starts, np.stack((at, order), axis=1))
 
+    def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
+        """Record states and currents from now on; see `Sampling`."""
+        given: list[cla.Array | np.int32] = []
+        if samples:
+            sizes = [kind.count for kind in self.model.kinds]
+            given = arguments(self.queue, samples, sizes, _by_instance, sampled)
+        for launch in self.launches:
+            launch.bind(given)
+
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         own, *others = self.launches
@@ -123,6 +136,11 @@ class BlockEpochs:
         """Take (n,) voltages, mV, in natural order."""
         for launch in self.launches:
             launch.set_voltages(v)
+
+
+def _by_instance(_: int, instance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each instance owns its samples; see `sampling.arguments`."""
+    return instance, np.zeros_like(instance)
 
 
 class _Shared:
@@ -174,7 +192,8 @@ class _Launch:
             self._tree = cla.zeros(self.queue, lanes, state.dtype)
             self._tree_inverses = cla.zeros(self.queue, len(plan.cells) * dense, state.dtype)
             self._factor()
-        self._kernel = self._bound()
+        self._samples = False
+        self._kernel = self._bound([])
 
     # -- device --------------------------------------------------------------------------------
 
@@ -210,7 +229,6 @@ class _Launch:
             reals(lists.scalars),
             reals(lists.values),
             cla.empty(self.queue, size, self._state.dtype),
-            *(self._state.dtype.type(c) for c in self.spec.numbers.values()),
         ]
 
     def _factor(self) -> None:
@@ -230,25 +248,32 @@ class _Launch:
             *(a.data for a in self._tables + arrays),
         )
 
-    def _bound(self) -> program.BoundKernel:
-        """Return the kernel with its arguments; those of records are the last."""
+    def bind(self, samples: list[cla.Array | np.int32]) -> None:
+        """Take the arguments for samples; none: record no states and currents."""
+        if samples or self._samples:
+            self._kernel, self._samples = self._bound(samples), bool(samples)
+
+    def _bound(self, samples: list[cla.Array | np.int32]) -> program.BoundKernel:
+        """Return the kernel with its arguments; those of records and samples are the last."""
         state, model, shared = self._state, self.model, self._shared
         real = state.dtype.type
-        arguments: list[object] = [np.int32(0), np.int32(0), np.int32(len(self.plan.cells))]
+        given: list[object] = [np.int32(0), np.int32(0), np.int32(len(self.plan.cells))]
         by_node = self.spec.by_node
-        arguments += [*self._tables, *([] if by_node else [self._d]), self._tie, self._up]
+        given += [*self._tables, *([] if by_node else [self._d]), self._tie, self._up]
         if self.spec.constant:
-            arguments += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
+            given += [self._f1, self._f2, self._inverse, self._tree, self._tree_inverses]
+        numbers = self.spec.numbers if self.spec.takes_series else {}
+        series = [real(c) for c in numbers.values()]
         if by_node:
-            arguments += [self.v, *self._lists]
-            arguments += [a for states, values in shared.of_kinds for a in (states, values[0])]
+            given += [self.v, *self._lists, *series]
+            given += [a for states, values in shared.of_kinds for a in (states, values[0])]
         else:
-            arguments += [self._c, self._k, self.v]
+            given += [self._c, self._k, self.v, *series]
             for lists, (states, values) in zip(self._instances, shared.of_kinds, strict=True):
-                arguments += [*lists, states, *values]
+                given += [*lists, states, *values]
         if self.spec.has_slots:
-            arguments.append(self._slots)
-        arguments += [
+            given.append(self._slots)
+        given += [
             state.incoming,
             np.int32(state.slots),
             np.int32(model.num_targets),
@@ -262,10 +287,10 @@ class _Launch:
             np.int32(state.spike_source.size),
             state.failed,
         ]
-        self._record_argument = len(arguments)
-        arguments += shared.record_arguments(0)
-        built = program.build(self.queue.context, self.spec)
-        return program.BoundKernel(built, "advance", arguments)
+        self._record_argument = len(given)
+        given += [*shared.record_arguments(0), *samples]
+        built = program.build(self.queue.context, replace(self.spec, samples=bool(samples)))
+        return program.BoundKernel(built, "advance", given)
 
     # -- steps ---------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from clhines.simulate.epoch_spec import (
     EpochSpec,
 )
 from clhines.simulate.epoch_table import CellTable
-from clhines.simulate.kinds import MechanismSpec, check_parameters, kind_spec
+from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, kind_spec
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
@@ -123,11 +123,17 @@ class EpochPlan:
         self._forest, self.table = forest, CellTable(forest, cut, most)
         table = self.table
         self.gather, self.tie, self.up = (
-            np.where(k < 0, -1, self.nodes[k]) for k in (table.gather, table.tie, table.up)
+            self._natural(k) for k in (table.gather, table.tie, table.up)
         )
         self.units = table.units.copy()
         self.units[:, _CELL] = cells[table.units[:, _CELL]]
         self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
+
+    def _natural(self, index: np.ndarray) -> np.ndarray:
+        """Natural nodes of indices among those of the plan; -1 stays."""
+        found = np.take(self.nodes, index, mode="wrap")
+        found[index < 0] = -1
+        return found
 
     @property
     def groups(self) -> int:
@@ -155,6 +161,7 @@ class EpochPlan:
             secondorder=model.secondorder,
             ptx=limits.ptx,
             fused=not limits.is_cpu,
+            side_by_side=not constant and bool(model.kinds),
             normal=normal_source(real_name(self._dtype))
             if any(k.mechanism.uses_noise for k in model.kinds)
             else "",
@@ -194,12 +201,10 @@ class EpochPlan:
             model, self.cells, self._forest, self.nodes, place,
             table.unit_of_cell, table.units, self._decisions.inflow,
         )  # fmt: skip
-        kinds = (_kind_spec(kind, 0, self._dtype) for kind in model.kinds)
+        kinds = (self._kind_spec(kind, 0, True) for kind in model.kinds)
         spec = replace(
             spec,
-            kinds=tuple(
-                replace(kind, local=False, source=side_by_side(kind, limits.ptx)) for kind in kinds
-            ),
+            kinds=tuple(replace(kind, local=False) for kind in kinds),
             extra=0,
             by_node=True,
             uniform=tuple(self.lists.uniform),
@@ -291,16 +296,30 @@ class EpochPlan:
             site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
             self._sites.append((starts, mine[k][sort], site))
             specs.append(
-                _kind_spec(
+                self._kind_spec(
                     kind,
                     max(1, int(np.diff(starts).max())),
-                    self._dtype,
+                    not self._decisions.constant_factors,
                     _factor_of_capacitance(self._decisions.network, kind, self._dtype),
                 )
             )
         most = int(np.diff(first).max()) if kinds else 0
         self._give_slots(node, cell, slot, most)
         return specs, most
+
+    def _kind_spec(self, kind: Kind, most: int, quick: bool, factor: str = "") -> MechanismSpec:
+        """Return what the template needs to know; `quick`: rates of lanes side by side."""
+        values = [kind.parameters[p] for p in kind.mechanism.parameters]
+        found = replace(
+            grouped_kind_spec(kind, real_name(self._dtype), 1),
+            width=0,
+            number=kind.first_instance,
+            literals=tuple("" if np.ndim(v) else _literal(float(v), self._dtype) for v in values),
+            most=most,
+            factor=factor,
+            first_target=max(0, kind.first_target),
+        )
+        return replace(found, source=side_by_side(found, self._limits.ptx)) if quick else found
 
     def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
         """Find first slot and number of slots of each cell, or of each place."""
@@ -464,19 +483,6 @@ def _choose_segments(
         if lanes.max() <= room:
             break
     return most, lanes
-
-
-def _kind_spec(kind: Kind, most: int, dtype: np.dtype, factor: str = "") -> MechanismSpec:
-    check_parameters(kind, dtype)
-    values = [kind.parameters[p] for p in kind.mechanism.parameters]
-    return replace(
-        kind_spec(kind, real_name(dtype)),
-        number=kind.first_instance,
-        literals=tuple("" if np.ndim(v) else _literal(float(v), dtype) for v in values),
-        most=most,
-        factor=factor,
-        first_target=max(0, kind.first_target),
-    )
 
 
 def _factor_of_capacitance(network: Model, kind: Kind, dtype: np.dtype) -> str:

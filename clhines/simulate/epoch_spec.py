@@ -12,6 +12,7 @@ from clhines.plan.kernel_spec import Parameter, TemplateSpec, Word
 from clhines.plan.plan import Limits
 from clhines.simulate import epoch_rates
 from clhines.simulate.kinds import MechanismSpec, of_each_kind
+from clhines.simulate.sampling import REST, TABLES, sampled_source
 
 WARP = 32
 _NAMED_BARRIERS = 15  # of NVIDIA's work-groups, besides the usual one
@@ -66,6 +67,10 @@ class EpochSpec(TemplateSpec):
         Of each kind the parameters that are one number in each list of nodes.
     local_lines : int
         Lines of `WARP` states of a cell that are in local memory.
+    side_by_side : bool
+        Rate functions are those of ``common/rates.mako``, without branches; always `by_node`.
+    samples : bool
+        States or currents are recorded, see `sampling`.
     """
 
     template: ClassVar[str] = "simulate/epoch"
@@ -139,13 +144,15 @@ class EpochSpec(TemplateSpec):
     by_node: bool = field(default=False, repr=False)
     uniform: tuple[tuple[str, ...], ...] = field(default=(), repr=False)
     local_lines: int = field(default=0, repr=False)
+    side_by_side: bool = field(default=False, repr=False)
+    samples: bool = field(default=False, repr=False)
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
         found = super().parameters(kernel)
         if not self.advances:
             return found
-        if self.by_node:
+        if self.takes_series:
             found += [Parameter(name, "real") for name in self.numbers]
         for kind in self.kinds:
             if self.by_node:
@@ -158,7 +165,19 @@ class EpochSpec(TemplateSpec):
             if kind.density and not kind.factor:
                 varying.insert(0, "factor")
             found += [Parameter(f"{kind.name}__{v}", "const real *restrict") for v in varying]
-        return [*found, *super().parameters("rest")]
+        found += super().parameters("rest")
+        if self.samples:
+            found += [*of_each_kind(TABLES, self.kinds), *of_each_kind((REST,), self.kinds[:1])]
+        return found
+
+    def sampled_states(self, kind: MechanismSpec, row: str) -> str:
+        """Source that writes the states of an instance that are recorded."""
+        values = [f"s_{name}" for name in kind.states]
+        return sampled_source(self.kinds.index(kind), f"< {len(values)}", values, row)
+
+    def sampled_current(self, kind: MechanismSpec) -> str:
+        """Source that writes the current of an instance where it is recorded."""
+        return sampled_source(self.kinds.index(kind), f"== {len(kind.states)}", ["i"], "step")
 
     @property
     def makes_factors(self) -> bool:
@@ -179,6 +198,11 @@ class EpochSpec(TemplateSpec):
     def has_kinds(self) -> bool:
         """Whether there are mechanisms."""
         return bool(self.kinds)
+
+    @property
+    def takes_series(self) -> bool:
+        """Whether the rate functions take the numbers of their series."""
+        return self.advances and (self.by_node or self.side_by_side)
 
     @property
     def has_slots(self) -> bool:
@@ -254,7 +278,7 @@ class EpochSpec(TemplateSpec):
     @property
     def of_factors(self) -> EpochSpec:
         """The kernel that works out the constant factors of this one."""
-        return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="")
+        return replace(self, phase="factor", extra=0, kinds=(), slots=0, normal="", samples=False)
 
     def fits(self, limits: Limits) -> bool:
         """Whether its work-groups suit a device, and its numbers the bits that they are given."""

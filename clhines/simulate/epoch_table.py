@@ -7,6 +7,7 @@ import numpy as np
 from clhines.arrays import ranges, starts
 from clhines.forest import Forest
 from clhines.plan import packing
+from clhines.plan.by_cell.layout import runs
 from clhines.plan.by_segment import codes, layout, schedule
 from clhines.plan.by_segment.cut import Cut
 from clhines.simulate.epoch_spec import RECORDED
@@ -74,16 +75,22 @@ class CellTable:
         source[begin[template[k]] + place(k, j)] = np.where(
             last, -1, place(k, np.where(leaf[k], j, following))
         )
-        spread = source[ranges(begin[kind], size[kind])]
-        start = np.repeat(rows.block_start, size[kind])
-        real = np.flatnonzero(spread >= 0)
-        self.tie = np.full(rows.size, -1)
-        self.tie[ranges(rows.block_start, size[kind])[real]] = self.gather[(spread + start)[real]]
         every = np.arange(len(length))
         top = place(every, np.where(leaf, length - 1, 0))
-        counts = np.diff(lanes.template_start)
-        which = ranges(lanes.template_start[kind], counts[kind])
-        self.up = self.gather[top[which] + np.repeat(rows.block_start, counts[kind])]
+        self.tie = np.empty(rows.size, self.gather.dtype)
+        self.up = np.empty(self.num_lanes, self.gather.dtype)
+        for lo, hi in runs(kind):  # units of the same tree, one after another
+            t = kind[lo]
+            here = slice(rows.block_start[lo], rows.block_start[lo] + (hi - lo) * size[t])
+            natural = self.gather[here].reshape(hi - lo, -1)
+            from_place = source[begin[t] : begin[t] + size[t]]
+            tie = np.take(natural, from_place, axis=1, mode="wrap")
+            tie[:, from_place < 0] = -1
+            self.tie[here] = tie.reshape(-1)
+            mine = slice(lanes.template_start[t], lanes.template_start[t + 1])
+            first = self.lane_base[lo]
+            up = natural[:, top[mine]].reshape(-1)
+            self.up[first : first + len(up)] = up
 
     def places(self, nodes: np.ndarray | slice) -> np.ndarray:
         """Place of natural nodes in the device order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyopencl as cl
@@ -17,11 +17,15 @@ from clhines.network.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
+from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import (
+    MOST_STEPS,
     active_nodes,
     check_room_for_events,
     filled_arenas,
     location,
+    loose_targets,
+    owner_of,
     read_back,
     spec_of,
 )
@@ -35,8 +39,22 @@ from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
 from clhines.solve.solver import Solver
 
-MOST_STEPS = 1024  # enqueued between two looks at the host's clock
 MAX_SPIKES = 1 << 22
+
+
+class Bound(NamedTuple):
+    """A kernel with its arguments and its number of work-items."""
+
+    kernel: program.BoundKernel
+    names: list[str]
+    items: int
+    group: int
+
+    def launch(self, queue: cl.CommandQueue, **given: Any) -> None:
+        """Enqueue it, with some of its arguments changed."""
+        for name, value in given.items():
+            self.kernel[self.names.index(name)] = value
+        self.kernel.launch(queue, self.items, self.group)
 
 
 class ExtendedSteps:
@@ -97,6 +115,9 @@ class ExtendedSteps:
         self._records: list[Record] = []
         self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
         self._recorder, self._first = Recorder(queue, self.dtype), 0
+        nothing = np.zeros(0, np.int64)
+        last = len(active_nodes(model))
+        self._recorded_at = self._recorder.begin(0, [], nothing, last)
         self._early: Chunk | None = self._host.end()
         self._build(self._host.variables)
 
@@ -132,75 +153,104 @@ class ExtendedSteps:
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
-        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted)
+        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
+                           devices.is_cpu(self.queue.device))  # fmt: skip
         self._at = self._put(at)
         packed = self.solver.pack(variables.v).get(self.queue)
         self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
-        built = program.build(self.queue.context, spec)
+        self._built = program.build(self.queue.context, spec), spec
+        self._bind()
+
+    def _bind(self) -> None:
+        """Bind the arguments of all kernels."""
+        built, spec = self._built
         self._emitters = sum(len(s) for s in self.extended.emitted.values())
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
-        num, t = np.int32, np.float64(0)
-        given = {
+        self._steps_known = range(0)
+        self._counted: tuple[int, int, int] | None = None
+        num = np.int32
+        self._given = {
             "num_places": num(self._places), "num_emitters": num(self._emitters),
-            "num_played": num(len(self.extended.played)), "capacity": num(self.max_spikes),
-            "first_item": num(0), "num_items": num(0), "done": num(0), "step": np.uint64(0),
+            "capacity": num(self.max_spikes), "first_item": num(0), "num_items": num(0),
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
-            "t": t, "t_begin": t, "t_mid": t, "t_end": t, "active": self._active,
+            "active": self._active,
             "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
-            "x": self._x, "v": self._v[0], "v_old": self._v[0], "v_new": self._v[1],
-            "failed": self._failed, "spike_count": self._found[0],
+            "x": self._x, "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
             "clock": self._clocks, "ints": self._ints, "at": self._at,
+            "num_taken": num(0), "source": self._at, "time": self._clocks, **self._recorded_at,
         }  # fmt: skip
-        given |= {"num_taken": num(0), "source": self._at, "time": self._clocks}
-        names = ["begin_step", "finish_step", "take_events"]
-        names += ["events"] * bool(self.wires.layers) + ["play"] * bool(self.extended.played)
-        self._kernels, self._index = {}, {}
-        for name in names:
-            known = [p.name for p in spec.parameters(name)]
-            self._kernels[name] = program.BoundKernel(built, name, [given[n] for n in known])
-            self._index[name] = {n: at for at, n in enumerate(known)}
+        self._launches = [
+            self._launches_of(built, spec, *pair) for pair in (self._v, self._v[::-1])
+        ]
+        self._take = self._kernel(built, spec, "take_events", {}, 1)
+
+    def _kernel(
+        self,
+        built: cl.Program,
+        spec: ExtendedSpec,
+        name: str,
+        given: dict[str, Any],
+        items: int,
+    ) -> Bound:
+        known = [p.name for p in spec.parameters(name)]
+        arguments = self._given | given
+        kernel = program.BoundKernel(built, name, [arguments[n] for n in known])
+        (total,), (group,) = devices.small_groups(self.queue.device, items)
+        return Bound(kernel, known, total, group)
+
+    def _launches_of(
+        self, built: cl.Program, spec: ExtendedSpec, old: cla.Array, new: cla.Array
+    ) -> tuple[list[Bound], Bound]:
+        """Kernels of a step from one array of voltages to another: before and after the solve."""
+        before = []
+        if spec.layered:
+            for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
+                some = {"first_item": np.int32(first), "num_items": np.int32(end - first)}
+                before.append(self._kernel(built, spec, "events", {**some, "v": old}, end - first))
+        items = self._places + len(loose_targets(self._variables))
+        before.append(self._kernel(built, spec, "begin_step", {"v": old}, items))
+        items = self._places + self._emitters + int(self._recorded_at["num_v"]) + 1
+        pair = {"v_old": old, "v_new": new}
+        return before, self._kernel(built, spec, "finish_step", pair, items)
 
     # -- steps ---------------------------------------------------------------------------------
 
-    def _launch(self, name: str, items: int, **given: object) -> None:
-        """Enqueue a kernel with some of its arguments changed."""
-        kernel, index = self._kernels[name], self._index[name]
-        for argument, value in given.items():
-            kernel[index[argument]] = value
-        (total,), (group,) = devices.small_groups(self.queue.device, items)
-        kernel.launch(self.queue, total, group)
+    def _count_from(self, first: int, row: int, count: int) -> None:
+        """Let the device count steps from `first`, which is recorded in `row`; it has their times.
 
-    def _step(self, step: int) -> None:
-        half, num = 0.5 * self.model.dt, np.int32
-        begin = self._clock.at(step)
-        middle = begin + half
-        t_begin, t_mid, t_end = (np.float64(t) for t in (begin, middle, middle + half))
-        times, v = {"t_begin": t_begin, "t_mid": t_mid}, self._v
-        for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
-            items = {"first_item": num(first), "num_items": num(end - first)}
-            self._launch("events", end - first, **items, **times, v=v[0])
-        self._play_at(t_mid)
-        times["t_end"] = t_end
-        self._launch("begin_step", self._places, step=np.uint64(step), v=v[0], **times)
+        `step_state` has the first step whose time is on the device, the row of that step, and how
+        many steps after it the next one is, twice: kernels before the solve read the one and set
+        the other, and the last kernel of a step does it the other way round.
+        """
+        if first not in self._steps_known or first + count > self._steps_known.stop:
+            half = np.full(2 * MOST_STEPS - 1, 0.5 * self.model.dt)
+            half[0] = self._clock.at(first)
+            self.arenas["clock"].set("step_begin", np.cumsum(half)[::2])
+            self._steps_known, self._counted = range(first, first + MOST_STEPS), None
+        begin = self._steps_known.start
+        now = begin, row - (first - begin), first - begin
+        if now != self._counted:
+            self.arenas["ints"].set("step_state", np.array([*now, now[2]]))
+        self._counted = (*now[:2], now[2] + count)
+
+    def _step(self) -> None:
+        before, finish = self._launches[0]
+        for bound in before:
+            bound.launch(self.queue)
         self.solver.enqueue(self._d, self._u, self._b, out=self._x)
-        self._play_at(t_end)
-        items = {"done": num(step), "v_old": v[0], "v_new": v[1]}
-        self._launch("finish_step", self._places + self._emitters, **items, **times)
+        finish.launch(self.queue)
         self._v.reverse()
-
-    def _play_at(self, t: np.float64) -> None:
-        if self.extended.played:
-            self._launch("play", len(self.extended.played), t=t)
+        self._launches.reverse()
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._taken = True
         if row == 0:
             self._first = first
-        for k in range(count):
-            self._step(first + k)
-            self._recorder.enqueue(row + k, self._v[0], self._mem)
+        self._count_from(first, row, count)
+        for _ in range(count):
+            self._step()
 
     # -- records -------------------------------------------------------------------------------
 
@@ -228,7 +278,12 @@ class ExtendedSteps:
         sources = self._reducers.sources
         self._want(sources)
         self._rows, self._records = rows, list(records)
-        self._recorder.begin(rows, [self._location(source) for source in sources])
+        owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
+        self._recorded_at = self._recorder.begin(
+            rows, [self._location(source) for source in sources],
+            np.concatenate([np.zeros(0, np.int64), *owner]), len(active_nodes(self.model)),
+        )  # fmt: skip
+        self._bind()
 
     def _location(self, record: Record) -> tuple[str, np.ndarray]:
         return location(record, self._variables, self.arenas["mem"], self.place)
@@ -283,7 +338,7 @@ class ExtendedSteps:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
             given = {"source": self._put(source.astype(np.int32)), "time": self._put(time)}
-            self._launch("take_events", 1, num_taken=np.int32(len(source)), **given)
+            self._take.launch(self.queue, num_taken=np.int32(len(source)), **given)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
         """Wait, and return the voltages of nodes."""

@@ -110,7 +110,7 @@ class ExtendedSplit:
         some = self._own.nodes if record.kind < 0 else self._own.instances[record.kind]
         columns = np.flatnonzero(np.isin(record.index, some))
         index = np.searchsorted(some, record.index[columns])
-        return record.at(index), columns
+        return record.at(columns, index, record.kind), columns
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Take steps; no more than need no events of other ranks."""

@@ -7,6 +7,7 @@ them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -192,35 +193,40 @@ class ExtendedSpec(TemplateSpec):
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     played : bool
         Whether parameters take values in time.
+    layered : bool
+        Whether events may come to another instance within a step: they are delivered in launches
+        of their own.
+    calls : bool
+        Whether functions are called, and not copied to where they are called: a kernel of many
+        mechanisms is then built several times faster, and is as fast on CPUs.
     """
 
     template: ClassVar[str] = "simulate/extended"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "begin_step": (
-            "int num_places, ulong step, ulong seed, real dt, double t_begin, double t_mid",
-            "double t_end, const int *restrict active, const real *restrict over_dt",
-            "const real *restrict constant_b, const real *restrict v, real *restrict d",
-            "real *restrict b, real *mem, int *ints, const int *at",
-        ),
-        "finish_step": (
-            "int num_places, int num_emitters, int done, int capacity, real dt, double t_begin",
-            "double t_mid, double t_end, const int *restrict active, const real *restrict x",
-            "const real *restrict v_old, real *restrict v_new, int *restrict failed",
+            "int num_places, int capacity, ulong seed, real dt, const int *restrict active",
+            "const real *restrict over_dt, const real *restrict constant_b",
+            "const real *restrict v, real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "real *mem, double *clock, int *ints, const int *at",
         ),
+        "finish_step": (
+            "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
+            "const int *restrict active, const real *restrict x, const real *restrict v_old",
+            "real *restrict v_new, int *restrict failed, int *restrict spike_count",
+            "int *restrict spike_source, double *restrict spike_time",
+            "const int *restrict v_index, real *restrict v_rows, const int *restrict mem_first",
+            "const int *restrict mem_column, const int *restrict mem_index",
+            "real *restrict mem_rows, real *mem, double *clock, int *ints, const int *at",
+        ),
         "events": (
-            "int first_item, int num_items, int capacity, real dt, double t_begin, double t_mid",
-            "const real *restrict v, int *restrict spike_count, int *restrict spike_source",
-            "double *restrict spike_time, real *mem, double *clock, int *ints, const int *at",
+            "int first_item, int num_items, int capacity, real dt, const real *restrict v",
+            "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
+            "real *mem, double *clock, int *ints, const int *at",
         ),
         "take_events": (
             "int num_taken, const int *source, const double *time, double *clock, int *ints",
             "const int *at",
-        ),
-        "play": (
-            "int num_played, double t, real *mem, const double *clock",
-            "const int *ints, const int *at",
         ),
     }
     real: str
@@ -231,8 +237,24 @@ class ExtendedSpec(TemplateSpec):
     second_order_currents: bool
     noise: str
     played: bool
+    layered: bool
+    calls: bool
+
+    @property
+    def static(self) -> str:
+        """What functions of the kernels are declared as."""
+        return "static __attribute__((noinline))" if self.calls else "static"
+
+    def functions(self, kind: KindBlocks) -> str:
+        """Functions of the blocks of a kind."""
+        return re.sub(r"^static (?=void |real )", f"{self.static} ", kind.functions, flags=re.M)
 
     @property
     def net_kinds(self) -> tuple[KindBlocks, ...]:
         """Kinds that take or send events."""
         return tuple(kind for kind in self.kinds if kind.has_net)
+
+    @property
+    def loose_kinds(self) -> tuple[KindBlocks, ...]:
+        """Those of them that are at no node."""
+        return tuple(kind for kind in self.net_kinds if kind.kind == "artificial")

@@ -14,6 +14,8 @@ from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
+MOST_STEPS = 1024  # whose times are on the device at once
+
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
@@ -69,7 +71,8 @@ def filled_arenas(
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
     _add_detectors(variables, nodes, (mem, ints))
     _add_wires(variables, (mem, clock, ints))
-    _add_played(variables, mem, clock, ints)
+    _add_played(variables, nodes, mem, clock, ints)
+    _add_clock(model, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
 
@@ -141,6 +144,7 @@ def _add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None
     ints.add("cursor", variables.cursor[order])
     ints.add("first_weight", netcons.first_weight[:-1][order])
     ints.add("targets", np.concatenate([np.zeros(0, int), *wires.layers]))
+    ints.add("loose", loose_targets(variables))
     emitters = [np.zeros(0, np.int64), *extended.emitted.values()]
     ints.add("emitter_source", np.concatenate(emitters))
     for k, sources in extended.emitted.items():
@@ -158,8 +162,38 @@ def _add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None
         ints.add(f"above_flags_{k}", (queue.above * bits).sum(axis=0))
 
 
-def _add_played(variables: Variables, mem: Arena, clock: Arena, ints: Arena) -> None:
-    played = variables.extended.played
+def loose_targets(variables: Variables) -> np.ndarray:
+    """(k,) int64: targets that are at no node."""
+    wires, kinds = variables.wires, variables.model.kinds
+    each = [
+        first + np.arange(kinds[k].count)
+        for k, first in wires.first_target.items()
+        if is_artificial(kinds[k])
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *each])
+
+
+def _add_clock(model: Model, clock: Arena, ints: Arena) -> None:
+    """Add which step it is, and when steps begin; see `extended.ExtendedSteps`."""
+    clock.add("step_begin", np.zeros(MOST_STEPS))
+    clock.add("step_half", np.array([0.5 * model.dt]))
+    ints.add("step_state", np.zeros(4))
+
+
+def _add_played(
+    variables: Variables, nodes: np.ndarray, mem: Arena, clock: Arena, ints: Arena
+) -> None:
+    """Add what is played, by active node; what is at none comes last."""
+    kinds, given = variables.model.kinds, variables.extended.played
+    owner = [
+        len(nodes)
+        if is_artificial(kinds[p.kind])
+        else int(np.searchsorted(nodes, kinds[p.kind].node[p.instance]))
+        for p in given
+    ]
+    order = np.argsort(np.array(owner, np.int64), kind="stable")
+    played = [given[k] for k in order]
+    ints.add("first_played", np.searchsorted(np.array(owner)[order], np.arange(len(nodes) + 1)))
     clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
     clock.add("played_value", np.concatenate([np.zeros(0), *(p.y for p in played)]))
     ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
@@ -217,7 +251,11 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
 
 
 def spec_of(
-    variables: Variables, arenas: dict[str, Arena], real: str, wanted: object
+    variables: Variables,
+    arenas: dict[str, Arena],
+    real: str,
+    wanted: object,
+    calls: bool = False,
 ) -> tuple[ExtendedSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds."""
     model, extended = variables.model, variables.extended
@@ -226,6 +264,8 @@ def spec_of(
         regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
         if k in variables.wires.first_target:
             regions[f"target_{k}"] = variables.wires.first_target[k]
+    regions["num_active"], regions["num_played"] = len(active_nodes(model)), len(extended.played)
+    regions["num_loose"] = len(loose_targets(variables))
     ions = tuple(ion.name for ion in extended.ions)
     kinds = tuple(_blocks_of(variables, k, kind, real, ions) for k, kind in enumerate(model.kinds))
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
@@ -237,6 +277,8 @@ def spec_of(
         secondorder=model.secondorder,
         second_order_currents=extended.second_order_currents,
         noise=normal_source(real) if noisy else "",
+        layered=len(variables.wires.layers) > 1,
+        calls=calls,
         played=bool(extended.played),
     )
     return spec, np.array([*regions.values()], np.int32)
@@ -258,7 +300,7 @@ def _blocks_of(
     return KindBlocks(
         number=k,
         name=mechanism.name,
-        functions=mechanism.functions(real, *more),
+        functions=mechanism.functions(real, more[0] if more else (), names),
         kind=mechanism.kind,
         blocks=tuple(
             (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names
@@ -299,6 +341,17 @@ def location(
             return "mem", begin + record.index
     begin = mem.offset[f"parameters_{k}"] + variables.place_of_parameter(k, record.name)
     return "mem", begin + record.index
+
+
+def owner_of(record: Record, variables: Variables) -> np.ndarray:
+    """(r,) int64: active nodes whose work-items write what is recorded; else how many there are."""
+    nodes = active_nodes(variables.model)
+    if record.kind < 0:
+        return np.searchsorted(nodes, record.index)
+    kind = variables.model.kinds[record.kind]
+    if is_artificial(kind):
+        return np.full(len(record.index), len(nodes))
+    return np.searchsorted(nodes, kind.node[record.index])
 
 
 def check_room_for_events(model: Model, code: int) -> None:

@@ -41,7 +41,7 @@ class MechanismSpec:
         of group q lies at ``(q * num_numbers + s) * width + l``, both for states and for the
         parameters that are not single. 0 elsewhere.
     num_constants : int
-        Of ``epoch_vector.mako``: results of the mechanism's function of constants.
+        Of epochs: results of the mechanism's function of constants.
     number : int
         Of ``epoch.mako``, as all below: number of instance 0 among all instances, which noise is
         drawn by.

@@ -255,9 +255,9 @@ class Share:
         ].tolist()
         columns = np.flatnonzero((record.index >= low) & (record.index < high))
         if not len(columns):
-            return replace(record, name="v", kind=VOLTAGE, index=columns), columns
+            return replace(record.at(columns, columns, VOLTAGE), name="v", formula=None), columns
         kind = record.kind if record.kind < 0 else self.kinds(rank).index(record.kind)
-        return replace(record, kind=kind, index=record.index[columns] - low), columns
+        return record.at(columns, record.index[columns] - low, kind), columns
 
     def cut(self, rank: int, saved: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return a rank's part of a saved state."""

@@ -1,41 +1,45 @@
-"""Population: many parameter sets of one model under several protocols, in one batch."""
+"""Population: many parameter sets of one model under several protocols, in batches."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyopencl as cl
 from numpy.typing import ArrayLike
 
+from clhines.analysis.extract import FEATURES
+from clhines.analysis.spikes import Lists
 from clhines.checks import (
     as_array,
     as_finite,
     as_indices,
-    as_number,
+    as_switch,
     as_whole_number,
     check_room,
     shown,
 )
-from clhines.device import devices
-from clhines.errors import InputError, SimulationError, meant
-from clhines.network.changes import Changes
-from clhines.network.copies import fill, structure_of_copies
-from clhines.network.groups import Group
+from clhines.device import devices as device_list
+from clhines.errors import InputError, meant
 from clhines.network.network import Network
-from clhines.network.times import whole_steps
+from clhines.simulate.mpi import agreed, own_queue
+from clhines.simulate.partition import ranks_of
+from clhines.simulate.population_batch import Batch, Found, Recipe, joined_features
+from clhines.simulate.protocols import Parameter, Protocol, by_step, divided
 from clhines.simulate.simulation import Simulation
 
-_log = logging.getLogger(__name__)
-_STIMULUS = {"amp": 0.0, "delay": 0.0, "dur": 1e9}  # nA, ms, ms
-_NODE_BYTES = 24 * 8  # of a node in a simulation, about: matrix, voltages and what they are made of
-_HOST_BYTES = 1 << 30  # that a slice takes at most where there is no device
-_SHARE = 0.4  # of the memory of a device that a slice takes at most
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
-Parameter = tuple[str, str] | tuple[str, str, ArrayLike]
-Stimulus = Mapping[str, float]
-Protocol = Mapping[str, float | Sequence[Stimulus]]
+_log = logging.getLogger(__name__)
+_NODE_BYTES = 24 * 8  # of a node in a simulation, about: matrix, voltages and what they are made of
+_HOST_BYTES = 1 << 30  # that a batch takes at most where there is no device
+_SHARE = 0.4  # of the memory of a device that a batch takes at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +50,14 @@ class Responses:
     ----------
     t : (T,) float64, ms
     v : (N, P, T) real, mV
-        At the node that is recorded; NaN after a protocol's stop.
+        At the node that is recorded; NaN after a protocol's stop. (N, P, 0) where features were
+        asked for.
     spike_set, spike_protocol : (k,) int64
         By set, protocol and time.
     spike_time : (k,) float64, ms
         Until the stop of the protocol.
+    features : dict of str to (N, P) array or Lists
+        Lists have a list for each set and protocol: ``features[name][n * P + p]``.
     """
 
     t: np.ndarray
@@ -58,6 +65,7 @@ class Responses:
     spike_set: np.ndarray
     spike_protocol: np.ndarray
     spike_time: np.ndarray
+    features: Mapping[str, np.ndarray | Lists] = field(default_factory=dict)
 
     @property
     def spike_count(self) -> np.ndarray:
@@ -75,13 +83,15 @@ class Responses:
 class Population:
     """N parameter sets x P protocols of one model.
 
-    The first `evaluate` makes the simulation of a slice; the later ones set values and go back to
-    t = 0, without planning and without compilation.
+    The first `evaluate` makes the simulations of a batch; the later ones set values and go back to
+    t = 0, without planning and without compilation, unless the model is an extended network.
 
     Parameters
     ----------
     model : Network
-        One cell with everything that is the same in all sets; it stays as it is.
+        One cell with everything that is the same in all sets; it stays as it is. Sources of events,
+        ions, pointers, played values and streams of random numbers are those of each copy; noise
+        of `inoise` differs between them.
     parameters : mapping of str to tuple
         Name to ``(mechanism, parameter)``, or ``(mechanism, parameter, where)`` for those nodes of
         a mechanism of the membrane, as of `Network.insert`.
@@ -94,6 +104,17 @@ class Population:
     batch : int, optional
         Sets that are simulated at once. Default: those of the first `evaluate`, or fewer, so that
         they fit into memory.
+    features : iterable of str, optional
+        Compute these of `clhines.analysis.FEATURES` on the device and keep no voltages. The first
+        stimulus of a protocol is the one that they refer to.
+    stop_early : bool
+        Simulate no protocol beyond its own stop: those of each stop in a simulation of their own.
+        Default: all together until the last stop. Features do so in any case.
+    devices : sequence of device, optional
+        Devices, as of `Simulation`, that simulate batches side by side.
+    comm : mpi4py.MPI.Comm, optional
+        Ranks simulate equal shares of the sets; all call `evaluate` with the same sets and get the
+        same results.
     **options
         Of `Simulation`.
 
@@ -102,12 +123,13 @@ class Population:
     names, protocols : tuple of str
     batch : int or None
     simulation : Simulation or None
-        Of one slice: cell ``set * P + protocol``.
+        The first one that was made: cell ``set * P + protocol``.
 
     Raises
     ------
     InputError
-        The model is not one cell, is an extended network; or no such parameter or node.
+        The model is not one cell; there is no such parameter, node or feature; or options do not go
+        together.
     """
 
     def __init__(
@@ -119,26 +141,42 @@ class Population:
         dt: float = 0.025,
         record: int | None = None,
         batch: int | None = None,
+        features: Iterable[str] | None = None,
+        stop_early: bool = False,
+        devices: Sequence[cl.Device | str] | None = None,
+        comm: MPI.Comm | None = None,
         **options: object,
     ) -> None:
+        self._ranks = ranks_of(comm)
         if not isinstance(model, Network) or model.num_cells != 1:
             got = f"{model!r}" if isinstance(model, Network) else type(model).__name__
             raise InputError(f"model is {got}; expected a Network of one cell")
         for name, given in (("parameters", parameters), ("protocols", protocols)):
             if not isinstance(given, Mapping) or not given:
                 raise InputError(f"{name} is {shown(given)}; expected names with their values")
-        self._compiled = model.compile(dt)
-        if self._compiled.extended is not None:
-            raise InputError("model is an extended network; expected one without, see the docs")
-        self._model, self._dt, self._options = model, self._compiled.dt, options
+        compiled = model.compile(dt)
         self.names, self.protocols = tuple(parameters), tuple(protocols)
         nodes = [model.soma[0] if record is None else record]
-        self._node = int(as_indices("record", np.asarray(nodes), model.forest.num_nodes, "node")[0])
-        self._pieces, self._parts = _pieces(model, parameters)
-        self._parameter = [parameters[name][1] for name in self.names]
-        self._stops, self._stimuli = _protocols(model, protocols, self._dt)
+        node = as_indices("record", np.asarray(nodes), model.forest.num_nodes, "node")[0]
+        stops, stimuli = by_step(model, protocols, compiled.dt)
+        pieces = divided(model, parameters)
+        mechanisms = tuple(parameters[name][1] for name in self.names)
+        wanted = _features(features, protocols)
+        self._recipe = Recipe(
+            model, compiled, pieces, mechanisms, self.protocols, stops, stimuli, int(node), wanted,
+            compiled.dt,
+        )  # fmt: skip
+        early = as_switch("stop_early", stop_early) or bool(wanted)
+        every = np.arange(len(stops))
+        self._columns = [every[stops == s] for s in np.unique(stops)] if early else [every]
         self.batch = None if batch is None else as_whole_number("batch", batch, 1)
-        self.simulation: Simulation | None = None
+        self._where = _places(devices, options, self._ranks is not None)
+        self._batches: list[list[Batch]] = []
+
+    @property
+    def simulation(self) -> Simulation | None:
+        """The first simulation that was made, None before `evaluate`."""
+        return self._batches[0][0].simulation if self._batches else None
 
     def evaluate(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> Responses:
         """Simulate parameter sets under all protocols.
@@ -154,23 +192,47 @@ class Population:
 
         Raises
         ------
+        InputError
+            Not such an array.
         SimulationError
             A voltage was not finite; the message names set and protocol.
+        HostMemoryError
+            There is no memory for the voltages; raised before any is taken.
         """
-        values = self._sets(sets)
-        number, several = len(values), len(self.protocols)
-        steps = int(self._stops.max())
-        size = number * several * (steps + 1) * 8
-        check_room(size, f"voltages of {number} sets under {several} protocols")
-        if self.simulation is None:
-            self._make(number)
-        assert self.batch is not None
-        found = []
-        for first in range(0, number, self.batch):
-            rows = np.minimum(first + np.arange(self.batch), number - 1)  # the last one fills up
-            found.append(self._slice(values[rows], first, min(self.batch, number - first)))
-        t, v, *spikes = zip(*found, strict=True)
-        return Responses(t[0], np.concatenate(v), *(np.concatenate(s) for s in spikes))
+        ranks, found = self._ranks, list[Found]()
+        with agreed(ranks):
+            values = self._sets(sets)
+            number, stops = len(values), self._recipe.stops
+            steps = 0 if self._recipe.features else int(stops.max()) + 1
+            size = number * len(stops) * steps * 8
+            check_room(size, f"voltages of {number} sets under {len(stops)} protocols")
+        if ranks is not None:
+            ranks.same({"digest of the sets": values.tobytes()})
+        with agreed(ranks):
+            rank, processes = (0, 1) if ranks is None else (ranks.rank, ranks.size)
+            begin, end = (number * r // processes for r in (rank, rank + 1))
+            if begin < end:
+                if not self._batches:
+                    self._make(end - begin)
+                found = self._slices(values, begin, end)
+        if ranks is not None:
+            found = [one for part in ranks.comm.allgather(found) for one in part]
+        return self._joined(found, number)
+
+    def _joined(self, found: list[Found], number: int) -> Responses:
+        several, t = len(self.protocols), max((one.t for one in found), key=len)
+        length = 0 if self._recipe.features else len(t)
+        v = np.full((number, several, length), np.nan, found[0].v.dtype)
+        for one in found:
+            of_sets = v[one.first : one.first + len(one.v)]
+            of_sets[:, one.columns, : one.v.shape[2]] = one.v
+        spikes = [
+            np.concatenate([getattr(one, name) for one in found])
+            for name in ("spike_set", "spike_protocol", "spike_time")
+        ]
+        order = np.lexsort((spikes[2], spikes[1], spikes[0]))
+        of_set, protocol, time = (a[order] for a in spikes)
+        return Responses(t, v, of_set, protocol, time, joined_features(found, number, several))
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
         if isinstance(sets, Mapping):
@@ -198,180 +260,98 @@ class Population:
         return np.stack(columns, axis=1)
 
     def _make(self, number: int) -> None:
-        """Make the simulation of a slice."""
-        several = len(self.protocols)
-        self.batch = min(number, self.batch or self._most())
-        copies = self.batch * several
-        net = Network(structure_of_copies(self._model.structure, copies))
-        wiring, rule = self._model.wiring(Changes()), self._compiled.connections.rule
-        groups = fill(net, self._model, self._pieces, wiring, rule)
-        protocol = np.arange(copies) % several
-        for of_protocol in self._stimuli:
-            at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
-            net.add("iclamp", at, **{name: of_protocol[name][protocol] for name in _STIMULUS})
-        sim = Simulation(net, self._dt, **self._options)  # type: ignore[arg-type]
-        self._groups = [[groups[k] for k in parts] for parts in self._parts]
-        sim.record("v", net.forest.cell_offsets[:-1] + self._node)
-        self.simulation = sim
-        _log.info("a population of %d sets x %d protocols at once", self.batch, several)
+        """Make the simulations of a batch: on each device one for each group of protocols."""
+        options = [self._own_options(where) for where in self._where]
+        each = -(-number // len(options))
+        most = self.batch or min(self._most(one) for one in options)
+        self.batch = min(each, most)
+        self._batches = [
+            [Batch(self._recipe, columns, self.batch, one) for columns in self._columns]
+            for one in options
+        ]
+        told = "a population of %d sets x %d protocols at once on each of %d devices"
+        _log.info(told, self.batch, len(self.protocols), len(options))
 
-    def _most(self) -> int:
+    def _own_options(self, where: Mapping[str, object]) -> dict[str, object]:
+        """Options of the simulations in one place."""
+        options = dict(where)
+        if self._ranks is not None and options.get("engine") != "reference":
+            device, dtype = options.pop("device", None), options.get("dtype", "float64")
+            if options.get("queue") is None:
+                options["queue"] = own_queue(self._ranks, device, dtype)  # type: ignore[arg-type]
+        return options
+
+    def _most(self, options: Mapping[str, object]) -> int:
         """Return how many sets fit into the memory of the device, or the host, by an estimate."""
-        kinds = self._compiled.kinds
+        compiled, stops = self._recipe.compiled, self._recipe.stops
         numbers = sum(
-            k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3) for k in kinds
+            k.count * (len(k.mechanism.parameters) + 3 * len(k.mechanism.states) + 3)
+            for k in compiled.kinds
         )
-        cell = self._compiled.forest.num_nodes * _NODE_BYTES + 8 * numbers
-        cell += 16 * min(int(self._stops.max()), 1024)
-        options = {k: self._options.get(k) for k in ("queue", "device")}
-        if self._options.get("engine") == "reference":
-            return max(1, _HOST_BYTES // (cell * len(self.protocols)))
-        dtype = self._options.get("dtype", "float64")
-        queue = devices.given_queue(options["queue"], options["device"], dtype)  # type: ignore[arg-type]
+        cell = compiled.forest.num_nodes * _NODE_BYTES + 8 * numbers
+        cell += 16 * min(int(stops.max()), 1024)
+        if options.get("engine") == "reference":
+            return max(1, _HOST_BYTES // (cell * len(stops)))
+        dtype = options.get("dtype", "float64")
+        queue = device_list.given_queue(options.get("queue"), options.get("device"), dtype)  # type: ignore[arg-type]
         room = _SHARE * queue.device.global_mem_size
-        return max(1, int(room // (cell * len(self.protocols))))
+        return max(1, int(room // (cell * len(stops))))
 
-    def _slice(
-        self, values: np.ndarray, first: int, kept: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Simulate a slice; times, voltages and spikes of the sets that are kept."""
-        sim, several = self.simulation, len(self.protocols)
-        assert sim is not None
-        for k, groups in enumerate(self._groups):
-            each = sim.network.per_cell(np.repeat(values[:, k], several))
-            for group in groups:
-                sim.set(group, **{self._parameter[k]: each})
-        sim.reset()
-        try:
-            result = sim.run(int(self._stops.max()) * self._dt)
-        except SimulationError as error:
-            number, protocol = divmod(error.cell, several)
-            where = f"set {first + number} under {self.protocols[protocol]}"
-            raise SimulationError(
-                f"{where}: {error}", error.cell, error.node, error.time, error.result
-            ) from error
-        v = result[0].T.reshape(len(values), several, -1)[:kept].copy()
-        step = np.rint(result.t / self._dt)
-        for protocol, stop in enumerate(self._stops):
-            v[:, protocol, step > stop] = np.nan
-        of_set, of_protocol = np.divmod(result.spike_cell, several)
-        good = of_set < kept
-        good &= np.rint(result.spike_time / self._dt) <= self._stops[of_protocol]
-        of_set, of_protocol, time = of_set[good], of_protocol[good], result.spike_time[good]
-        order = np.lexsort((time, of_protocol, of_set))
-        return result.t, v, first + of_set[order], of_protocol[order], time[order]
+    def _slices(self, values: np.ndarray, begin: int, end: int) -> list[Found]:
+        """Simulate sets `begin` to `end`, a batch at a time on each device."""
+        assert self.batch is not None
+        size, firsts = self.batch, iter(range(begin, end, self.batch))
+        found, lock = list[Found](), threading.Lock()
+
+        def work(batches: list[Batch]) -> None:
+            while True:
+                with lock:
+                    first = next(firsts, None)
+                if first is None:
+                    return
+                rows = np.minimum(first + np.arange(size), end - 1)  # the last one fills up
+                own = [b.run(values[rows], first, min(size, end - first)) for b in batches]
+                with lock:
+                    found.extend(own)
+
+        if len(self._batches) == 1:
+            work(self._batches[0])
+        else:
+            with ThreadPoolExecutor(len(self._batches)) as threads:
+                for done in [threads.submit(work, batches) for batches in self._batches]:
+                    done.result()
+        return sorted(found, key=lambda one: one.first)
 
 
-def _pieces(
-    model: Network, parameters: Mapping[str, Parameter]
-) -> tuple[list[Group], list[list[int]]]:
-    """Split the groups of a model so that each parameter has pieces of its own.
-
-    Returns
-    -------
-    list of Group
-    list of list of int
-        Pieces of each parameter.
-    """
-    masks: dict[int, list[np.ndarray]] = {g.number: [] for g in model.groups}
-    used: dict[int, list[tuple[int, str]]] = {g.number: [] for g in model.groups}
-    for k, (name, spec) in enumerate(parameters.items()):
-        for group, mask in _instances(model, name, spec):
-            for (_, other), known in zip(used[group.number], masks[group.number], strict=True):
-                if other == spec[1] and (known & mask).any():
-                    raise InputError(f"{name}: {spec[0]} {spec[1]} is of another name, too")
-            masks[group.number].append(mask)
-            used[group.number].append((k, spec[1]))
-    pieces: list[Group] = []
-    parts: list[list[int]] = [[] for _ in parameters]
-    for group in model.groups:
-        of_group = np.array(masks[group.number], bool).reshape(-1, len(group))
-        sorts, piece = np.unique(of_group, axis=1, return_inverse=True)
-        for p in range(sorts.shape[1] if len(of_group) else 1):
-            mine = np.flatnonzero(piece.reshape(-1) == p) if len(of_group) else np.arange(
-                len(group))  # fmt: skip
-            here = [u for u, taken in zip(used[group.number], sorts[:, p], strict=True) if taken]
-            values = {
-                n: np.broadcast_to(v, len(group))[mine].copy()
-                if np.ndim(v) or any(n == other for _, other in here)
-                else v
-                for n, v in group.parameters.items()
-            }
-            for k, _ in here:
-                parts[k].append(len(pieces))
-            pieces.append(replace(group, nodes=group.nodes[mine], parameters=values))
-    return pieces, parts
-
-
-def _instances(model: Network, name: str, spec: Parameter) -> list[tuple[Group, np.ndarray]]:
-    """Return the groups that a parameter is of, and which of their instances."""
-    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
-        raise InputError(
-            f"{name} is {shown(spec)}; expected (mechanism, parameter) or (mechanism, parameter, "
-            "where)"
-        )
-    mechanism, parameter = spec[:2]
-    known = {g.mechanism.name for g in model.groups}
-    groups = [g for g in model.groups if g.mechanism.name == mechanism]
-    if not groups:
-        raise InputError(
-            f"{name}: the model has no {shown(mechanism)}; expected one of "
-            f"{', '.join(sorted(known)) or 'none'}{meant(mechanism, known)}"
-        )
-    if parameter not in groups[0].mechanism.parameters:
-        of_mechanism = groups[0].mechanism.parameters
-        raise InputError(
-            f"{name}: {mechanism} has no parameter {shown(parameter)}; expected one of "
-            f"{', '.join(of_mechanism)}{meant(parameter, of_mechanism)}"
-        )
-    if len(spec) == 2:
-        return [(g, np.ones(len(g), bool)) for g in groups]
-    if groups[0].mechanism.kind != "density":
-        raise InputError(f"{name}: where is for mechanisms of the membrane; expected none")
-    nodes = model.nodes(where=spec[2])
-    found = [(g, np.isin(g.nodes, nodes)) for g in groups]
-    found = [(g, mask) for g, mask in found if mask.any()]
-    if not found:
-        raise InputError(f"{name}: no {mechanism} where={shown(spec[2])}; expected nodes with it")
-    return found
-
-
-def _protocols(
-    model: Network, protocols: Mapping[str, Protocol], dt: float
-) -> tuple[np.ndarray, list[dict[str, np.ndarray]]]:
-    """Return stop of each protocol in steps, and for each clamp of a cell values by protocol."""
-    stops, lists = [], []
-    for name, given in protocols.items():
-        if not isinstance(given, Mapping) or not {*given} <= {"stop", "stimuli"}:
-            raise InputError(f"protocol {name} is {shown(given)}; expected stop and stimuli")
-        steps = whole_steps(given.get("stop"), dt)
-        if not steps:
+def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) -> tuple[str, ...]:
+    """Check the names of features, and that all protocols have a stimulus."""
+    if names is None:
+        return ()
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    for name in wanted:
+        if name not in FEATURES:
             raise InputError(
-                f"protocol {name}: stop is {shown(given.get('stop'))}; expected a whole number of "
-                f"steps of {dt:g} ms"
+                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
+                f"{meant(name, FEATURES)}"
             )
-        stops.append(steps)
-        stimuli = given.get("stimuli", ())
-        if not isinstance(stimuli, Sequence):
-            raise InputError(f"protocol {name}: stimuli is {shown(stimuli)}; expected a list")
-        lists.append([_stimulus(model, name, one) for one in stimuli])
-    none = dict(_STIMULUS, dur=0.0, at=float(model.soma[0]))
-    columns = []
-    for k in range(max(len(each) for each in lists)):
-        rows = [each[k] if k < len(each) else none for each in lists]
-        columns.append({key: np.array([row[key] for row in rows]) for key in none})
-    return np.array(stops), columns
+    if not wanted:
+        raise InputError(f"features is empty; expected some of {', '.join(FEATURES)}")
+    for name, given in protocols.items():
+        if not given.get("stimuli"):
+            raise InputError(f"protocol {name} has no stimulus; expected one, as features need it")
+    return wanted
 
 
-def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float]:
-    if not isinstance(given, Mapping) or not {*given} <= {*_STIMULUS, "at"}:
-        raise InputError(
-            f"protocol {protocol}: stimulus is {shown(given)}; expected amp, delay, dur and at"
-        )
-    found = {
-        name: as_number(f"protocol {protocol}: {name}", given.get(name, default))
-        for name, default in _STIMULUS.items()
-    }
-    node = np.asarray([given.get("at", model.soma[0])])
-    at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
-    return {**found, "at": float(at[0])}
+def _places(
+    chosen: Sequence[cl.Device | str] | None, options: Mapping[str, object], ranks: bool
+) -> list[dict[str, object]]:
+    """Options of the simulations of each device."""
+    if "comm" in options:
+        raise InputError("comm is given twice; expected it once")
+    if chosen is None:
+        return [dict(options)]
+    if isinstance(chosen, str) or not isinstance(chosen, Sequence) or not len(chosen):
+        raise InputError(f"devices is {shown(chosen)}; expected a list of devices")
+    if options.get("queue") is not None or options.get("device") is not None or ranks:
+        raise InputError("devices comes with queue, device or comm; expected one of them")
+    return [dict(options, device=device) for device in chosen]

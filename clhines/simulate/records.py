@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.analysis.features import Features
 from clhines.checks import (
     as_array,
     as_choice,
@@ -20,18 +21,22 @@ from clhines.checks import (
     shown,
 )
 from clhines.errors import InputError, meant
+from clhines.mechanisms.formula import Formula
 from clhines.network.extended import IonNodes
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.network.times import whole_steps
+from clhines.simulate.features import Asked
 from clhines.simulate.membrane import Membrane
+from clhines.simulate.streams import Stream
 
 _log = logging.getLogger(__name__)
 ROOM = 1 << 28  # bytes of recorded rows of a chunk at most, where an epoch takes no more
 VOLTAGE, ION, MEMBRANE = -1, -2, -3  # instead of the number of a kind
 CROSSED = ("count", "crossings")  # of a threshold
 REDUCTIONS = ("min", "max", "mean", "integral", *CROSSED)
+FEATURES = "features"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +55,18 @@ class Record:
     every : int
         Steps from one recorded row to the next.
     reduce : str
-        One of `REDUCTIONS`, or empty: rows are kept.
+        One of `REDUCTIONS`, ``features``, or empty: rows are kept.
     threshold : float
         Of ``count`` and ``crossings``.
     matrix : (k, r) float64, or None
         The values of a row are its products with the variable's.
+    features : Features or None
+    asked : Asked or None
+        These in a run.
+    stream : Stream or None
+        Where its rows go.
+    formula : Formula or None
+        Of states, parameters and `v` of the instances; `name` is its name.
     """
 
     name: str
@@ -64,6 +76,10 @@ class Record:
     reduce: str = ""
     threshold: float = 0.0
     matrix: np.ndarray | None = None
+    features: Features | None = None
+    asked: Asked | None = None
+    stream: Stream | None = None
+    formula: Formula | None = None
 
     @property
     def width(self) -> int:
@@ -79,6 +95,8 @@ class Record:
     def values_per_step(self) -> int:
         """Values on the device for each step of a chunk, at most about."""
         several = 2 if self.kind == MEMBRANE else 1
+        if self.formula is not None:
+            several += len(self.formula.needs)
         return several * len(self.index) + (0 if self.matrix is None else len(self.matrix))
 
     def steps(self, begin: int, end: int) -> np.ndarray:
@@ -86,26 +104,41 @@ class Record:
         first = begin + 1 if begin else 0
         return np.arange(-(-first // self.every) * self.every, end + 1, self.every)
 
-    def at(self, index: np.ndarray) -> Record:
-        """Return the same of other places."""
-        return replace(self, index=index)
+    def at(self, columns: np.ndarray, index: np.ndarray, kind: int) -> Record:
+        """Return the same of some columns, whose places have other numbers."""
+        asked = None if self.asked is None else self.asked.some(columns)
+        return replace(self, index=index, kind=kind, asked=asked)
 
 
-def for_run(records: Sequence[Record]) -> list[Record]:
-    """Return the records of a run: new ones where they are reduced, as that begins anew."""
-    return [replace(r) if r.reduce else r for r in records]
+def for_run(records: Sequence[Record], begin: int, steps: int, dt: float) -> list[Record]:
+    """Return the records of a run: new ones where they are reduced, as that begins anew.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    begin, steps : int
+        The run's first step, and how many it takes.
+    dt : float, ms
+    """
+    found = []
+    for r in records:
+        asked = None
+        if r.features is not None:
+            asked = Asked.of(r.features, r.width, begin, steps, dt)
+        found.append(replace(r, asked=asked) if r.reduce else r)
+    return found
 
 
 def is_current(record: Record, model: Model) -> bool:
     """Whether it is a current of instances, which is no variable of networks not extended."""
-    if record.kind < 0 or model.extended is not None:
+    if record.kind < 0 or model.extended is not None or record.formula is not None:
         return False
     return record.name not in model.kinds[record.kind].mechanism.states
 
 
 def is_computed(record: Record, model: Model) -> bool:
     """Whether its values are made of parameters too, not only of what engines sample."""
-    return record.kind == MEMBRANE or is_current(record, model)
+    return record.kind == MEMBRANE or record.formula is not None or is_current(record, model)
 
 
 def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, epoch: int) -> int:
@@ -125,7 +158,8 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
     """
     if not records:
         return chunk
-    kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in records)
+    of_host = [r for r in records if r.stream is None]
+    kept = sum(r.width * (1 if r.reduce else -(-steps // r.every)) for r in of_host)
     check_room(kept * itemsize, f"{kept} values recorded in {steps} steps")
     size = sum(r.values_per_step for r in records) * itemsize
     most = ROOM // max(size, 1)
@@ -139,7 +173,13 @@ def chunk_of(records: Sequence[Record], steps: int, itemsize: int, chunk: int, e
 
 def digest_of(records: Sequence[Record]) -> str:
     """Return a digest by which ranks compare what they record."""
-    told = [(r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold) for r in records]
+    told: list[object] = []
+    for r in records:
+        formula = "" if r.formula is None else r.formula.text
+        told.append((r.name, r.kind, r.index.tobytes(), r.every, r.reduce, r.threshold, formula))
+        if r.asked is not None and r.features is not None:
+            windows = r.asked.begin.tobytes(), r.asked.end.tobytes()
+            told.append((r.features.names, r.features.threshold, *windows))
     return hashlib.sha256(repr(told).encode()).hexdigest()[:8]
 
 
@@ -147,13 +187,18 @@ def kept_of(
     record: Record,
     dt: float,
     every: float | None,
-    reduce: str | None,
+    reduce: str | Features | None,
     threshold: float | None,
     matrix: ArrayLike | None,
 ) -> Record:
     """Check what is to be kept of a record's values, and return the record with it."""
+    features = reduce if isinstance(reduce, Features) else None
+    if features is not None:
+        if record.kind != VOLTAGE:
+            raise InputError(f"reduce=Features(...) of {record.name}; expected it of 'v'")
+        reduce = FEATURES
     if reduce is not None:
-        as_choice("reduce", reduce, REDUCTIONS)
+        as_choice("reduce", reduce, (*REDUCTIONS, FEATURES) if features else REDUCTIONS)
         if every is not None:
             raise InputError(
                 f"every is {shown(every)} with reduce={reduce!r}; expected one of the two, as "
@@ -177,7 +222,14 @@ def kept_of(
             raise InputError(
                 f"matrix has shape {shape}; expected (k, {expected}), a column for each place"
             )
-    return replace(record, every=steps, reduce=reduce or "", threshold=limit, matrix=weights)
+    return replace(
+        record,
+        every=steps,
+        reduce=str(reduce or ""),
+        threshold=limit,
+        matrix=weights,
+        features=features,
+    )
 
 
 def find_record(
@@ -212,6 +264,9 @@ def find_record(
     if what == "v":
         return Record("v", VOLTAGE, where.nodes[chosen])
     names = where.mechanism.states
+    if isinstance(what, str) and ("=" in what or what in where.mechanism.parameters):
+        if "=" in what or not _is_played(model, where, what):
+            return _formula_record(model, where, chosen, what)
     if model.extended is None and what == "i" and "i" not in names:
         return _current_record(model, where, chosen)
     if model.extended is not None:
@@ -225,6 +280,26 @@ def find_record(
         raise InputError(f"{where.mechanism.name} has no state {shown(what)}; expected {told}")
     kind, instance = model.instances[where.number]
     return Record(what, kind, instance[chosen])
+
+
+def _is_played(model: Model, where: Group, name: str) -> bool:
+    """Whether a parameter takes values in time."""
+    kind = model.instances[where.number][0]
+    played = model.extended.played if model.extended is not None else ()
+    return any(p.kind == kind and p.parameter == name for p in played)
+
+
+def _formula_record(model: Model, where: Group, chosen: np.ndarray, text: str) -> Record:
+    """Return the record of a named expression or of a parameter of some of a group."""
+    mechanism, (kind, instance) = where.mechanism, model.instances[where.number]
+    if kind < 0:
+        raise InputError(f"{mechanism.name} is part of the matrix; expected another group")
+    names = [*mechanism.states, *mechanism.parameters, "v"]
+    if model.extended is not None:
+        program = mechanism.program
+        names += [q.name for q in (*program.states, *program.outputs)]
+    formula = Formula(text if "=" in text else f"{text} = {text}", names)
+    return Record(formula.name, kind, instance[chosen], formula=formula)
 
 
 def _nodes(model: Model, where: ArrayLike) -> np.ndarray:

@@ -19,9 +19,11 @@ import pyopencl.array as cla
 
 from clhines.arrays import ranges
 from clhines.device import devices, program
+from clhines.mechanisms.formula import Formula
 from clhines.network.model import Model
 from clhines.plan.kernel_spec import TemplateSpec
 from clhines.plan.plan import real_name
+from clhines.simulate.features import DeviceFeatures, HostFeatures
 from clhines.simulate.membrane import Membrane
 from clhines.simulate.records import MEMBRANE, VOLTAGE, Record, is_current
 
@@ -116,9 +118,37 @@ class Reducer:
                 record,
                 Record("v", VOLTAGE, model.kinds[record.kind].node[record.index]),
             ]
+        elif record.formula is not None:
+            self._begin_formula(record, record.formula, model)
         self.width = record.width
         self.plain = self.membrane is None and record.matrix is None
-        self.plain &= record.every == 1 and not record.reduce
+        self.plain &= record.every == 1 and not record.reduce and record.formula is None
+
+    def _begin_formula(self, record: Record, formula: Formula, model: Model) -> None:
+        """Sample the states and voltages that a formula needs; voltages, if it needs nothing."""
+        kind = model.kinds[record.kind]
+        constant = kind.arrays()
+        played = model.extended.played if model.extended is not None else ()
+        moving = {p.parameter for p in played if model.kinds[p.kind] is kind}
+        self._constants = {
+            name: constant[name][record.index]
+            for name in formula.needs
+            if name in constant and name not in moving
+        }
+        self._sampled = [name for name in formula.needs if name not in self._constants] or ["v"]
+        self.sources = [
+            Record("v", VOLTAGE, kind.node[record.index])
+            if name == "v"
+            else Record(name, record.kind, record.index)
+            for name in self._sampled
+        ]
+
+    def formula_of(self, samples: Sequence[np.ndarray]) -> np.ndarray:
+        """(rows, r) float64: the values of the formula, of those of each of `sources`."""
+        assert self.record.formula is not None
+        values = {**self._constants, **dict(zip(self._sampled, samples, strict=True))}
+        found = self.record.formula(values)
+        return np.broadcast_to(found, np.shape(samples[0])).copy()
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step, from which crossings go on.
@@ -150,10 +180,15 @@ class HostReducer(Reducer):
     """Works on rows in NumPy; see `Reducer`."""
 
     _kept: np.ndarray | None = None
+    _features: HostFeatures | None = None
 
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step; see `Reducer`."""
         values = self._mapped(samples, step - 1)
+        if self.record.asked is not None:
+            self._features = HostFeatures(self.record.asked)
+            if step == 0:
+                return self._features.take(values, step)
         if self.record.follows:
             self._kept = np.stack([values[0], np.zeros(self.width)])
         return values
@@ -169,6 +204,9 @@ class HostReducer(Reducer):
             Step at whose end the first row was.
         """
         values, reduce = self._mapped(samples, first), self.record.reduce
+        if self.record.asked is not None:
+            self._features = self._features or HostFeatures(self.record.asked)
+            return self._features.take(values, first + 1)
         if not reduce:
             return values[self.taken(first, len(values))[0] :: self.record.every]
         if reduce in ("min", "max"):
@@ -188,6 +226,8 @@ class HostReducer(Reducer):
 
     def _mapped(self, samples: Sequence[np.ndarray], first: int) -> np.ndarray:
         values = samples[0]
+        if self.record.formula is not None:
+            values = self.formula_of(samples)
         if self.membrane is not None:
             m, rows = self.membrane, len(values)
             flow = m.g * (values[:, m.other] - values[:, m.own])
@@ -240,6 +280,7 @@ class DeviceReducer(Reducer):
         self._tables: list[cla.Array] = []
         self._kept: cla.Array | None = None
         self._count: cla.Array | None = None
+        self._features: DeviceFeatures | None = None
         if self.membrane is not None:
             m = self.membrane
             ints = [self._put(a, np.int32) for a in (m.begin, m.other, m.own)]
@@ -277,10 +318,17 @@ class DeviceReducer(Reducer):
     def now(self, samples: Sequence[np.ndarray], step: int) -> np.ndarray:
         """(1, width) values as they are at the begin of a step; see `Reducer`."""
         values = samples[0].astype(self._dtype)
+        if self.record.formula is not None:
+            values = self.formula_of(samples).astype(self._dtype)
         if self.width and (self.membrane is not None or self.record.matrix is not None):
             view = View(cla.to_device(self._queue, np.ascontiguousarray(values)))
             view, _ = self._mapped(view, 1, step - 1, (0, 1, 1), samples[1:])
             values = view.array.get(self._queue)
+        if self.record.asked is not None and self.width:
+            self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+            if step == 0:
+                row = cla.to_device(self._queue, np.ascontiguousarray(values))
+                return self._features.take(row, 1, 0, 0)
         if self.record.follows:
             self._kept = self._put(values, self._dtype)
             self._count = cla.zeros(self._queue, max(self.width, 1), np.int32)
@@ -298,7 +346,7 @@ class DeviceReducer(Reducer):
         first : int
             Step at whose end the first row was.
         outputs : sequence of (rows, c) real
-            Outputs of electrodes.
+            Outputs of electrodes; of a formula all sources but the first.
 
         Returns
         -------
@@ -312,7 +360,18 @@ class DeviceReducer(Reducer):
             return np.zeros((1 if reduce else kept, 0), self._dtype)
         if not reduce and not kept:
             return np.zeros((0, self.width), self._dtype)
+        if self.record.formula is not None:
+            width = len(self.record.index)
+            sampled = view.array.get(self._queue)[:rows, view.column : view.column + width]
+            values = self.formula_of([sampled, *outputs]).astype(self._dtype)
+            if self.record.every == 1 and not reduce and self.record.matrix is None:
+                return values
+            view, outputs = View(cla.to_device(self._queue, values)), ()
         view, mapped = self._mapped(view, rows, first, (begin, self.record.every, kept), outputs)
+        if self.record.asked is not None:
+            if self._features is None:
+                self._features = DeviceFeatures(self.record.asked, self._queue, self._dtype)
+            return self._features.take(view.array, rows, view.column, first + 1)
         if reduce:
             columns = rows, self.width, view.stride, view.column
             return self._reduced(reduce, view.array, columns, first)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from clhines.errors import InputError
+from clhines.simulate.features import FeatureValues
 from clhines.simulate.records import Record
 from clhines.simulate.reduced import packed_columns
 from clhines.simulate.state import Chunk, TimedChunk
@@ -23,9 +25,14 @@ class Result:
     values : list of arrays
         One per call of `record`, in their order; ``result[k]`` is ``result.values[k]``: (rows, r),
         or with ``reduce`` (r,), the times of crossings excepted: (m, r), ms, each column filled up
-        with NaN. Where a run has failed, extremes, means and integrals are NaN and counts -1.
+        with NaN; of features and with ``to`` (0, r). Where a run has failed, extremes, means and
+        integrals are NaN and counts -1.
+    features : dict of int to dict of str to (r,) array or Lists
+        By number of the record, then by name, see `clhines.analysis.Features`; where a run has
+        failed, NaN and empty lists.
     times : list of (rows,) float64, ms
-        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce``.
+        Times of the rows of each record, `t` unless it has ``every``; empty with ``reduce`` and
+        ``to``.
     spike_time : (k,) float64, ms
     spike_cell : (k,) int64
         By time, then cell. In an extended network events of all sources, by their numbers:
@@ -43,8 +50,11 @@ class Result:
     spike_cell: np.ndarray
     cost: dict[str, float]
     times: list[np.ndarray]
+    features: dict[int, FeatureValues] = field(default_factory=dict)
 
     def __getitem__(self, k: int) -> np.ndarray:
+        if k in self.features:
+            raise InputError(f"record {k} has features; expected result.features[{k}]")
         return self.values[k]
 
 
@@ -72,23 +82,37 @@ def joined_result(
     begin, last = steps
     t = np.arange(begin + 1 if begin else 0, last + 1) * dt
     values, times = list[np.ndarray](), list[np.ndarray]()
+    features: dict[int, FeatureValues] = {}
     for k, record in enumerate(records):
         own = [c.values[k] for c in chunks]
         steps_of_rows = record.steps(begin, last)
-        if record.reduce:
+        if record.asked is not None:
+            blocks = [one for one in own if len(one)]
+            nothing = failed or not record.width
+            features[k] = (
+                record.asked.features.nothing(record.width)
+                if nothing
+                else record.asked.found(blocks, t)
+            )
+            values.append(np.zeros((0, record.width)))
+            times.append(np.zeros(0))
+        elif record.reduce:
             values.append(_reduced(record, own, dt, (begin, last), failed))
             times.append(np.zeros(0))
         else:
             rows = np.concatenate(own) if own else np.zeros((0, record.width))
             values.append(rows[: len(steps_of_rows)])
-            times.append(steps_of_rows * dt if record.every > 1 else t)
+            if record.stream is not None:
+                times.append(np.zeros(0))
+            else:
+                times.append(steps_of_rows * dt if record.every > 1 else t)
     none = [np.zeros(0, np.int64)]
     step = np.concatenate(none + [c.spike_step for c in chunks])
     cell = np.concatenate(none + [c.spike_cell for c in chunks])
     kept = step < last
     timed = [c.spike_time for c in chunks if isinstance(c, TimedChunk)]
     time = np.concatenate(timed)[kept] if timed else (step[kept] + 1) * dt
-    return Result(t, values, time, cell[kept], cost, times)
+    return Result(t, values, time, cell[kept], cost, times, features)
 
 
 def _reduced(

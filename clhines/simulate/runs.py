@@ -25,6 +25,7 @@ from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.received import Received, Spikes
 from clhines.simulate.records import Record, is_current
+from clhines.simulate.sampling import Sampling
 from clhines.simulate.spread import Storage
 from clhines.simulate.state import Chunk, State
 from clhines.simulate.steps import Steps
@@ -299,6 +300,8 @@ class DeviceRun:
     def __init__(self, state: State, executor: Executor) -> None:
         self.state, self.executor, self.model = state, executor, state.model
         self.max_steps = executor.max_steps
+        self._sampling = executor if isinstance(executor, Sampling) else None
+        state.sampling = self._sampling is not None
         self.delivery: Delivery | None = None
         self.plasticity: Plasticity | None = None
         self._set, self.weight = False, state.connections.weight
@@ -331,6 +334,8 @@ class DeviceRun:
         before = state.record_node
         state.begin(rows, records)
         if state.record_node is not before or not self._set:
+            if self._sampling is not None:
+                self._sampling.set_samples(state.samples, state.sampled)
             nodes = state.record_node.get(state.queue)[: state.num_recorded_nodes]
             self.executor.set_records(nodes.astype(np.int64))
             self._set = True

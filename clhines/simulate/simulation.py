@@ -228,6 +228,8 @@ class Simulation(Changing, Recording):
         begin, end = self._leave_start(), self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = self._start(records)
+        for start in chunks:
+            self._streamed(records, start, 0, 0)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
         with _bar(steps * self._model.dt, progress) as bar:
@@ -236,6 +238,8 @@ class Simulation(Changing, Recording):
                 count = min(chunk, end - self.step)
                 done = self._advance_whole(count, records, cost)
                 failed = int(min(done.failed[done.failed > 0], default=0))
+                last = failed - 1 if failed else self.step + count
+                self._streamed(records, done, self.step + 1, last)
                 chunks.append(done)
                 self._step += count
                 if bar is not None:

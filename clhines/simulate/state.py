@@ -19,6 +19,7 @@ from clhines.simulate.currents import Currents
 from clhines.simulate.decisions import Decisions
 from clhines.simulate.records import Record, is_current
 from clhines.simulate.reduced import DeviceReducer, Reducers, View
+from clhines.simulate.sampling import Sample
 
 _MAX_SPIKES = 1 << 24  # entries of the list of spikes of a chunk at most
 
@@ -164,6 +165,11 @@ class State:
     record_node : (r,) int32
         Natural nodes of all recorded voltages, one record after another.
     record_v : (rows, r) real
+    sampling : bool
+        The executor records states and currents itself: there are `samples` instead of the next
+        two.
+    samples : list of Sample
+    sampled : (rows, r) real
     record_states : list of (int, (r,) int32, (rows, r) real)
         Kind, indices into its states, values.
     record_currents : list of (Currents, int, (rows, r) real)
@@ -209,7 +215,7 @@ class State:
         self._record = program.typed_kernel(built, "record", "ii")
         self.records: list[Record] = []
         self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
-        self.rows, self.first_step = -1, 0
+        self.rows, self.first_step, self.sampling = -1, 0, False
         self.begin(0, [])
 
     def _put_events(self) -> None:
@@ -255,20 +261,38 @@ class State:
         nodes = np.concatenate([np.zeros(0, np.int64), *index])
         self.record_node = self._indices(nodes)
         self.record_v = self._zeros(rows, len(nodes))
-        self.record_states, self.record_currents, column = [], [], 0
-        for reducer in self.reducers.each:
-            r = reducer.record
+        self.record_states = list[tuple[int, cla.Array, cla.Array]]()
+        self.record_currents = list[tuple[Currents, int, cla.Array]]()
+        self.samples = list[Sample]()
+        taken = [r for r in self.reducers.sources if r.kind >= 0]
+        width = sum(len(r.index) for r in taken) if self.sampling else 0
+        self.sampled, self.before_v = self._zeros(rows, width), self._zeros(1, len(nodes))
+        self._views, column, sample = list[View](), 0, 0
+        for r in self.reducers.sources:
             if r.kind < 0:
-                column += len(reducer.sources[0].index)
-                continue
-            values = self._zeros(rows, len(r.index))
-            if is_current(r, self.model):
-                given = self.model, r.kind, r.index, self.states[r.kind], self.incoming_scale
-                self.record_currents.append((Currents(self.queue, *given), column, values))
+                self._views.append(View(self.record_v, column))
                 column += len(r.index)
+            elif self.sampling:
+                self._views.append(View(self.sampled, sample))
+                self.samples.append(Sample(r.kind, self._what(r), r.index, sample))
+                sample += len(r.index)
             else:
-                self.record_states.append((r.kind, self._indices(self._indices_of(r)), values))
-        self.before_v = self._zeros(1, len(nodes))
+                self._views.append(View(self._begin_launches(rows, r, column)))
+
+    def _what(self, r: Record) -> int:
+        """Return the number of a state, or how many there are for the current."""
+        states = self.model.kinds[r.kind].mechanism.states
+        return len(states) if is_current(r, self.model) else states.index(r.name)
+
+    def _begin_launches(self, rows: int, r: Record, column: int) -> cla.Array:
+        """Allocate rows that a launch per step fills; a current's voltages begin at `column`."""
+        values = self._zeros(rows, len(r.index))
+        if is_current(r, self.model):
+            given = self.model, r.kind, r.index, self.states[r.kind], self.incoming_scale
+            self.record_currents.append((Currents(self.queue, *given), column, values))
+        else:
+            self.record_states.append((r.kind, self._indices(self._indices_of(r)), values))
+        return values
 
     def _indices_of(self, record: Record) -> np.ndarray:
         """Return the indices of the values of a record in the states of its kind."""
@@ -352,26 +376,24 @@ class State:
     def _recorded(self) -> list[np.ndarray]:
         of_nodes = [r for r in self.reducers.each if r.record.kind < 0]
         whole = all(r.plain for r in of_nodes)  # read at once: each read waits for the device
-        v = np.zeros((self.rows, 0), self.dtype)
-        if whole and self.num_recorded_nodes:
-            v = self.record_v.get(self.queue)
-        states = iter(values for *_, values in self.record_states)
-        currents = iter(values for *_, values in self.record_currents)
-        found, column = [], 0
+        host: dict[int, np.ndarray] = {}
+
+        def rows_of(view: View, width: int) -> np.ndarray:
+            key = id(view.array)
+            if key not in host:
+                host[key] = view.array.get(self.queue)
+            return host[key][: self.rows, view.column : view.column + width]
+
+        found, views = [], iter(self._views)
         for reducer in self.reducers.each:
-            width, values = len(reducer.sources[0].index), self.record_v
-            begin = column
-            if reducer.record.kind >= 0:
-                is_one = len(reducer.sources) > 1  # a current, beside the voltages that it needs
-                begin, values = 0, next(currents if is_one else states)
-                column += width if is_one else 0
-            else:
-                column += width
+            own = [next(views) for _ in reducer.sources]
+            width = len(reducer.sources[0].index)
             if reducer.plain and (whole or reducer.record.kind >= 0):
-                rows = v if reducer.record.kind < 0 else values.get(self.queue)
-                found.append(rows[: self.rows, begin : begin + width])
-            else:
-                found.append(reducer.chunk(View(values, begin), self.rows, self.first_step))
+                found.append(rows_of(own[0], width))
+                continue
+            more = own[1:] if reducer.record.formula is not None else []
+            outputs = [rows_of(view, width) for view in more]
+            found.append(reducer.chunk(own[0], self.rows, self.first_step, outputs))
         return found
 
     def save(self) -> dict[str, np.ndarray]:

@@ -129,6 +129,7 @@ class Launch:
         natural: bool = False,
     ) -> list[Step]:
         """Return the launches for some rows of b and x; `arrays` by the `takes` of the spec."""
+        natural = natural and not self.part.source  # reduced systems have no other order
         bound = self._bound(symmetric, len(rows), factor, natural)
         given = [arrays[name].base_data for name in bound.takes]
         size = self.part.spec.work_group

@@ -9,12 +9,17 @@
     make, use = spec.factor == "make", spec.factor == "use"
     eliminates, solves = not use, not make   # works on d, on b
     expands = spec.phase != "reduce"         # needs the factors of its nodes
+    left = 2 * (eliminates + solves) + 1     # values of a node of the tree of segments
     arrays = "dbu" if solves else "du"   # in local memory; u last, see `tree_places`
     values = len(arrays) * spec.capacity + max(0, spec.tree_places - spec.capacity)
     steps_of_one = -(-spec.capacity // spec.work_group)   # with one value a lane and step
     batch_of_one = 12 if spec.ptx else batch
     # where the value at a place of the device order is in the arrays
     def at(place): return f"gather[block.s0 + {place}]" if spec.natural else f"block.s0 + {place}"
+    direct = spec.direct                     # values in registers, not in local memory
+    # of the value whose place is `to{k}`: its natural index, and the place
+    def index(k): return f"natural_index[block.s0 + k{k}]" if spec.of_pieces else f"cell_from[{order.read('cell', f'to{k}')}] + k{k}"
+    def place_of(k): return f"to{k}" if spec.of_pieces else order.read("place", f"to{k}")
     # with a symmetric matrix A[v, parent] is A[parent, v]
     link, then, family, order = spec.link, spec.at_elimination, spec.family, spec.order
     def lower(name): return name if sym else name.replace("up", "low", 1)
@@ -34,7 +39,10 @@
 //     x[v] = g - f1 * x[a] - f2 * x[c],  g = b[v]/d[v], f1 = low[v]/d[v], f2 = up[c]/d[v]
 //     d[a] -= up[v]*f1   b[a] -= up[v]*g   A[a, c] = -up[v]*f2
 //     d[c] -= low[c]*f2  b[c] -= low[c]*g  A[c, a] = -low[c]*f1
-% if spec.natural:
+% if direct:
+//
+// Values go from global memory into registers, and only the tree of segments is in local memory.
+% elif spec.natural:
 //
 // d, u, b and x are in natural order; the values change places on their way to local memory.
 % endif
@@ -56,6 +64,7 @@ typedef ${spec.real} real;
 typedef ${spec.real}${V} chunk;   // 16 bytes
 
 #define WORK_GROUP ${spec.work_group}
+% if not direct:
 #define CAPACITY ${spec.capacity}   // values of the largest block
 #define D(k) node[k]                   // ${"inverse pivot, " if use else ""}of node k in the block
 % if solves:
@@ -63,6 +72,7 @@ typedef ${spec.real}${V} chunk;   // 16 bytes
 #define U(k) node[2 * CAPACITY + (k)]
 % else:
 #define U(k) node[CAPACITY + (k)]
+% endif
 % endif
 #define NONE ${hex(link.most("parent"))}        // no such lane
 % if eliminates:
@@ -96,7 +106,8 @@ static uint measure(real pivot)
 
 ${part("common/reciprocal")}
 % endif
-% if spec.ptx and spec.natural:
+% if direct:
+% elif spec.ptx and spec.natural:
 static void copy_value(__local real *to, __global const real *from)
 {
     __asm__ volatile("cp.async.ca.shared.global [%0], [%1], ${8 if spec.real == "double" else 4};"
@@ -160,13 +171,21 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     const int parent = ${link.read("parent", "me.x", "NONE")}, mailbox = ${link.read("mailbox", "me.x", "NONE")};
     const int my_round = ${then.read("round", "me.y", "NONE")}, above = ${then.read("parent", "me.y", "NONE")}, below = ${then.read("child", "me.y", "NONE")};
 
+% if not direct:
     // all values of the block, into local memory
     __local real node[${values}] __attribute__((aligned(16)));
 % if spec.natural:
-    // value k of the block, cell after cell: ${order}
+    // value k of the block${", its natural index ascending in each piece: the place" if spec.of_pieces else f", cell after cell: {order}"}
     __global const int *my_order = order + order_start[2 * get_group_id(0)];
+% if spec.reorders_cells:
     __global const int *base = cell_base + block.s6;   // of a cell: index of value k, less k
+% endif
     const int num_nodes = order_start[2 * get_group_id(0) + 1];
+% if not spec.reorders_cells:
+% if not sym:
+    __local real tree_low[WORK_GROUP];
+% endif
+% else:
     // these, fetched beside `order`, not after it
 % if sym:
     __local int cell_from[WORK_GROUP];
@@ -175,17 +194,18 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     __local int *cell_from = (__local int *)tree_low;   // until that is needed
 % endif
     if (lane < block.s7 - block.s6) cell_from[lane] = base[lane];
+% endif
 % for start in range(0, steps_of_one, batch_of_one):
 <%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
     {
 % for k in steps:
         const int k${k} = lane + ${k} * WORK_GROUP, to${k} = k${k} < num_nodes ? my_order[k${k}] : 0;
 % endfor
-% if not start:
+% if not start and spec.reorders_cells:
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % for k in steps:
-        const int from${k} = cell_from[${order.read("cell", f"to{k}")}] + k${k};
+        const int from${k} = ${f"k{k} < num_nodes ? {index(k)} : 0" if spec.of_pieces else index(k)};
 % endfor
 % if not spec.ptx:
         real ${", ".join(f"{a}{k}" for a in arrays for k in steps)};
@@ -201,9 +221,9 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
         if (k${k} < num_nodes) {
 % for a in arrays:
 % if spec.ptx:
-            copy_value(&${a.upper()}(${order.read("place", f"to{k}")}), ${a} + from${k});
+            copy_value(&${a.upper()}(${place_of(k)}), ${a} + from${k});
 % else:
-            ${a.upper()}(${order.read("place", f"to{k}")}) = ${a}${k};
+            ${a.upper()}(${place_of(k)}) = ${a}${k};
 % endif
 % endfor
         }
@@ -253,9 +273,10 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endfor
 % endif
 
+% endif
     __local int row_start[${2 * M}];   // of the inner segments, then of the leaves
     for (int k = lane; k < ${2 * M}; k += WORK_GROUP) row_start[k] = rows[block.s4 + k];
-% if spec.ptx:
+% if spec.ptx and not direct:
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 % endif
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);   // x may be b: read before written
@@ -266,15 +287,23 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
                  *(["above_d"] if eliminates else []), *(["above_b"] if solves else [])]
 %>\
     // the segments; what ${what} of the parent lose${"" if "and" in what else "s"} by them goes into the mailbox
+% if direct:
+    __local real tree[${left * spec.work_group}];
+    __local real *lost_d = tree, *lost_b = tree + WORK_GROUP;
+% else:
 % if eliminates:
     __local real lost_d[WORK_GROUP];
 % endif
 % if solves:
     __local real lost_b[WORK_GROUP];
 % endif
+% endif
     const bool is_inner = lane < inner, is_leaf = lane < lanes && !is_inner;
     const int column = is_inner ? lane : lane - inner;
     __local const int *row = row_start + (is_inner ? 0 : ${M});
+% if direct:
+${part("common/segment_registers")}\
+% else:
     int place = column + row[0];
     real my_up = 0;
 % if not sym:
@@ -405,6 +434,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endfor
         ${"}" * M}
     }
+% endif
 % if eliminates:
     int bad = 0;
     if (worst >= GOOD)
@@ -425,12 +455,16 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
-    // rows of what is left, where u of the leaves was: ${what} less what came from below, u, and
+    // rows of what is left${"" if direct else ", where u of the leaves was"}: ${what} less what came from below, u, and
     // what ${what} lose${"" if "and" in what else "s"} from above
 % for k, name in enumerate(rows_left):
+% if direct:
+    __local real *${name} = tree${f" + {k} * WORK_GROUP" if k else ""};
+% else:
     __local real *${name} = &U(row_start[${M}])${f" + {k} * inner" if k else ""};
+% endif
 % endfor
-% if not sym and not spec.natural:
+% if not sym and (direct or not spec.natural):
     __local real tree_low[WORK_GROUP];
 % endif
     if (is_inner) {
@@ -442,6 +476,11 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
             my_b -= lost_b[k];
 % endif
         }
+% if direct:
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);   // the rows lie where the mailboxes were
+    if (is_inner) {
+% endif
         tree_up[lane] = my_up;
 % if not sym:
         tree_low[lane] = my_low;
@@ -459,7 +498,11 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 
     // rounds
 % if eliminates:
+% if direct:
+    __local int cell_bad[WORK_GROUP];   // of each cell of the block
+% else:
     __local int *cell_bad = (__local int *)lost_d;   // of each cell of the block
+% endif
     if (lane < block.s7 - block.s6) cell_bad[lane] = 0;
 % endif
 % if solves:
@@ -566,7 +609,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
         barrier(CLK_LOCAL_MEM_FENCE);
     } while (r > 0);
 
-% if spec.natural and spec.ptx:
+% if spec.natural and spec.ptx and not direct:
     // where the solution comes from: fetched ahead of the sweep
 % for k in range(min(steps_of_one, batch_of_one)):
     const int out${k} = lane + ${k} * WORK_GROUP < num_nodes ? my_order[lane + ${k} * WORK_GROUP] : 0;
@@ -574,6 +617,14 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
     // segments outwards, four nodes at a time, the lanes in step
     const real top = parent == NONE ? (real)0 : tree_b[parent];
+% if direct:
+% for j in reversed(range(M)):
+    if (${j} < longest) {
+        my_x = rhs_${j} - top_${j} * top - next_${j} * my_x;
+        if (${j} < length) x[${at(f"p{j}")}] = my_x;
+    }
+% endfor
+% else:
     if (is_inner) {
         out[place] = my_x;
 % for j in range((M - 2) // 4 * 4, -1, -4):
@@ -612,7 +663,8 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
         }
 % endfor
     }
-% if spec.natural:
+% endif
+% if spec.natural and not direct:
     barrier(CLK_LOCAL_MEM_FENCE);
 % for start in range(0, steps_of_one, batch_of_one):
 <%  steps = range(start, min(steps_of_one, start + batch_of_one)) %>\
@@ -626,7 +678,7 @@ void solve(${signature(spec)})   // a cell: 0, or the key of its first bad node
 % endif
 % endfor
 % for k in steps:
-        if (k${k} < num_nodes) x[${"cell_from" if sym else "base"}[${order.read("cell", f"to{k}")}] + k${k}] = B(${order.read("place", f"to{k}")});
+        if (k${k} < num_nodes) x[${index(k) if sym or spec.of_pieces else index(k).replace("cell_from", "base")}] = B(${place_of(k)});
 % endfor
     }
 % endfor

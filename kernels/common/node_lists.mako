@@ -4,7 +4,7 @@
     kinds = spec.kinds
     densities = [k.name for k in kinds if k.density]
     points = [k.name for k in kinds if not k.density]
-    has_member = any(k.takes_events or k.uses_noise or not k.density for k in kinds)
+    has_member = spec.samples or any(k.takes_events or k.uses_noise or not k.density for k in kinds)
     shared = 4 if spec.inflow else 3   # lines of values before those of the mechanisms
     scalars = [(kind.name, name) for kind, names in zip(kinds, spec.uniform) for name in names]
     def value(kind, name, literal):
@@ -40,10 +40,11 @@
     num_values = sum(not x and (kind.name, n) not in scalars for n, x in zip(kind.parameters, kind.literals))
     by_value = "".join(f"s_{name}, " for name in kind.states)
     by_address = ", ".join(f"&s_{name}" for name in kind.states)
+    constants = "".join(f"{kind.name}__c{k}, " for k in range(kind.num_constants))
     test = (f"if (bits & {hex(1 << densities.index(kind.name))})" if kind.density else
             f"for (int n = list[{5 + points.index(kind.name)}]; n > 0; --n)")
     total = "sum" if kind.density else "point"
-    always = kind.takes_events or kind.uses_noise or not kind.density   # the instance is needed in each step
+    always = spec.samples or kind.takes_events or kind.uses_noise or not kind.density   # the instance is needed in each step
     state = "local_state" if kind.local else "state"
 %>\
             ${test} {
@@ -55,7 +56,10 @@
                 real s_${name} = ${state}[${s * W}];
 % endfor
 % if kind.states:
-                if (!opens) ${kind.name}_advance(c_, v, (real)(step - 1) * dt, dt, ${params}${by_address});
+                if (!opens) ${kind.name}_advance(c_, v, (real)(step - 1) * dt, dt, ${params}${constants}${by_address});
+% endif
+% if kind.states and spec.samples:
+                if (!opens) ${spec.sampled_states(kind, "step - 1")}
 % endif
 % if kind.takes_events:
                 if (!closes) {
@@ -71,7 +75,10 @@
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(c_, v, (step + (real)0.5) * dt, dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${kind.name}_current(c_, v, (step + (real)0.5) * dt, dt, ${params}${constants}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+% if spec.samples:
+                if (!closes) ${spec.sampled_current(kind)}
+% endif
                 ${total}_i += i;
                 ${total}_g += g;
 % for s, name in enumerate(kind.states):

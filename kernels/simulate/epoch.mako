@@ -6,6 +6,7 @@
     solves = not factor
     in_warp = spec.ptx and U == spec.warp
     by_node = spec.by_node                   # a lane takes a node with all its mechanisms
+    c_ = "c_, " if spec.takes_series else ""  # first argument of rate functions
     every_kind, kinds = spec.kinds if solves else (), spec.kinds if solves and not by_node else ()
     held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
     held += ["k"] if spec.inflow and solves else []
@@ -25,7 +26,7 @@
                 else f"{kind.name}__states[{s} * {kind.name}__count + instance]")
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
-                or not kind.local or (kind.density and not kind.factor))
+                or not kind.local or (kind.density and not kind.factor) or spec.samples)
     apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
     step_of_active = apart or spec.work_group
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
@@ -36,6 +37,7 @@
     def factor_of(kind):
         return (f"all_held[({site_cell}) * {len(held) + (not constant)} * CAPACITY + ({site_place})] * {kind.factor}"
                 if kind.factor else f"{kind.name}__factor[instance]")
+    def constants(kind): return "".join(f"{kind.name}__c{k}, " for k in range(kind.num_constants))
     def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
 %>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
@@ -65,11 +67,15 @@
 % endif
 
 typedef ${spec.real} real;
+% if spec.samples:
+// samples_K: by instance, first of what is recorded of it, in lists of state (after the last: current),
+//     0, column and next entry
+% endif
 
 % if noisy:
 ${spec.normal}
 % endif
-% if by_node:
+% if spec.takes_series:
 ${part("common/rates")}\
 % endif
 % for kind in every_kind:
@@ -128,9 +134,17 @@ void advance(${signature(spec, "advance")})
     const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
     const bool is_root = is_inner && my_round == NONE;
 
+% if spec.takes_series:
+    const node_series_ c_ = { ${", ".join(spec.numbers)} };
+% endif
+% for kind in every_kind:
+% if kind.num_constants:   # of all steps
+    real ${constants(kind)[:-2]};
+    ${kind.name}_constants(${c_}dt, ${"".join(f"{x}, " for x in kind.literals if x)}${", ".join(f"&{kind.name}__c{k}" for k in range(kind.num_constants))});
+% endif
+% endfor
 % if by_node:
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
-    const node_series_ c_ = { ${", ".join(spec.numbers)} };
 % endif
     // what stays on chip
     __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
@@ -317,12 +331,15 @@ ${part("common/node_states")}\
 %>\
 % if kind.states:
                 if (step > first_step)
-                    ${kind.name}_advance(v, (real)(step - 1) * dt, dt, ${params}${by_address});
+                    ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+% if spec.samples:
+                if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
+% endif
 % endif
 % if kind.takes_events:
                 if (weight) {
                     *due = 0;
-                    ${kind.name}_event((real)weight * scale, ${params}${by_address});
+                    ${kind.name}_event(${c_}(real)weight * scale, ${params}${by_address});
                 }
 % endif
 % for s, name in enumerate(kind.states):
@@ -332,7 +349,10 @@ ${part("common/node_states")}\
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(v, (step + (real)0.5) * dt, dt, ${params}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${kind.name}_current(${c_}v, (step + (real)0.5) * dt, dt, ${params}${constants(kind)}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+% if spec.samples:
+                ${spec.sampled_current(kind)}
+% endif
 % if kind.density:
                 const real factor = ${factor_of(kind)};
                 i *= factor;
@@ -695,7 +715,10 @@ ${part("common/node_states")}\
 % for s, name in enumerate(kind.states):
             real s_${name} = ${state(kind, s)};
 % endfor
-            ${kind.name}_advance(v, (real)(step - 1) * dt, dt, ${params}${", ".join("&s_" + name for name in kind.states)});
+            ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${", ".join("&s_" + name for name in kind.states)});
+% if spec.samples:
+            ${spec.sampled_states(kind, "step - 1")}
+% endif
 % for s, name in enumerate(kind.states):
             ${kind.name}__states[${s} * ${kind.name}__count + instance] = s_${name};
 % endfor

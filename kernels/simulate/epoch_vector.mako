@@ -79,6 +79,10 @@ ${kind.wrappers(k)}
 // Of each kind, by group and lane: `member`, the instance, or ~instance of one whose numbers fill a
 //     lane that has none of its own, and its place in the block; by group: `run`, the first place of
 //     consecutive ones, else -1
+% if spec.samples:
+// samples_K: by group, first of what is recorded of it, in lists of state (after the last: current),
+//     lane, column and next entry
+% endif
 __kernel void epoch(${signature(spec, "epoch")})
 {
     const int block = get_global_id(0);
@@ -141,6 +145,15 @@ ${voltages(k, W, "now")}
             if (begun)
                 advance_${k}(now, (real)(step - 1) * dt, dt, parameters_${k}, ${constants},
                     ${given}, held);
+% if spec.samples:
+            if (begun)
+                for (int e = samples_${k}[q]; e >= 0; e = sample_list[4 * e + 3]) {
+                    const int what = sample_list[4 * e];
+                    if (what < ${kind.num_states})
+                        sampled[(long)(row + step - 1 - first_step) * sampled_width + sample_list[4 * e + 2]]
+                            = ((__global const real *)held)[what * ${W} + sample_list[4 * e + 1]];
+                }
+% endif
 % endif
             if (closes) continue;
 % if W > 1 or kind.takes_events or kind.uses_noise:
@@ -165,6 +178,12 @@ ${voltages(k, W, "now")}
 % endif
             current_${k}(now, t_mid, dt, parameters_${k}, ${constants}, ${given}, held, noise,
                 &current, &slope);
+% if spec.samples:
+            for (int e = samples_${k}[q]; e >= 0; e = sample_list[4 * e + 3])
+                if (sample_list[4 * e] == ${kind.num_states})
+                    sampled[(long)(row + step - first_step) * sampled_width + sample_list[4 * e + 2]]
+                        = ((const real *)&current)[sample_list[4 * e + 1]];
+% endif
             const ${real} factor = ${f"factor_{k}[q]" if kind.density else "1"};
             const ${real} diagonal = factor * slope, right = factor * (slope * now - current);
 % if W == 1:

@@ -6,13 +6,18 @@
 
 typedef ${spec.real} real;
 
+% if spec.calls:
+static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
+#define exp called_exp
+
+% endif
 % if spec.noise:
 ${spec.noise}
 % endif
 % for kind in spec.kinds:
 // ---- kind ${kind.number}: ${kind.name}
 
-${kind.functions}
+${spec.functions(kind)}
 % endfor
 // where regions begin, and counts
 % for number, name in enumerate(spec.regions):
@@ -21,7 +26,7 @@ ${kind.functions}
 
 % for ion in spec.ions:
 // the reversal potential of ${ion} at active node a becomes Nernst's
-static void to_nernst_${ion}(__global real *mem, __global const int *at, const int a)
+${spec.static} void to_nernst_${ion}(__global real *mem, __global const int *at, const int a)
 {
     const real inside = mem[ion_${ion}i + a], outside = mem[ion_${ion}o + a];
     const real scale = mem[nernst_${ion}];
@@ -45,105 +50,21 @@ ${kind.call(block, values, 12)}\
 % endif
 % endfor
 </%def>\
-// Currents at the middle of the step: d and b of the system to solve. One work-item per place of
-// the solver's order; `active` is the number of an active node there, else -1.
-__kernel void begin_step(${signature(spec, "begin_step")})
-{
-    const int i = get_global_id(0);
-    if (i >= num_places) return;
-    const int a = active[i];
-    const real v_now = v[i];
-    real right = over_dt[i] * v_now + constant_b[i];
-    if (a >= 0) {
-        real diagonal = mem[base_d + a];
-${all("before_breakpoint", "v_now", "t_mid", "v[{}]")}\
-% for ion in spec.ions:
-        {
-            mem[ion_i${ion} + a] = 0;
-            mem[ion_di${ion} + a] = 0;
-            if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
-        }
+<%def name="at_target(kinds, target, indent)">\
+% for kind in kinds:
+<% k = kind.number %>\
+${indent}if (${target} >= target_${k} && ${target} < target_${k} + count_${k}) {
+${indent}    const int j = ${target} - target_${k};
+${indent}    events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, dt, capacity, v, spike_count,
+${indent}              spike_source, spike_time, mem, clock, ints, at);
+${indent}}
 % endfor
-% for kind in spec.kinds:
-% if kind.has("current") and kind.kind != "artificial":
-${over(kind)}
-<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]",
-             "noise": f"normal(seed, (ulong)(number_{kind.number} + j), step)"} %>\
-${kind.call("current", values, 12)}\
-% if kind.asks("current", "i"):
-<% factor = "mem[area + a] * (real)0.01 * " if kind.kind == "density" else "" %>\
-            diagonal += ${factor}g_g;
-            right += ${factor}(g_g * v_now - i_i);
-% endif
-        }
-% endif
-% endfor
-        d[i] = diagonal;
-    }
-    b[i] = right;
-}
-
-// From the solution x to the end of the step: voltages, states, spikes. One work-item per place.
-__kernel void finish_step(${signature(spec, "finish_step")})
-{
-    const int i = get_global_id(0);
-    if (i >= num_places) {  // events that instances sent in this step become visible
-        if (i < num_places + num_emitters) {
-            const int source = ints[emitter_source + i - num_places];
-            ints[event_count + source] = ints[event_live + source];
-        }
-        return;
-    }
-    const int a = active[i];
-<% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
-    const real v_now = ${new.format("i")};
-    v_new[i] = v_now;
-    if (a < 0) return;
-% if spec.second_order_currents:
-% for ion in spec.ions:
-    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * (x[i] - v_old[i]);
-% endfor
-% endif
-% for block in ("advance", "after_solve", "before_step"):
-${all(block, "v_now", "t_end", new)}\
-% endfor
-    const int c = ints[cell + a];
-    if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
-    for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
-        const int above = v_now > mem[detector_threshold + j];
-        if (above && !ints[detector_above + j]) {
-            const int source = ints[detector_source + j];
-            const int number = ints[event_count + source]++;
-            clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
-                t_end + 1e-10;
-            const int place = atomic_inc(spike_count);
-            if (place < capacity) {
-                spike_source[place] = source;
-                spike_time[place] = t_end;
-            }
-        }
-        ints[detector_above + j] = above;
-    }
-}
-
-// Events of other ranks, by source and time, to the rings of their sources. One work-item.
-__kernel void take_events(${signature(spec, "take_events")})
-{
-    if (get_global_id(0) > 0) return;
-    for (int k = 0; k < num_taken; k++) {
-        const int s = source[k], number = ints[event_count + s];
-        clock[ring + ints[ring_first + s] + number % ints[ring_size + s]] = time[k];
-        ints[event_count + s] = number + 1;
-        ints[event_live + s] = number + 1;
-    }
-}
+</%def>\
 % if spec.played:
-
-// Values that parameters take in time. One work-item per parameter of an instance.
-__kernel void play(${signature(spec, "play")})
+// The value that a parameter of an instance takes at time t; one of those that are played.
+${spec.static} void play(const int p, const double t, __global real *mem,
+    __global const double *clock, __global const int *ints, __global const int *at)
 {
-    const int p = get_global_id(0);
-    if (p >= num_played) return;
     int low = ints[played_first + p], high = ints[played_first + p + 1] - 1;
     const int start = low, last = high, continuous = ints[played_continuous + p];
     const int time = played_time, value = played_value;
@@ -165,12 +86,12 @@ __kernel void play(${signature(spec, "play")})
     mem[ints[played_place + p]] = (real)y;
 }
 % endif
-% if spec.net_kinds:
 
+% if spec.net_kinds:
 // The earliest event of a target's connections that is due; -1 where none is. Instances of one
 // launch may send events meanwhile: `event_count` has those of before, `event_live` all; the latter
 // is for connections shorter than a step, whose sources are in launches before.
-static int earliest_event(const int first, const int end, const double limit,
+${spec.static} int earliest_event(const int first, const int end, const double limit,
                           __global const double *clock, __global int *ints,
                           __global const int *at, double *due, double *sent)
 {
@@ -197,7 +118,7 @@ static int earliest_event(const int first, const int end, const double limit,
 % if kind.queue:
 
 // Take self event `slot` of instance j out of its queue.
-static void remove_${k}(const int slot, const int j, __global real *mem, __global double *clock,
+${spec.static} void remove_${k}(const int slot, const int j, __global real *mem, __global double *clock,
                         __global int *ints, __global const int *at)
 {
     const int size = --ints[queue_size_${k} + j], last = ints[queue_last_${k} + j];
@@ -215,7 +136,7 @@ static void remove_${k}(const int slot, const int j, __global real *mem, __globa
 % if kind.watches:
 
 // Values of the WATCH conditions of instance j, as bits: above 0.
-static uint above_${k}(const int j, const int a, const double t, const real dt,
+${spec.static} uint above_${k}(const int j, const int a, const double t, const real dt,
                        const real v_now, __global const real *v, __global real *mem,
                        __global int *ints, __global const int *at)
 {
@@ -233,7 +154,7 @@ ${kind.call("watch", values, 4)}\
 % endif
 
 // One event of instance j: NET_RECEIVE, and what it asks for.
-static void receive_${k}(
+${spec.static} void receive_${k}(
     const int j, const int a, const double t, const real flag, const int connection,
     const real dt, const int capacity, __global const real *v, __global int *spike_count,
     __global int *spike_source, __global double *spike_time, __global real *mem,
@@ -305,7 +226,7 @@ ${kind.call("receive", values, 4)}\
 }
 
 // Deliver what is due to instance j until a time, the earliest first.
-static void deliver_${k}(
+${spec.static} void deliver_${k}(
     const int j, const int a, const double limit, const real dt, const int capacity,
     __global const real *v, __global int *spike_count, __global int *spike_source,
     __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
@@ -344,38 +265,192 @@ static void deliver_${k}(
                      spike_time, mem, clock, ints, at);
     }
 }
+
+// Events of instance j that are due until the middle of the step.
+${spec.static} void events_of_${k}(
+    const int j, const int a, const double t_begin, const double t_mid, const real dt,
+    const int capacity, __global const real *v, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global double *clock, __global int *ints, __global const int *at)
+{
+    deliver_${k}(j, a, t_begin, dt, capacity, v, spike_count, spike_source, spike_time, mem,
+                 clock, ints, at);
+% if kind.watches:
+    const uint armed = (uint)ints[armed_${k} + j];
+    if (armed) {
+        const real v_now = ${"0" if kind.kind == "artificial" else "v[ints[place_of + a]]"};
+        const uint above = above_${k}(j, a, t_begin, dt, v_now, v, mem, ints, at);
+        const uint fire = armed & above & ~(uint)ints[above_flags_${k} + j];
+        ints[above_flags_${k} + j] = (int)above;
+% for w, flag in enumerate(kind.watch_flags):
+        if (fire & ${1 << w}u)
+            receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, dt, capacity, v,
+                         spike_count, spike_source, spike_time, mem, clock, ints, at);
 % endfor
+    }
+% endif
+    deliver_${k}(j, a, t_mid, dt, capacity, v, spike_count, spike_source, spike_time, mem,
+                 clock, ints, at);
+}
+% endfor
+% endif
+
+// Events until the middle of the step, then currents there: d and b of the system to solve. One
+// work-item per place of the solver's order, `active` is the number of an active node there, else
+// -1; then one per target at no node.
+__kernel void begin_step(${signature(spec, "begin_step")})
+{
+    const int i = get_global_id(0);
+    const int now = ints[step_state + 2];
+    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
+    const double t_end = t_mid + clock[step_half];
+    const ulong step = (ulong)(ints[step_state] + now);
+    if (i == 0) ints[step_state + 3] = now;  // for finish_step
+    if (i >= num_places) {
+% if spec.loose_kinds and not spec.layered:
+        if (i < num_places + num_loose) {
+            const int target = ints[loose + i - num_places];
+${at_target(spec.loose_kinds, "target", " " * 12)}\
+        }
+% endif
+        return;
+    }
+    const int a = active[i];
+    const real v_now = v[i];
+    real right = over_dt[i] * v_now + constant_b[i];
+    if (a >= 0) {
+% if not spec.layered:
+% for kind in spec.net_kinds:
+% if kind.kind != "artificial":
+${over(kind)}
+            events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, v, spike_count, spike_source,
+                     spike_time, mem, clock, ints, at);
+        }
+% endif
+% endfor
+% endif
+% if spec.played:
+        for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
+            play(p, t_mid, mem, clock, ints, at);
+% endif
+        real diagonal = mem[base_d + a];
+${all("before_breakpoint", "v_now", "t_mid", "v[{}]")}\
+% for ion in spec.ions:
+        {
+            mem[ion_i${ion} + a] = 0;
+            mem[ion_di${ion} + a] = 0;
+            if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
+        }
+% endfor
+% for kind in spec.kinds:
+% if kind.has("current") and kind.kind != "artificial":
+${over(kind)}
+<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]",
+             "noise": f"normal(seed, (ulong)(number_{kind.number} + j), step)"} %>\
+${kind.call("current", values, 12)}\
+% if kind.asks("current", "i"):
+<% factor = "mem[area + a] * (real)0.01 * " if kind.kind == "density" else "" %>\
+            diagonal += ${factor}g_g;
+            right += ${factor}(g_g * v_now - i_i);
+% endif
+        }
+% endif
+% endfor
+        d[i] = diagonal;
+    }
+    b[i] = right;
+}
+
+// From the solution x to the end of the step: voltages, states, spikes, a row of what is recorded.
+// One work-item per place, per source that instances send from, per voltage that is recorded, and
+// one for what is at no node.
+<% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
+__kernel void finish_step(${signature(spec, "finish_step")})
+{
+    const int i = get_global_id(0), now = ints[step_state + 3], done = ints[step_state] + now;
+    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
+    const double t_end = t_mid + clock[step_half];
+    const size_t row = ints[step_state + 1] + now;
+    if (i == 0) ints[step_state + 2] = now + 1;  // for the kernels of the next step
+    if (i >= num_places) {
+        int item = i - num_places;
+        if (item < num_emitters) {  // events that instances sent in this step become visible
+            const int source = ints[emitter_source + item];
+            ints[event_count + source] = ints[event_live + source];
+            return;
+        }
+        item -= num_emitters;
+        if (item < num_v) {
+            v_rows[row * num_v + item] = ${new.format("v_index[item]")};
+            return;
+        }
+        if (item > num_v) return;
+% if spec.played:
+        for (int p = ints[first_played + num_active]; p < num_played; p++)
+            play(p, t_end, mem, clock, ints, at);
+% endif
+        for (int r = mem_first[num_active]; r < num_mem; r++)
+            mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+        return;
+    }
+    const int a = active[i];
+    const real v_now = ${new.format("i")};
+    v_new[i] = v_now;
+    if (a < 0) return;
+% if spec.played:
+    for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
+        play(p, t_end, mem, clock, ints, at);
+% endif
+% if spec.second_order_currents:
+% for ion in spec.ions:
+    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * (x[i] - v_old[i]);
+% endfor
+% endif
+% for block in ("advance", "after_solve", "before_step"):
+${all(block, "v_now", "t_end", new)}\
+% endfor
+    const int c = ints[cell + a];
+    if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
+    for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
+        const int above = v_now > mem[detector_threshold + j];
+        if (above && !ints[detector_above + j]) {
+            const int source = ints[detector_source + j];
+            const int number = ints[event_count + source]++;
+            clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
+                t_end + 1e-10;
+            const int place = atomic_inc(spike_count);
+            if (place < capacity) {
+                spike_source[place] = source;
+                spike_time[place] = t_end;
+            }
+        }
+        ints[detector_above + j] = above;
+    }
+    for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
+        mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+}
+
+// Events of other ranks, by source and time, to the rings of their sources. One work-item.
+__kernel void take_events(${signature(spec, "take_events")})
+{
+    if (get_global_id(0) > 0) return;
+    for (int k = 0; k < num_taken; k++) {
+        const int s = source[k], number = ints[event_count + s];
+        clock[ring + ints[ring_first + s] + number % ints[ring_size + s]] = time[k];
+        ints[event_count + s] = number + 1;
+        ints[event_live + s] = number + 1;
+    }
+}
+% if spec.layered:
 
 // Events due until the middle of the step. One work-item per target of a layer.
 __kernel void events(${signature(spec, "events")})
 {
     const int item = get_global_id(0);
     if (item >= num_items) return;
+    const int now = ints[step_state + 2];
+    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
     const int target = ints[targets + first_item + item];
-% for kind in spec.net_kinds:
-<% k = kind.number %>\
-    if (target >= target_${k} && target < target_${k} + count_${k}) {
-        const int j = target - target_${k};
-        const int a = ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"};
-        deliver_${k}(j, a, t_begin, dt, capacity, v, spike_count, spike_source, spike_time, mem,
-                     clock, ints, at);
-% if kind.watches:
-        const uint armed = (uint)ints[armed_${k} + j];
-        if (armed) {
-            const real v_now = ${"0" if kind.kind == "artificial" else "v[ints[place_of + a]]"};
-            const uint above = above_${k}(j, a, t_begin, dt, v_now, v, mem, ints, at);
-            const uint fire = armed & above & ~(uint)ints[above_flags_${k} + j];
-            ints[above_flags_${k} + j] = (int)above;
-% for w, flag in enumerate(kind.watch_flags):
-            if (fire & ${1 << w}u)
-                receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, dt, capacity, v,
-                             spike_count, spike_source, spike_time, mem, clock, ints, at);
-% endfor
-        }
-% endif
-        deliver_${k}(j, a, t_mid, dt, capacity, v, spike_count, spike_source, spike_time, mem,
-                     clock, ints, at);
-    }
-% endfor
+${at_target(spec.net_kinds, "target", "    ")}\
 }
 % endif

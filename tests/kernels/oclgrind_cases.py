@@ -53,6 +53,8 @@ CONFIGS = {
     "fine, narrow": ("fine", {"vector_width": 1, "max_cells": 3}),
     "levels": ("levels", {"work_group": 4, "padding": "skip"}),
     "levels, padded": ("levels", {"work_group": 4, "padding": "compute"}),
+    "contraction, registers": ("contraction", {"registers": True, "segment": 4}),
+    "contraction": ("contraction", {}),
     "dhs": ("dhs", {"k": 4, "work_group": 8}),
     "dhs, local": ("dhs", {"k": 4, "work_group": 8, "local": True}),
     "cr": ("cr", {"work_group": 5}),
@@ -132,8 +134,12 @@ def pieces_case(queue, dtype, symmetric):
     finally:
         devices.limits = real
     assert {p.phase for p in solver.plan.parts} == {"solve", "reduce", "expand"}
+    assert solver.plan.takes_natural
     system = make_system(forest, dtype, symmetric, 2)
     system.assert_solved(solver.solve(**system.arrays))
+    packed = {k: solver.pack(a) for k, a in system.arrays.items() if a is not None}
+    solver.enqueue(**packed, out=packed["b"])  # in device order
+    system.assert_solved(solver.unpack(packed["b"]).get())
     system.d[140] = -1
     try:
         solver.solve(**system.arrays)

@@ -37,6 +37,7 @@ from clhines.simulate import (
 )
 from clhines.simulate.currents import CurrentsSpec
 from clhines.simulate.extended_tables import filled_arenas, spec_of
+from clhines.simulate.features import FeaturesSpec
 from clhines.simulate.reduced import ReducedSpec
 from clhines.simulate.steps import StepSpec
 from clhines.simulate.variables import Variables
@@ -62,6 +63,7 @@ DEVICES = {
 OPTIONS = {  # besides the default ones, where they bring in other kernels
     "fine": [{"work_group": 16}, {"work_group": 16, "local": True}, {"vector_width": 4}],
     "levels": [{"padding": "skip"}, {"padding": "compute"}],
+    "contraction": [{"registers": True}],
     "dhs": [{"k": 4, "local": True}],
     "block_interleaved": [{"block_size": 8, "vector_width": 4}],
 }
@@ -117,15 +119,16 @@ def network_specs(dtype, limits):
         yield from (CurrentsSpec(real, kind, source if kind.uses_noise else "") for kind in plain)
         if limits.is_cpu:
             grouped = tuple(kinds.grouped_kind_spec(k, real, 4) for k in network.kinds)
-            yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source)
+            for samples in (False, True):
+                yield epoch_vector.CellEpochSpec(real, 4, grouped, secondorder, source, samples)
             continue
         for plan in epoch_plan.plan_epochs(network, dtype, limits):
-            yield plan.spec
+            yield from (plan.spec, replace(plan.spec, samples=True))
             if plan.spec.constant:
                 yield plan.spec.of_factors
         for plan in epoch_plan.plan_epochs(network, dtype, limits, by_node=True):
             if plan.spec.by_node:
-                yield plan.spec
+                yield from (plan.spec, replace(plan.spec, samples=True))
 
 
 def extended_specs(dtype):
@@ -145,7 +148,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
     yield spread.SpreadSpec(real)
-    yield ReducedSpec(real)
+    yield from (ReducedSpec(real), FeaturesSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield state.EventsSpec()
     yield plasticity.PlasticSpec(16)

@@ -11,12 +11,18 @@ import pytest
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
 
-REJECTED = """
+REJECTED = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from support.mod_files import loaded
+loaded("vec_")
 soma = h.Section(name="soma")
 soma.insert("hh")
 soma.insert("extracellular")
-clamp = h.VClamp(soma(0.5))
-count = h.APCount(soma(0.5))
+other = h.vec_c(soma(0.5))
+stim = h.PatternStim()
+stim.play(h.Vector(200).indgen(), h.Vector(200))
+stim.fake_output = 1
 h.finitialize(-65)
 before = soma(0.5).v, h.t
 lines = [str(r) for r in clhines.neuron.check()]
@@ -25,7 +31,7 @@ try:
     message = ""
 except clhines.InputError as error:
     message = str(error)
-found = {"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t)}
+found = {{"lines": lines, "message": message, "same": before == (soma(0.5).v, h.t)}}
 """
 AT = """
 soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
@@ -64,7 +70,11 @@ def result_of(script):
 def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
     found = result_of(REJECTED)
     assert found["same"]
-    for name in ("extracellular", "VClamp: VERBATIM", "APCount: VERBATIM"):
+    for name in (
+        "extracellular",
+        "vec_c: VERBATIM",
+        "PatternStim: PatternStim[0].fake_output is 1",
+    ):
         assert any(name in line for line in found["lines"]), (name, found["lines"])
         assert name in found["message"]
     lines = [line for line in found["lines"] if "VERBATIM" in line]
@@ -230,6 +240,6 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
     for name, lines in found.items():
         assert lines, name
         assert any(r.startswith(f"| {name}") for r in told), name
-    elsewhere = ("`.mod` files", "POINTER", "VecStim", "GLOBAL")  # by other tests
+    elsewhere = ("`.mod` files", "POINTER", "VecStim", "PatternStim", "GLOBAL")  # by other tests
     for row in told:
         assert any(row.startswith(f"| {name}") for name in [*found, *elsewhere]), row

@@ -1,5 +1,6 @@
 """Epochs of blocks of cells, as GPUs run them, on every device: against the reference."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -345,3 +346,20 @@ def test_cells_of_too_many_lanes_are_refused(fast_queue):
     wide = replace(limits(fast_queue.device), max_work_group=1 << 20, local_bytes=1 << 30)
     with pytest.raises(InputError, match=r"lanes: too large.*use engine='steps'"):
         Simulation(net, DT, "float32", queue=fast_queue, engine=blocks(wide, segment=1))
+
+
+@pytest.mark.parametrize("ptx", [True, False])
+def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_once(ptx):
+    network = ring_network(ring_cables(2), 2, "all")
+    (plan,) = plan_epochs(network.compile(0.025), "float64", Limits(ptx=ptx))
+    kind = next(k for k in plan.spec.kinds if k.name == "hh")
+    assert plan.spec.side_by_side
+    assert kind.num_constants  # the factor of the temperature
+    given = re.search(r"static void hh_constants\([^{]*\{(.*?)\n\}", kind.source, re.DOTALL)
+    assert given and "celsius" in given[1]
+    function = r"static void hh_(?:current|advance)\([^{]*\{(.*?)\n\}"
+    bodies = re.findall(function, kind.source, re.DOTALL)
+    assert len(bodies) == 2
+    assert not any("celsius" in body or re.search(r"\bexp\(", body) for body in bodies)
+    soma = plan_epochs(ring_network(ring_cables(2), 2, "soma").compile(0.025), "float64", Limits())
+    assert not soma[0].spec.side_by_side

@@ -7,7 +7,9 @@ import pytest
 from networks import CABLES, DT, mixed_network, truth
 
 from clhines import Network, Simulation
-from clhines.simulate.epoch_vector import CellEpochs, make_blocks, make_groups, variable_nodes
+from clhines.simulate.constant_pivots import variable_nodes
+from clhines.simulate.epoch_blocks import make_blocks, make_groups
+from clhines.simulate.epoch_vector import CellEpochs
 
 
 @pytest.mark.parametrize(("lanes", "dtype"), [(2, "float64"), (8, "float64"), (16, "float32")])

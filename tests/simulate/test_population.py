@@ -3,13 +3,16 @@
 import functools
 import logging
 
+import mod_files
 import numpy as np
 import pytest
 from networks import CABLES, DT
 
 from clhines import InputError, Network, Population, Simulation
+from clhines.analysis import extract
 from clhines.device import program
 
+GCA = "ext_ca", "gbar"
 PROTOCOLS = {
     "step": {"stop": 5.0, "stimuli": [{"amp": 0.8, "delay": 0.5, "dur": 4.0}]},
     "two": {
@@ -90,6 +93,10 @@ CASES = [
     (None, {"step": {"stop": 1.0, "stimuli": [{"amps": 1.0}]}}, None, "amp"),
     (None, {"step": {"stop": 1.0, "stimuli": [{"amp": 1.0, "at": 9999}]}}, None, "at"),
     (None, {"step": {"stop": 1.0, "stimuli": 3.0}}, None, "stimuli is 3.0; expected a list"),
+    (None, {"rest": {"stop": 1.0}, "features": ["spike_count"]}, None, "has no stimulus"),
+    (None, {"features": ["spikes"]}, None, "no feature 'spikes'; expected spike_count"),
+    (None, {"stop_early": 3}, None, "stop_early is 3"),
+    (None, {"devices": []}, None, r"devices is \[\]; expected a list of devices"),
     (None, None, np.ones((2, 2)), "shape"),
     (None, None, {"na": [0.1]}, "lacks leak"),
     (None, None, np.full((1, 3), np.nan), "nan"),
@@ -98,9 +105,12 @@ CASES = [
 
 @pytest.mark.parametrize(("parameters", "protocols", "sets", "text"), CASES)
 def test_wrong_populations_are_refused(parameters, protocols, sets, text):
+    words = "features", "stop_early", "devices"
+    options = {k: v for k, v in (protocols or {}).items() if k in words}
+    protocols = {k: v for k, v in (protocols or {}).items() if k not in words}
     with pytest.raises(InputError, match=text) as error:
         made = Population(
-            model(), parameters or PARAMETERS, protocols or PROTOCOLS, engine="reference"
+            model(), parameters or PARAMETERS, protocols or PROTOCOLS, engine="reference", **options
         )
         made.evaluate(SETS if sets is None else sets)
     assert "\n" not in str(error.value)
@@ -109,7 +119,76 @@ def test_wrong_populations_are_refused(parameters, protocols, sets, text):
 def test_models_that_cannot_be_copied_are_refused():
     with pytest.raises(InputError, match="one cell"):
         Population(Network(CABLES, 2), PARAMETERS, PROTOCOLS)
-    net = model()
-    net.detector(0)
-    with pytest.raises(InputError, match="extended"):
-        Population(net, PARAMETERS, PROTOCOLS)
+
+
+def extended_model(gca=None, tau=None):
+    """One cell with ions, a pointer, played values, trains, a detector and artificial cells."""
+    ours, area = mod_files.ours, np.linspace(400, 1400, 6)
+    net = Network.from_arrays([-1, 0, 1, 2, 3, 4], [0, 6], area, np.full(6, 0.1), 1e-5 * area)
+    nodes = np.arange(6)
+    net.insert(ours("ext_cad"), nodes)
+    net.insert(ours("ext_ca"), nodes, **({} if gca is None else {GCA[1]: gca}))
+    net.ion("ca", nodes, ci=np.linspace(5e-5, 6e-5, 6))
+    early = net.trains([[1.0, 2.0], [3.0]])
+    nmda = net.add(ours("ext_nmda"), [3, 4])
+    fire = net.add_artificial(ours("ext_fire"), 2, **({} if tau is None else {"tau": tau}))
+    net.point(net.add(ours("ext_gap"), [5]), "vgap", to=[2])
+    net.play(net.add(ours("ext_clamp"), [2]), 0, "amp", [0, 1, 3.0], [0, 0.1, 0.2])
+    spikes = net.detector([0, 5], -20.0)
+    net.connect(early, nmda, [0, 1], [[0.003, 1.0]], 0.1)
+    net.connect(spikes, fire, [0, 1], 1.2, 0.3)
+    net.connect(fire, nmda, [1, 0], [[0.01, 1.0]], 0.2)
+    return net
+
+
+def test_extended_models(fast_queue):
+    """Each copy has its own sources, ions, pointers and played values: the model alone."""
+    sets = np.array([[2e-4, 5.0], [1e-3, 20.0], [4e-4, 9.0]])
+    protocols = {
+        "step": {"stop": 5.0, "stimuli": [{"amp": 0.3, "delay": 0.5, "dur": 4.0}]},
+        "rest": {"stop": 3.0},
+    }
+    parameters = {"ca": GCA, "tau": ("ext_fire", "tau")}
+    many = Population(
+        extended_model(), parameters, protocols, dt=0.05, batch=2, record=5, queue=fast_queue
+    )
+    for _ in range(2):
+        found = many.evaluate(sets)
+    for n, p in ((0, 0), (1, 0), (2, 0), (1, 1)):
+        net = extended_model(*sets[n])
+        if not p:
+            net.add("iclamp", 0, amp=0.3, delay=0.5, dur=4.0)
+        sim = Simulation(net, 0.05, engine="reference")
+        v = sim.record("v", [5])
+        alone = sim.run([5.0, 3.0][p])
+        own = alone.spike_cell == 0
+        np.testing.assert_allclose(found.v[n, p, : len(alone.t)], alone[v][:, 0], atol=1e-8)
+        np.testing.assert_allclose(found.spikes(n, p), alone.spike_time[own], atol=1e-9)
+    assert found.v.shape == (3, 2, 101) and np.ptp(found.v[:, 0, -1]) > 1e-3
+
+
+def test_features_stops_and_devices(fast_queue):
+    """Features without traces, protocols by stop, two devices: what the traces of one give."""
+    names = ["spike_count", "peak_time", "voltage_base"]
+    protocols = {name: PROTOCOLS[name] for name in ("step", "two")}
+    given = dict(parameters=PARAMETERS, protocols=protocols, dt=DT)
+    whole = Population(model(), **given, engine="reference").evaluate(SETS)
+    early = Population(model(), **given, engine="reference", batch=3, stop_early=True)
+    devices = [fast_queue.device] * 2
+    several = Population(model(), **given, batch=2, devices=devices, features=names)
+    found, features = early.evaluate(SETS), several.evaluate(SETS)
+    np.testing.assert_allclose(found.v, whole.v, atol=1e-8)
+    for other in (found, features):
+        assert other.spike_count.tolist() == whole.spike_count.tolist()
+        np.testing.assert_array_equal(other.spike_time, whole.spike_time)
+    assert features.v.shape == (5, 2, 0)
+    for p, (name, start, stop) in enumerate([("step", 0.5, 4.5), ("two", 0.0, 4.0)]):
+        steps = round(protocols[name]["stop"] / DT) + 1
+        window = {"stim_start": start, "stim_end": stop}
+        expected = extract(whole.v[:, p, :steps], whole.t[:steps], names, **window)
+        for n in range(5):
+            peaks = features.features["peak_time"][2 * n + p]
+            np.testing.assert_allclose(peaks, expected["peak_time"][n])
+        for name in ("spike_count", "voltage_base"):
+            np.testing.assert_allclose(features.features[name][:, p], expected[name])
+    assert features.features["spike_count"].max() > 0

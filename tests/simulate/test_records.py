@@ -1,12 +1,13 @@
 """What is kept of recorded values, against NumPy on all rows; i_membrane against NEURON."""
 
+import importlib.util
 import math
 
 import networks
 import numpy as np
 import pytest
 
-from clhines import InputError, Simulation
+from clhines import InputError, Network, Simulation
 from clhines.simulate import records
 
 DT, ENGINES = 0.025, ("reference", "steps", "epochs")
@@ -208,7 +209,7 @@ def test_computed_records_follow_set(fast_queue, needs, engine):
 
 def test_a_failed_run_has_no_reductions(fast_queue):
     """Its rows end before the failure; what is made of later ones too is not a number."""
-    from clhines import Network, SimulationError
+    from clhines import SimulationError
 
     net = Network.from_arrays([-1], [0, 1], [100.0], [0.0], [1e-3])
     net.add("point x\ncurrent i = -exp(t*400) [nA]", at=0)
@@ -223,3 +224,71 @@ def test_a_failed_run_has_no_reductions(fast_queue):
     assert 0 < len(result[rows]) < 80 and np.isfinite(result[rows]).all()
     assert all(np.isnan(result[k]).all() for k in kept)
     assert (result[times] <= result.t[-1]).all()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rows_go_to_files(fast_queue, needs, tmp_path, engine):
+    """In two runs, several chunks: the rows that stay; a file that is there is not overwritten."""
+    needs(fast_queue, "float64")
+    net, syn = networks.mixed_network()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=10)
+    whole = [sim.record("v", net.soma), sim.record("g", syn, every=3 * DT)]
+    names = [tmp_path / "v.npz"]
+    if importlib.util.find_spec("h5py"):
+        names.append(tmp_path / "g.h5")
+    files = [sim.record("v", net.soma, to=names[0])]
+    files += [sim.record("g", syn, every=3 * DT, to=name) for name in names[1:]]
+    runs = [sim.run(0.6), sim.run(0.35)]
+    expected = [np.concatenate([run[k] for run in runs]) for k in whole]
+    times = [np.concatenate([run.times[k] for run in runs]) for k in whole]
+    assert all(run[k].shape[0] == len(run.times[k]) == 0 for run in runs for k in files)
+    parts = [np.load(path) for path in sorted(tmp_path.glob("v-*.npz"))]
+    assert len(parts) > 3
+    np.testing.assert_array_equal(np.concatenate([p["values"] for p in parts]), expected[0])
+    np.testing.assert_array_equal(np.concatenate([p["t"] for p in parts]), times[0])
+    for name in names[1:]:
+        import h5py
+
+        with h5py.File(name) as file:
+            np.testing.assert_array_equal(file["values"][:], expected[1])
+            np.testing.assert_array_equal(file["t"][:], times[1])
+    with pytest.raises(InputError, match="v-00000.npz is there already"):
+        sim.record("v", net.soma, to=names[0])
+    with pytest.raises(InputError, match="to is 'v.txt'; expected a name that ends in .npz"):
+        sim.record("v", net.soma, to="v.txt")
+    with pytest.raises(InputError, match="to is for rows"):
+        sim.record("v", net.soma, to=tmp_path / "x.npz", reduce="max")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_formulas_and_parameters(fast_queue, needs, engine):
+    """Of rows that are recorded themselves; reduced, thinned out and combined."""
+    needs(fast_queue, "float64")
+    net = Network(networks.CABLES[0], 3)
+    conductance = np.linspace(0.1, 0.14, 3)
+    hh = net.insert("hh", net.soma, gnabar=conductance)
+    net.add("iclamp", at=net.soma, dur=5.0, amp=1.0)
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=30)
+    some = [2, 0]
+    rows = {name: sim.record(name, hh, some) for name in ("m", "h", "v")}
+    text = "ina = gnabar*m^3*h*(v - 50)"
+    flow, least = sim.record(text, hh, some), sim.record(text, hh, some, reduce="min")
+    thin = sim.record("twice = where(v > 0, 2*m, -exp(-h)/2)", hh, some, every=4 * DT)
+    total = sim.record("m3 = m*m*m", hh, some, matrix=[[1.0, -2.0]])
+    constant = sim.record("gnabar", hh, some)
+    result = sim.run(2.0)
+    m, h, v = (result[k] for k in rows.values())
+    expected = conductance[some] * m**3 * h * (v - 50)
+    np.testing.assert_allclose(result[flow], expected, 1e-12)
+    np.testing.assert_allclose(result[least], expected[1:].min(axis=0), 1e-12)
+    twice = np.where(v > 0, 2 * m, -np.exp(-h) / 2)
+    np.testing.assert_allclose(result[thin], twice[::4], 1e-12)
+    np.testing.assert_allclose(result[total], (m**3) @ [[1.0], [-2.0]], 1e-12)
+    assert (result[constant] == conductance[some]).all() and v.max() > 0
+    sim.set(hh, gnabar=np.array([0.2, 0.1, 0.3]))
+    sim.reset()
+    assert (sim.run(0.1)[constant] == [0.3, 0.2]).all()
+    with pytest.raises(InputError, match="x = gnabarr: unknown name gnabarr; expected one of"):
+        sim.record("x = gnabarr", hh)
+    with pytest.raises(InputError, match="cannot read the expression at"):
+        sim.record("x = (m", hh)

@@ -9,7 +9,7 @@ from systems import dissimilar, families, make_system
 from clhines import Forest, PivotError
 from clhines.cells.shapes import chain, random_binary_tree, star
 
-CONFIGS = ["contraction_6", "fine_vector_4", "fine_vector_16"]
+CONFIGS = ["contraction_6", "contraction_registers", "fine_vector_4", "fine_vector_16"]
 
 
 def scattered_cells():

@@ -11,7 +11,7 @@ from neuron import h
 
 h.load_file("stdrun.hoc")
 KEPT = []
-ENDS = []  # object and name of what is compared at the end of a run
+SEEN = []  # pairs of an object and a variable, which hoc reads after a run
 
 
 def section(name, nseg, length, diam, mechanism="hh"):
@@ -59,9 +59,14 @@ def recorders():
     spikes, times = h.Vector(), h.Vector([1, 3.33, 12.5, 19])
     netcon.record(spikes)
     at = soma(0.5)
-    KEPT.extend([netcon, synapse, times])
-    ENDS.extend([(synapse, "i"), (at, "ina"), (at.hh, "gna"), (dendrite(0.1).pas, "i")])
-    found = recorded(at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina)
+    fast = h.CVode()
+    fast.use_fast_imem(1)
+    KEPT.extend([netcon, synapse, times, fast])
+    SEEN.extend([(synapse, "i"), (at, "ina"), (at.hh, "gna"), (dendrite(0.1).pas, "i")])
+    found = recorded(at._ref_i_membrane_, dendrite(0.5)._ref_i_membrane_)
+    found += recorded(
+        at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina
+    )
     found += [h.Vector().record(synapse._ref_i, 0.025)]
     found += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
     return [*found, spikes]
@@ -264,6 +269,64 @@ def common():
     return recorded(soma(0.2)._ref_v, soma(0.5).ext_common._ref_r, soma(0.5).ext_common._ref_i)
 
 
+def clamped():
+    """VClamps, of which one is stiff; APCounts, with Vectors; what hoc sees after a run."""
+    soma, dendrite = section("soma", 1, 20, 20), section("dendrite", 5, 200, 2, "pas")
+    dendrite.connect(soma(1))
+    stiff, soft = h.VClamp(soma(0.5)), h.VClamp(dendrite(0.7))
+    soft.gain, soft.rstim, soft.tau1, soft.tau2, soft.fac = 10, 5, 0.05, 0.01, 0.5
+    for k, (dur, amp) in enumerate([(2, -65), (3.1, -20), (1.02, -70)]):
+        stiff.dur[k], stiff.amp[k], soft.dur[k], soft.amp[k] = dur, amp, 3 * dur, amp + 5 * k
+    synapse, current = h.ExpSyn(soma(0.5)), h.IClamp(soma(0.5))
+    current.delay, current.dur, current.amp = 7, 100, 0.5
+    stim = h.NetStim()
+    stim.start, stim.interval = 1, 3
+    netcon = h.NetCon(stim, synapse)
+    netcon.weight[0] = 0.001
+    counts, vectors = [h.APCount(soma(0.5)) for _ in range(3)], [h.Vector(3), h.Vector()]
+    counts[1].thresh, counts[2].thresh = 0, -50
+    for count, vector in zip(counts, vectors, strict=False):
+        count.record(vector)
+    KEPT.extend([stiff, soft, synapse, current, stim, netcon, *counts])
+    SEEN.extend([(count, name) for count in counts for name in ("n", "time")])
+    SEEN.extend([(soft, "i"), (soft, "vo0"), (synapse, "i"), (synapse, "g"), (current, "i")])
+    SEEN.extend([(soma(0.5), name) for name in ("v", "ina", "gna_hh", "il_hh", "m_hh", "i_cap")])
+    SEEN.extend([(dendrite(0.7), "i_pas"), (soma(0.5), "ena")])
+    at = soma(0.5)._ref_v, dendrite(0.7)._ref_v, soft._ref_i, soft._ref_e0, counts[0]._ref_n
+    return [*recorded(*at), *vectors]
+
+
+def patterns():
+    """PatternStim for gids that are not here and one that is; IntFire2."""
+    soma, pc = section("soma", 1, 20, 20), h.ParallelContext()
+    own = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
+    pc.set_gid2node(3, pc.id())
+    pc.cell(3, own)
+    rng, stim, spikes = np.random.default_rng(3), h.PatternStim(), h.Vector()
+    own.record(spikes)
+    times = h.Vector(np.sort(rng.uniform(0, 20, 300)).round(3))
+    stim.play(times, h.Vector(rng.integers(0, 4, 300)))
+    synapses = [h.ExpSyn(soma(0.5)) for _ in range(3)]
+    for k, synapse in enumerate([*synapses, synapses[0]]):
+        KEPT.append(pc.gid_connect(k % 3, synapse))
+        KEPT[-1].delay, KEPT[-1].weight[0] = 0.3 + 0.7 * k, 0.001 * (k + 1)
+    fires, sent = [h.IntFire2(), h.IntFire2()], h.Vector()
+    fires[0].ib, fires[1].ib = 2, 0.5
+    for source, target, weight in ((fires[0], fires[1], 2.1), (fires[1], fires[0], -0.4)):
+        KEPT.append(h.NetCon(source, target))
+        KEPT[-1].weight[0] = weight
+    KEPT.append(h.NetCon(fires[1], None))
+    KEPT[-1].record(sent)
+    KEPT.extend([own, stim, *synapses, *fires])
+    SEEN.extend([(fire, name) for fire in fires for name in ("i", "m")])
+    return [*recorded(soma(0.5)._ref_v, *(s._ref_g for s in synapses)), spikes, sent]
+
+
+def seen():
+    """Values that hoc reads."""
+    return [np.array([float(getattr(thing, name))]) for thing, name in SEEN]
+
+
 def compared(case, engine):
     """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
     import clhines
@@ -272,8 +335,7 @@ def compared(case, engine):
     stop, found = 20.0, {}
     h.finitialize(-65)
     h.continuerun(stop)
-    truth, end = [np.array(v) for v in vectors], h.t
-    ends = np.array([getattr(*pair) for pair in ENDS])
+    truth, end = [np.array(v) for v in vectors] + seen(), h.t
     ways = {"whole": [(1, 20)], "turns": [(0, 4.5), (1, 11.025), (0, 13), (1, 20)]}
     if case == "crossing":
         first, second = steps_of_crossing(vectors)
@@ -285,7 +347,7 @@ def compared(case, engine):
                 clhines.neuron.run(until, engine=engine)
             else:
                 h.continuerun(until)
-        got = [np.array(v) for v in vectors]
+        got = [np.array(v) for v in vectors] + seen()
         found[name] = {
             "lengths": [[len(a), len(b)] for a, b in zip(truth, got, strict=True)],
             "differences": [
@@ -294,9 +356,6 @@ def compared(case, engine):
             ],
             "scales": [float(np.abs(a).max(initial=0)) for a in truth],
             "t": h.t - end,
-            "ends": [
-                abs(getattr(*pair) / value - 1) for pair, value in zip(ENDS, ends, strict=True)
-            ],
         }
     return found
 

@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulate"))
 import numpy as np
 from networks import CABLES, DT, mixed_network
 
-from clhines import Network, Simulation, SimulationError
+from clhines import Network, Population, Simulation, SimulationError
+from clhines.analysis import Features
 from clhines.errors import InputError, RankError, SpikeOverflowError
 from clhines.network.plasticity import STDP
 from clhines.simulate import mpi, received
@@ -62,12 +63,20 @@ def simulation(build, comm=None, **options):
     return sim
 
 
+def features_of(result):
+    found = result.features.get(2)
+    if found is None:
+        return ()
+    return found["peak_time"].offsets, found["peak_time"].values, found["voltage_base"]
+
+
 def digests(result, sim):
     """What must be the same bits however the network is split."""
     return {
         "count": len(result.spike_time),
         "spikes": digest(result.spike_time, result.spike_cell),
         "records": digest(result.t, *result.values),
+        "features": digest(*features_of(result)),
         "v": digest(sim.voltages()),
         "weights": digest(sim.weights()),
     }
@@ -78,12 +87,26 @@ def run_cases(folder, before, comm=None):
     size, found = 1 if comm is None else comm.size, {}
     for name, build, duration, options in CASES[:: 1 if size < 3 else 2]:  # in less time
         sim = simulation(build, comm, **options)
+        features = Features(["peak_time", "voltage_base"], stim_start=1.0, stim_end=2.0)
+        sim.record("v", sim.network.soma[[4, 1, 3]], reduce=features)
         found[name] = digests(sim.run(duration), sim)
         sim.save(folder / f"{name} {size}.npz")
         later = simulation(build, comm, **options)
         later.restore(folder / f"{name} {before or size}.npz")
         found[name + ", later"] = digests(later.run(duration), later)
+    found["population"] = population(comm)
     return found
+
+
+def population(comm):
+    """What a population gives, the last bits left out: batches differ."""
+    net = Network(CABLES[0])
+    net.insert("hh", "soma")
+    net.insert("pas", "dendrites", g=1e-4, e=-65.0)
+    protocols = {"step": {"stop": 4.0, "stimuli": [{"amp": 0.8, "delay": 0.5}]}}
+    many = Population(net, {"na": ("hh", "gnabar")}, protocols, batch=2, comm=comm)
+    found = many.evaluate(np.linspace(0.05, 0.2, 5)[:, None])
+    return digest(np.round(found.v, 6), found.spike_set, found.spike_time)
 
 
 def not_finite(comm):

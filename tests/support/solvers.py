@@ -45,6 +45,7 @@ CONFIGS = {
         },
     ),
     "contraction": ("contraction", {}),
+    "contraction_registers": ("contraction", {"registers": True, "segment": SHORT}),
     "contraction_6": ("contraction", {"segment": 6, "work_group": 96, "max_cells": 5}),
 }
 ONE_EACH = [

@@ -2,7 +2,8 @@
 
 - `tree` has the parts of a file and what is refused of it; `lexer` makes tokens and follows
   INCLUDE; `cursor` reads expressions, `statements` statements, `parse` the declarations;
-  `constants` has numbers that UNITS blocks take from units; `verbatim` knows C that says nothing.
+  `constants` has numbers that UNITS blocks take from units; `verbatim` knows C that says nothing
+  or that NMODL can say; `loops` turns FROM with ``break`` into IF.
 - `names` has the variables of a file; `values` those of one execution; `functions` the
   mathematical functions; `draws` RANDOM variables; `evaluate`
   expressions; `execute` statements: a block is executed once,

@@ -210,6 +210,7 @@ class _Work:
         """Execute at v + 0.001 mV, then at v, with what the first has left: as NEURON does."""
         graph = self.graph
         first, second = Run(self.shared, "current"), Run(self.shared, "current")
+        first.solve = second.solve = _nested
         first.given["v"] = graph.symbol("v") + graph.number(SLOPE)
         first.body(statements)
         ahead = {name: first.read(name) for name, _ in currents}
@@ -364,4 +365,8 @@ class _Work:
 
 
 def _nested(run: Run, s: Statement) -> None:
+    block = run.file.blocks.get(str(s.names[0]))
+    if run.is_in_call and block is not None and block.sort == "LINEAR":
+        solve(run, s)
+        return
     raise Refused(f"SOLVE {s.names[0]} in an IF or a loop", s.line)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from clhines.mechanisms.expressions import ExpressionError, Node
 from clhines.mechanisms.nmodl.evaluate import Evaluation
+from clhines.mechanisms.nmodl.loops import breaks, nested
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused, Statement
 from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
 from clhines.mechanisms.nmodl.verbatim import is_empty
@@ -22,6 +23,11 @@ MAX_CALLS = 60  # within each other
 
 class Run(Evaluation):
     """One execution of one block; see `Values`."""
+
+    @property
+    def is_in_call(self) -> bool:
+        """Whether it is in a PROCEDURE or FUNCTION."""
+        return bool(self._calls)
 
     def body(self, statements: Sequence[Statement]) -> None:
         """Execute the statements of a block with locals of its own."""
@@ -124,6 +130,10 @@ class Run(Evaluation):
         name = str(s.names[0])
         self.scopes.append({})
         self.new_local(name)
+        if breaks(s.blocks[0]):
+            self.body(nested(name, turns, s.blocks[0]))
+            self.scopes.pop()
+            return
         for k in turns:
             self.values[str(self.scopes[-1][name])] = self.graph.number(k)
             self.body(s.blocks[0])

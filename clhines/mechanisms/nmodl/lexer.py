@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clhines.mechanisms.nmodl.tree import Refused
+from clhines.mechanisms.nmodl.verbatim import said
 
 MAX_TEXT, MAX_INCLUDES = 2_000_000, 20
 
@@ -90,6 +91,8 @@ def _tokens(text: str, includes: Includes, depth: int, fixed: int) -> list[Token
         if include and sort == "text":
             result.pop()
             result += _included(part[1:-1], includes, depth, line)
+        elif sort == "verbatim" and (statements := said(part)) is not None:
+            result += _tokens(statements, includes, depth, line)
         elif sort in ("name", "number", "sign", "text", "verbatim"):
             result.append(Token(sort, part, line, *found.span()))
         row += part.count("\n")

@@ -74,10 +74,12 @@ def model_of(text: str, nmodl: Nmodl) -> Model:
 
 
 @lru_cache(maxsize=256)
-def functions_of(text: str, nmodl: Nmodl, real: str, outputs: tuple[str, ...]) -> str:
-    """Return the functions of a mechanism as source."""
+def functions_of(
+    text: str, nmodl: Nmodl, real: str, outputs: tuple[str, ...], blocks: tuple[str, ...] | None
+) -> str:
+    """Return the functions of a mechanism as source, or of some of its blocks."""
     try:
-        return Functions(model_of(text, nmodl), real, outputs).text()
+        return Functions(model_of(text, nmodl), real, outputs).text(blocks)
     except ExpressionError as error:
         raise InputError(f"{nmodl.path or 'NMODL text'}: its functions take {error}") from error
 
@@ -91,15 +93,15 @@ def calls_of(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> t
     return Functions(model, "numpy", outputs).calls(block)
 
 
-@lru_cache(maxsize=256)
-def twins_of(text: str, nmodl: Nmodl, outputs: tuple[str, ...]) -> dict[str, Callable[..., Any]]:
-    """Return the NumPy functions by block. What is run is printed of numbers and checked names."""
-    source = functions_of(text, nmodl, "numpy", outputs)
+@lru_cache(maxsize=2048)
+def twin_of(text: str, nmodl: Nmodl, outputs: tuple[str, ...], block: str) -> Callable[..., Any]:
+    """Return the NumPy function of a block. What is run is printed of numbers and checked names."""
+    source = functions_of(text, nmodl, "numpy", outputs, (block,))
     name = model_of(text, nmodl).program.name
     space: dict[str, Any] = {"np": np, "random123": random123}
     exec(compile(source, f"<mechanism {name}>", "exec"), space)
-    prefix = name + "_"
-    return {key[len(prefix) :]: f for key, f in space.items() if key.startswith(prefix)}
+    found: Callable[..., Any] = space[f"{name}_{block}"]
+    return found
 
 
 def described(text: str, nmodl: Nmodl) -> str:
@@ -157,5 +159,5 @@ __all__ = [
     "functions_of",
     "model_of",
     "read",
-    "twins_of",
+    "twin_of",
 ]

@@ -1,4 +1,4 @@
-"""VERBATIM that says nothing to a simulation: declarations, includes, ``return 0;``."""
+"""VERBATIM that needs no C: what says nothing to a simulation, and what NMODL can say, too."""
 
 from __future__ import annotations
 
@@ -9,13 +9,47 @@ _LINES = re.compile(
     r"^[ \t]*#[ \t]*(include|ifndef|ifdef|if|endif|else|define|undef)\b[^\n]*$", re.M
 )
 _NOTHING = re.compile(
-    r"return\s*(0|0\.0?|\(\s*0\s*\))?\s*;|extern\b[^;{}]*;|;"
+    r"if\s*\(\s*cvode_active_\s*\)\s*\{\s*hoc_execerror\([^;{}]*\)\s*;\s*\}"  # no CVode here
+    r"|return\s*(0|0\.0?|\(\s*0\s*\))?\s*;|extern\b[^;{}]*;|;"
     r"|(?:static\s+|const\s+|unsigned\s+)*(?:double|int|void|float|long)\s*\**\s*\w+\s*\([^;{}]*\)\s*;"
 )
+# statements of NEURON's apcount.mod, without spaces, and the same in NMODL
+_COUNTED = (
+    "if(v>=thresh&&!firing){intsize;double*px;firing=1;time=t;n+=1.;"
+    "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){size=(int)n;vector_resize(vv,size);"
+    "px=vector_vec(vv);px[size-1]=time;}}if(firing&&v<thresh&&t>time){firing=0;}"
+)
+_EMPTIED = "if(auto*vv=*reinterpret_cast<IvocVect**>(&space)){vector_resize(vv,0);}"
+_SAID = {
+    _COUNTED: (
+        "if (v >= thresh && !firing) { firing = 1 time = t n = n + 1 } "
+        "if (firing && v < thresh && t > time) { firing = 0 }"
+    ),
+    _EMPTIED: "",  # the Vector of APCount.record is the importer's
+}
+
+
+def said(text: str) -> str | None:
+    """Return the NMODL statements of a VERBATIM block that is known, else None."""
+    return _SAID.get(re.sub(r"\s+", "", _inner(text)))
+
+
+def counts_crossings(text: str) -> bool:
+    """Whether an NMODL text counts crossings as NEURON's apcount.mod does."""
+    return _COUNTED in re.sub(r"\s+", "", _COMMENT.sub(" ", text))
+
+
+def is_break(text: str) -> bool:
+    """Whether a VERBATIM block leaves a loop."""
+    return re.sub(r"\s+", "", _inner(text)) == "break;"
+
+
+def _inner(text: str) -> str:
+    """Return the C of a block without comments."""
+    return _COMMENT.sub(" ", text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM"))
 
 
 def is_empty(text: str) -> bool:
     """Whether a VERBATIM block, with its words around it, can be dropped."""
-    inner = text.strip().removeprefix("VERBATIM").removesuffix("ENDVERBATIM")
-    inner = _LINES.sub("", _COMMENT.sub(" ", inner))
+    inner = _LINES.sub("", _inner(text))
     return not _NOTHING.sub(" ", inner).strip()

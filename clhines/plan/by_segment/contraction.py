@@ -16,7 +16,17 @@ from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment import layout as segment_layout
 from clhines.plan.by_segment.cut import Cut, cut_trees
 from clhines.plan.by_segment.joined import USUAL_PLACES, joined
-from clhines.plan.by_segment.pieces import kept_forest, split_cells
+from clhines.plan.by_segment.pieces import kept_forest, split_cells, tree_nodes
+from clhines.plan.by_segment.room import (
+    OWN_LAUNCH,
+    fits_local,
+    fits_registers,
+    in_warps,
+    is_small,
+    local_capacity,
+    registers_segment,
+    usual_segment,
+)
 from clhines.plan.by_segment.schedule import KEPT_VALUES, NO_LANE
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import STATUS, KernelSpec, Word
@@ -32,8 +42,7 @@ from clhines.plan.plan import (
 )
 
 USUAL_LANES = 128  # of a work-group of `contraction`
-ABOVE, USUAL, LARGER = 0, 1, 2  # classes of cells, see `_classes`
-OWN_LAUNCH = 32 * USUAL_PLACES  # nodes per compute unit: fewer go into the launches of cut cells
+ABOVE, USUAL, LARGER, IN_REGISTERS = 0, 1, 2, 3  # classes of cells, see `_classes`
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class ContractionSpec(KernelSpec):
         empty: solve from d, u and b.
     natural : bool
         d, u, l, b and x are in natural order.
+    direct : bool
+        Values go from global memory into registers, not into local memory.
     """
 
     template: ClassVar[str] = "by_segment/contraction"
@@ -88,9 +99,10 @@ class ContractionSpec(KernelSpec):
         "kept_start if of_pieces",
         "kept if of_pieces",
         "gather if natural",
-        "order_start if natural",
-        "order if natural",
-        "cell_base if natural",
+        "order_start if reorders",
+        "order if reorders",
+        "cell_base if reorders_cells",
+        "natural_index if reorders_pieces",
     )
     takes: ClassVar[tuple[str, ...]] = (
         "const real *d",
@@ -106,8 +118,8 @@ class ContractionSpec(KernelSpec):
         "real *x if gives_x",
         "int *status",
     )
-    keeps_factors: ClassVar[bool] = True
     needs_factor: ClassVar[bool] = False
+    takes_natural: ClassVar[bool] = True
     capacity: int
     segment: int
     ptx: bool
@@ -118,6 +130,27 @@ class ContractionSpec(KernelSpec):
     factor: str = ""
     natural: bool = False
     tree_places: int = 0
+    direct: bool = False
+
+    @property
+    def keeps_factors(self) -> bool:  # type: ignore[override]
+        """Whether it can work out the inverse pivots once and solve with them."""
+        return not self.direct
+
+    @property
+    def reorders(self) -> bool:
+        """Whether values in natural order change places on their way to local memory."""
+        return self.natural and not self.direct
+
+    @property
+    def reorders_cells(self) -> bool:
+        """Whether these are values of whole cells, one after another."""
+        return self.reorders and not self.of_pieces
+
+    @property
+    def reorders_pieces(self) -> bool:
+        """Whether these are values of pieces of cells."""
+        return self.reorders and self.of_pieces
 
     @property
     def of_pieces(self) -> bool:
@@ -173,13 +206,18 @@ def _contraction(
         Of a system that stands for a larger one: the place of each node in the elimination
         order of its cell there.
     """
-    most = int(options["segment"] or 0) or _segment(forest, real, limits, options)
+    most = int(options["segment"] or 0) or usual_segment(forest, real, limits, options)
     if most > schedule.MAX_SEGMENT:
         raise InputError(f"segment={most} is above the limit of {schedule.MAX_SEGMENT} nodes")
     cut = cut_trees(forest.trees, most)
     kind = _classes(forest, cut, real, limits, options)
+    if ranks is None:
+        direct = fits_registers(forest, kind == ABOVE, real, limits, options)
+        kind = np.where(direct, IN_REGISTERS, kind)
     build = _Contraction(method, real, limits, options, most)
     if (kind == kind[0]).all():
+        if kind[0] == IN_REGISTERS:
+            return build.direct(forest)
         return build.large(forest, ranks) if kind[0] == ABOVE else build.small(forest, ranks, cut)
     joins = False
     if ranks is None and (kind == ABOVE).any():
@@ -190,59 +228,18 @@ def _contraction(
     return build.by_kind(forest, ranks, kind, joins)
 
 
-def _is_small(forest: Forest, limits: Limits) -> bool:
-    """Whether only latency counts: two usual work-groups per compute unit hold the whole batch."""
-    return forest.num_nodes < USUAL_PLACES * 2 * limits.compute_units
-
-
-def _segment(forest: Forest, real: str, limits: Limits, options: Options) -> int:
-    """Nodes of a segment: 16; fewer for batches so small that only latency counts.
-
-    More where only longer segments, which leave less to contract, let all cells fit, or as
-    many as are worth a launch of their own.
-    """
-    usual = (16, 24, schedule.MAX_SEGMENT)
-    sizes = (4, 8, 16, 18, *usual[1:]) if _is_small(forest, limits) else usual
-    best, chosen = -1, sizes[0]
-    for most in sizes:
-        fits = _fits(cut_trees(forest.trees, most), real, limits, options)
-        if fits.all():
-            return most
-        nodes = int(forest.sizes[fits[forest.shape_of_cell]].sum())
-        if best < 0 or nodes - best >= OWN_LAUNCH * limits.compute_units:
-            best, chosen = nodes, most
-    return chosen
-
-
-def _fits(cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
-    """(num_trees,) bool: trees that fit into a work-group and its local memory."""
-    most = min(limits.max_work_group, NO_LANE - 1)
-    if (options["work_group"] or 0) > most:
-        raise InputError(f"work_group={options['work_group']} is above contraction's {most} lanes")
-    most = options["work_group"] or most
-    group = options["work_group"] or -(-np.minimum(cut.lanes, most) // 32) * 32
-    return (cut.lanes <= most) & (cut.places <= _local_capacity(real, limits, group))
-
-
 def _classes(forest: Forest, cut: Cut, real: str, limits: Limits, options: Options) -> np.ndarray:
     """(num_cells,) int64: `USUAL`, `LARGER` cells that fit, those `ABOVE` local memory.
 
     All that fit are usual where none is above it and the batch is too small to fill the device
     twice.
     """
-    fits = _fits(cut, real, limits, options)
+    fits = fits_local(cut, real, limits, options)
     usual = (cut.lanes <= (options["work_group"] or USUAL_LANES)) & (cut.places <= USUAL_PLACES)
     small = forest.num_nodes < USUAL_PLACES * 8 * limits.compute_units
     if fits.all() and (options["work_group"] or small):
         usual = fits
     return np.where(fits, np.where(usual, USUAL, LARGER), ABOVE)[forest.shape_of_cell]
-
-
-def _local_capacity(real: str, limits: Limits, work_group: int | np.ndarray) -> np.ndarray:
-    """Nodes that fit into local memory: three values per node, and three per lane."""
-    values = (limits.local_bytes - 8 * schedule.MAX_SEGMENT) // (8 if real == "double" else 4)
-    lanes = np.asarray(work_group)
-    return np.maximum(0, values - 3 * lanes) // 3 // layout.ALIGNMENT * layout.ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -267,6 +264,8 @@ class _Contraction:
             mine = None
             if ranks is not None:
                 mine = ranks[ranges(forest.cell_offsets[cells], forest.sizes[cells])]
+            if k == IN_REGISTERS:
+                return self.direct(part)
             if k == ABOVE:
                 return self.large(part, mine)
             return self.small(part, mine, pieces=joins and k == USUAL)
@@ -287,7 +286,7 @@ class _Contraction:
         """
         cut = cut or cut_trees(forest.trees, self.most)
         group = self._group(forest, cut, pieces)
-        beyond = cut.places > _local_capacity(self.real, self.limits, group)
+        beyond = cut.places > local_capacity(self.real, self.limits, group)
         if beyond.any():  # too long for the work-group that the widest one takes
             kind = np.where(beyond[forest.shape_of_cell], LARGER, USUAL)
             return self.by_kind(forest, ranks, kind)
@@ -298,10 +297,25 @@ class _Contraction:
         part = self._part("solve", group, forest, blocks, lanes, places, _on_device(ranks, gather))
         return Plan(forest, self.method, gather, (part,))
 
+    def direct(self, forest: Forest) -> Plan:
+        """Cells whose values are in registers: one launch, whether they fit local memory or not."""
+        most = registers_segment(forest, self.real, self.limits, self.options)
+        cut = cut_trees(forest.trees, most)
+        group = int(self.options["work_group"] or in_warps(cut.lanes).max())
+        many = int(self.options["max_cells"] or self._many(forest))
+        widths = cut.lanes[:, None]
+        blocks = packing.best_fit(forest.shape_of_cell, widths, group, many)
+        lanes = codes.segment_lanes(
+            cut.segments, cut.contraction, blocks.slot_template, blocks.slot_tree
+        )
+        places = segment_layout.SegmentRows(lanes, blocks, most)
+        part = self._part("solve", group, forest, blocks, lanes, places, direct=True)
+        return Plan(forest, self.method, places.gather(forest), (part,))
+
     def large(self, forest: Forest, ranks: np.ndarray | None) -> Plan:
         """Cells above local memory: reduced in pieces, solved, expanded; stars by `fine`."""
         group = min(int(self.options["work_group"] or USUAL_LANES), self.limits.max_work_group)
-        capacity = min(USUAL_PLACES, int(_local_capacity(self.real, self.limits, group)))
+        capacity = min(USUAL_PLACES, int(local_capacity(self.real, self.limits, group)))
         if group < 4 and ranks is None:
             return self._with_stars(forest, np.ones(forest.num_cells, bool))
         # half a work-group each: these pack better than whole ones
@@ -313,7 +327,7 @@ class _Contraction:
             if ranks is not None:
                 raise InputError("a cell is too wide for contraction; use fine")
             return self._with_stars(forest, stars)
-        node = pieces.rank[_tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
+        node = pieces.rank[tree_nodes(pieces.forest)] if ranks is None else ranks[pieces.natural]
         group = self._group(pieces.forest, cut, True)
         blocks, lanes, places = self._blocks(pieces.forest, cut, group, True)
         gather = places.gather(pieces.forest)
@@ -360,7 +374,7 @@ class _Contraction:
 
     def _with_stars(self, forest: Forest, stars: np.ndarray) -> Plan:
         """Large cells, those that `stars` marks whole where they fit, else by `fine`."""
-        fits = _fits(cut_trees(forest.trees, self.most), self.real, self.limits, self.options)
+        fits = fits_local(cut_trees(forest.trees, self.most), self.real, self.limits, self.options)
 
         def plan_some(part: Forest, _: np.ndarray, how: int) -> Plan:
             if how == 0:
@@ -374,7 +388,7 @@ class _Contraction:
 
     def _many(self, forest: Forest) -> int:
         """Most cells per work-group: few where only latency counts."""
-        if _is_small(forest, self.limits):
+        if is_small(forest, self.limits):
             return max(1, forest.num_cells // (2 * self.limits.compute_units))
         return forest.num_cells
 
@@ -384,13 +398,13 @@ class _Contraction:
             return int(self.options["work_group"])
         limits, widest = self.limits, -(-int(cut.lanes.max()) // 32) * 32
         usual = max(widest, USUAL_LANES if self._many(forest) > 1 or pieces else 64)
-        if cut.places.max() > _local_capacity(self.real, limits, usual):
+        if cut.places.max() > local_capacity(self.real, limits, usual):
             usual = widest
         return min(usual, limits.max_work_group, NO_LANE - 1)
 
     def _used(self, forest: Forest, group: int, lanes: codes.SegmentLanes) -> int:
         """Work-items that the blocks have lanes for: idle ones take registers all the same."""
-        if self.options["work_group"] or self.limits.is_cpu or _is_small(forest, self.limits):
+        if self.options["work_group"] or self.limits.is_cpu or is_small(forest, self.limits):
             return group
         widest = int(np.diff(lanes.template_start).max())
         return min(group, -(-widest // 32) * 32)
@@ -404,7 +418,7 @@ class _Contraction:
         """
         many = self._many(forest)
         max_cells = int(self.options["max_cells"] or many)
-        capacity = int(_local_capacity(self.real, self.limits, group))
+        capacity = int(local_capacity(self.real, self.limits, group))
         if cut.lanes.max() > group or cut.places.max() > capacity:
             raise InputError(
                 f"work_group={group}, {self.limits.local_bytes} bytes of local memory: too small "
@@ -433,6 +447,7 @@ class _Contraction:
         places: segment_layout.SegmentRows,
         node_rank: np.ndarray | None = None,
         more: dict[str, np.ndarray] | None = None,
+        direct: bool = False,
     ) -> Part:
         """One launch: a work-group per block, a work-item per segment."""
         kind, counts = blocks.template, np.diff(lanes.template_start)
@@ -440,7 +455,7 @@ class _Contraction:
         tables = segment_layout.tables(forest.trees, blocks, lanes, places)
         if node_rank is not None:
             tables["node_rank"] = node_rank
-        room = int(_local_capacity(self.real, self.limits, work_group))
+        room = int(local_capacity(self.real, self.limits, work_group))
         most, tree = int(places.template_size.max()), leaves + KEPT_VALUES * lanes.inner
         tree = aligned(int(tree.max()))
         capacity = local_size(max(most, tree), room, self.limits.is_cpu)
@@ -451,10 +466,11 @@ class _Contraction:
             symmetric=True,
             rhs=1,
             work_group=work_group,
-            capacity=capacity,
-            tree_places=tree if tree > capacity else 0,
+            capacity=0 if direct else capacity,
+            tree_places=tree if tree > capacity and not direct else 0,
             segment=longest,
-            ptx=self.limits.ptx,
+            direct=direct,
+            ptx=self.limits.ptx and not (direct and self.real == "float"),  # nothing to say
             fused=not self.limits.is_cpu,
             phase=phase,
             shared=node_rank is not None,
@@ -479,9 +495,3 @@ class _Contraction:
 
 def _on_device(values: np.ndarray | None, gather: np.ndarray) -> np.ndarray | None:
     return None if values is None else np.where(gather < 0, 0, values[gather])
-
-
-def _tree_nodes(forest: Forest) -> np.ndarray:
-    """(num_nodes,) int64: index in `forest.trees` of each node."""
-    shape = forest.shape_of_cell
-    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])

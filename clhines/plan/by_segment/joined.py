@@ -18,7 +18,7 @@ def joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     if expand is None:
         return parts
     out, whole = expand, []
-    for part in mine:
+    for part in (p for p in mine if not p.spec.direct):
         alike = part.phase == "solve" and part.spec.work_group == expand.spec.work_group
         if alike and max(part.spec.capacity, part.spec.tree_places) <= USUAL_PLACES:
             whole.append(part)

@@ -115,3 +115,9 @@ def kept_forest(pieces: Pieces, cut: Cut, num_cells: int) -> tuple[Forest, np.nd
     rest = Forest(parent, offsets(sizes))
     place = last[which] - trees.offsets[shape[piece]] + pieces.forest.cell_offsets[piece]
     return rest, place
+
+
+def tree_nodes(forest: Forest) -> np.ndarray:
+    """(num_nodes,) int64: index in `forest.trees` of each node."""
+    shape = forest.shape_of_cell
+    return ranges(forest.trees.offsets[shape], forest.trees.sizes[shape])

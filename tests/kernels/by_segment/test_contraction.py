@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyopencl.array as cla
 import pytest
 from solvers import SHORT
 from systems import (
@@ -36,6 +37,16 @@ def test_cells_above_local_memory(fast_queue, needs, dtype, monkeypatch):
     assert np.array_equal(x, solver.solve(**again.arrays))
     another = Solver(forest, "contraction", dtype, queue=fast_queue, segment=SHORT)
     assert np.array_equal(x, another.solve(**again.arrays))
+    for part in (p for p in solver.plan.parts if not p.source):  # natural order, which NumPy has
+        tables = part.natural_tables(forest, solver.plan.gather)
+        assert {k: len(t) for k, t in tables.items()} == part.natural_sizes(forest)
+    packed = {k: solver.pack(a) for k, a in again.arrays.items() if a is not None}
+    out = cla.empty_like(packed["b"])
+    solver.enqueue(**packed, out=out)
+    assert np.array_equal(solver.unpack(out).get(), x)
+    given = {k: cla.to_device(fast_queue, a) for k, a in again.arrays.items() if a is not None}
+    solver.solve(**given, out=given["b"], check=False)
+    assert np.array_equal(given["b"].get(), x)
 
 
 def test_bad_pivots_of_cells_above_local_memory(fast_queue, monkeypatch):

@@ -1,13 +1,16 @@
 """Plans of `contraction`."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from clhines import Forest, make_plan
-from clhines.cells.shapes import chain, star
+from clhines.cells.shapes import chain, random_binary_tree, star
 from clhines.plan.plan import Limits
+
+PIECES = "solve", "reduce", "expand"
 
 
 def test_contraction_cuts_cells_above_local_memory():
@@ -46,6 +49,36 @@ def test_contraction_stays_within_local_memory(cells, dtype, limits):
         if part.spec.template == "by_segment/contraction":
             values = 3 * part.spec.capacity + 3 * part.spec.work_group  # unsymmetric
             assert values * np.dtype(dtype).itemsize + 8 * part.spec.segment <= limits.local_bytes
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    ("cells", "direct"),
+    [
+        ([chain(8192)], True),
+        ([chain(8192)] * 600, True),
+        ([chain(4096)] * 3 + [chain(50)] * 9, True),
+        ([random_binary_tree(5000, 500, 1)] * 200, True),
+        ([random_binary_tree(5000, 500, 1)] * 600, False),  # many lanes: values leave registers
+        ([chain(8192), chain(60_000)], False),  # three launches are there anyway
+    ],
+)
+def test_cells_above_local_memory_in_registers(cells, direct, dtype):
+    """In one launch, whose local memory fits, where the compiler is NVIDIA's."""
+    limits = Limits(132, 1024, ptx=True)
+    forest = Forest.from_cells(cells)
+    plan = make_plan(forest, "contraction", dtype, limits)
+    found = [part for part in plan.parts if part.spec.direct]
+    assert len(found) == direct
+    for part in found:
+        size = 6 * np.dtype(dtype).itemsize + 4
+        assert part.spec.work_group * size + 8 * part.spec.segment <= limits.local_bytes
+        assert set(plan.forest.sizes[part.tables["cell_number"]]) == {max(map(len, cells))}
+    assert {part.phase for part in plan.parts} == ({"solve"} if direct else {*PIECES})
+    others = make_plan(forest, "contraction", dtype, replace(limits, ptx=False))
+    assert not any(part.spec.direct for part in others.parts)
+    asked = make_plan(forest, "contraction", dtype, replace(limits, ptx=False), registers=direct)
+    assert any(part.spec.direct for part in asked.parts) == direct
 
 
 def test_contraction_in_groups_too_small_for_pieces():

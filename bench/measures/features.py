@@ -1,0 +1,133 @@
+"""Features that a run computes on the device, beside eFEL on the traces of the same run.
+
+    python -m bench features [--device SPEC] [--traces 1000]
+
+Needs eFEL. Cells of a soma and two dendrites with `hh` get steps of current, some noise, too; their
+sodium conductances differ. dt is a power of 2 and eFEL interpolates at dt, so that it takes the
+samples as they are. Times: of a run that computes all features; of one that records the traces; of
+`clhines.analysis.extract` and of eFEL on these, on one core.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import clhines
+from bench import MissingError, record, table
+from clhines.analysis import FEATURES, Features, Lists, extract
+
+DT, START, END, STOP = 2.0**-5, 50.0, 250.0, 300.0  # ms
+NEEDED = 1e-9  # relative, of values that are not ratios of what cancels
+INDICES = ("spike_count", "spike_count_stimint", "peak_indices", "min_AHP_indices")
+
+
+def network(count: int) -> tuple[clhines.Network, np.ndarray]:
+    """Return cells that are silent, sag, spike and are noisy, and their currents, nA."""
+    rng = np.random.default_rng(record.SEED)
+    cable = clhines.discretise(clhines.sample_cells()[0], max_length=200)
+    net = clhines.Network(cable, num_cells=count)
+    net.insert("hh", gnabar=net.per_cell(rng.uniform(0.08, 0.14, count)))
+    amp = rng.choice([-0.3, -0.1, 0.0, 0.5, 1.5, 3.0], count)
+    net.add("iclamp", at=net.soma, delay=START, dur=END - START, amp=amp)
+    net.add("inoise", at=net.soma, std=rng.choice([0.0, 0.0, 1.0], count))
+    return net, amp
+
+
+def timed(sim: clhines.Simulation) -> tuple[Any, float]:
+    """Return the result of a second run, and its seconds."""
+    sim.run(STOP)
+    sim.reset()
+    begin = time.perf_counter()
+    return sim.run(STOP), time.perf_counter() - begin
+
+
+def compared(name: str, mine: np.ndarray | Lists, theirs: Sequence[Any]) -> dict[str, Any]:
+    """Return how many traces have a value, how far they differ, and where not in kind."""
+    worst, values, wrong = 0.0, 0, 0
+    for one, other in zip(mine, theirs, strict=True):
+        own = np.atleast_1d(one)
+        own = own[~np.isnan(own)] if own.dtype.kind == "f" else own
+        expected = np.zeros(0) if other is None else np.asarray(other, float)
+        expected = expected[~np.isnan(expected)]
+        values += len(expected) > 0
+        if own.shape != expected.shape:
+            wrong += 1
+        elif len(own):
+            scale = np.maximum(np.abs(expected), 1e-300)
+            apart = np.where(own == expected, 0.0, np.abs(own - expected) / scale)
+            worst = max(worst, float(apart.max()))
+    return {"feature": name, "traces": values, "relative": worst, "unequal": wrong}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the measure; 1 where a feature is not eFEL's."""
+    parser = record.parser("features", __doc__ or "")
+    parser.add_argument("--traces", type=int, default=1000)
+    given = parser.parse_args(arguments)
+    try:
+        import efel
+    except ImportError as error:
+        raise MissingError("eFEL is not installed; expected pip install efel") from error
+    queue = record.queue(given.device, ["float64"])
+    net, amp = network(given.traces)
+    stimulus = {"stim_start": START, "stim_end": END, "stimulus_current": amp}
+    sim = clhines.Simulation(net, DT, queue=queue)
+    both = clhines.Simulation(net, DT, queue=queue)
+    number = sim.record("v", net.soma, reduce=Features(FEATURES, **stimulus))
+    v = both.record("v", net.soma)
+    result, streamed = timed(sim)
+    whole, recorded = timed(both)
+    begin = time.perf_counter()
+    extract(whole[v].T, whole.t, FEATURES, **stimulus)
+    on_host = time.perf_counter() - begin
+    efel.reset()
+    efel.set_setting("interp_step", DT)
+    traces = [
+        {"T": whole.t, "V": row, "stim_start": [START], "stim_end": [END], "stimulus_current": [a]}
+        for row, a in zip(whole[v].T, amp, strict=True)
+    ]
+    begin = time.perf_counter()
+    theirs = efel.get_feature_values(traces, list(FEATURES), raise_warnings=False)
+    of_efel = time.perf_counter() - begin
+    rows = [
+        compared(name, result.features[number][name], [one[name] for one in theirs])
+        for name in FEATURES
+    ]
+    found = {
+        "record": record.record(queue, "features", arguments),
+        "traces": given.traces,
+        "samples": len(whole.t),
+        "seconds": {"features": streamed, "traces": recorded, "extract": on_host, "eFEL": of_efel},
+        "features": rows,
+    }
+    record.write("features", queue, found, text(found), given.out)
+    bad = [row for row in rows if row["unequal"] or (row["feature"] in INDICES and row["relative"])]
+    return int(bool(bad))
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the table."""
+    seconds = result["seconds"]
+    head = [
+        f"{result['traces']} traces of {result['samples']} samples, float64; seconds: a run that "
+        f"computes all features {seconds['features']:.2f}, one that records the traces "
+        f"{seconds['traces']:.2f}, extract on these {seconds['extract']:.2f}, eFEL "
+        f"{seconds['eFEL']:.2f}"
+    ]
+    lines = [
+        f"{row['feature']:<30}{row['traces']:>9}{row['unequal']:>18}{row['relative']:>22.1e}"
+        for row in result["features"]
+    ]
+    title = f"{'feature':<30}{'traces':>9}{'other number':>18}{'largest difference':>22}"
+    note = (
+        "traces: that have a value by eFEL. other number: of traces where one has more values. "
+        "largest difference: relative. Sums of thousands of samples differ by rounding, and ratios "
+        "and differences of what nearly cancels lose as many digits more."
+    )
+    return "\n".join(
+        [*table.wrapped(head), "", table.ruled(title, lines), "", *table.wrapped([note])]
+    )

@@ -1,0 +1,240 @@
+"""Time generations of variants of a cell under three protocols, features included.
+
+    python -m bench variants [--device SPEC] [--variants 100 1000 10000] [--stop 1000] ...
+
+The cell is `l5pc-firing` of `bench.neurons`; three conductances of
+its soma vary. A generation goes from parameter sets to features: `make s` is the description of the
+model and all until the first step, compilation included; `simulate s` and `features s` are of a
+later generation, which plans and compiles nothing. NEURON (a process for each core) and Arbor (its
+threads, its GPU code) simulate the first of the same variants. Features are compared with those of
+the first peer, of float32 with those of float64. Writes ``variants-<device>.json`` and ``.txt``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+import clhines
+from bench import child, neurons, record, table
+from bench.peers import variants
+from clhines.device import program
+
+SAME = 0.9  # share of traces with as many spikes as NEURON's, at least, in float64
+PEERS = {
+    "neuron": ("peers.variants_neuron", ()),
+    "arbor": ("peers.variants_arbor", ("cpu",)),
+    "arbor-gpu": ("peers.variants_arbor", ("gpu",)),
+}
+
+
+class Subject:
+    """A population of the cell, and generations of it.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    dtype : str
+    batch : int
+        Sets that are simulated at once.
+    stop : float, ms
+    """
+
+    def __init__(self, queue: cl.CommandQueue, dtype: str, batch: int, stop: float) -> None:
+        model = neurons.neurons(variants.CELL, neurons.cable_of(variants.CELL), 1)
+        begin, duration = variants.window(stop)
+        clamp = {"delay": begin, "dur": duration}
+        protocols = {
+            f"{amp:g} nA": {"stop": stop, "stimuli": [{"amp": amp, **clamp}]}
+            for amp in variants.AMPS
+        }
+        on_device = "features" in inspect.signature(clhines.Population).parameters
+        options = {"features": variants.FEATURES} if on_device else {}
+        self.population = clhines.Population(
+            model,
+            {name: (name, "gbar", "soma") for name, _ in variants.VARIED},
+            protocols,
+            dt=neurons.DT,
+            batch=batch,
+            queue=queue,
+            dtype=dtype,
+            v_init=neurons.V_INIT,
+            **options,
+        )
+        self.on_device, self.batch, self.stop = on_device, batch, stop
+
+    def generation(self, sets: np.ndarray) -> tuple[variants.Features, float, float]:
+        """Return the features of sets, seconds of simulations, and of features on the host."""
+        parts, simulated, extracted = [], 0.0, 0.0
+        for first in range(0, len(sets), self.batch):
+            start = time.perf_counter()
+            found = self.population.evaluate(sets[first : first + self.batch])
+            simulated += time.perf_counter() - start
+            start = time.perf_counter()
+            if self.on_device:
+                shape = (len(found.spike_count), len(variants.AMPS))
+                given: dict[str, Any] = getattr(found, "features")  # noqa: B009
+                parts.append({n: variants.mean_of(given[n], shape) for n in variants.FEATURES})
+            else:
+                parts.append(variants.features_of(found.v, found.t, self.stop))
+            extracted += time.perf_counter() - start
+        return variants.joined(parts), simulated, extracted
+
+
+def row_of(
+    queue: cl.CommandQueue, args: argparse.Namespace, dtype: str, count: int
+) -> dict[str, Any]:
+    """Time generations of one size in one precision."""
+    sets, batch = variants.sets(count), min(count, args.batch)
+    begin, early = time.perf_counter(), len(program.build_seconds)
+    subject = Subject(queue, dtype, batch, args.stop)
+    subject.generation(sets[:batch])
+    first = time.perf_counter() - begin
+    compiled = sum(program.build_seconds[early:])
+    features, simulated, extracted = subject.generation(sets)
+    assert subject.population.simulation is not None
+    print(f"{count} variants, {dtype}: {simulated + extracted:.2f} s", file=sys.stderr)
+    return {
+        "name": "clhines",
+        "where": subject.population.simulation.engine,
+        "dtype": dtype,
+        "variants": count,
+        "first_s": first,
+        "first_variants": batch,
+        "compile_s": compiled,
+        "simulate_s": simulated,
+        "features_s": extracted,
+        "features_on": "device" if subject.on_device else "host",
+        "features": features,
+    }
+
+
+def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Time all generations; an interrupt (SIGINT) leaves out the one that runs and the others."""
+    each = [(dtype, count) for dtype in args.dtype for count in args.variants]
+    for k, (dtype, count) in enumerate(each):
+        try:
+            yield row_of(queue, args, dtype, count)
+        except KeyboardInterrupt:
+            for other, left in each[k:]:
+                yield {"name": "clhines", "reason": f"{other} interrupted", "variants": left}
+            return
+
+
+def rows_of_peer(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Have a peer simulate its generations; rows, or reasons why not."""
+    module, more = PEERS[name]
+    rows = []
+    for count in args.peer_variants:
+        found = child.run(module, [str(count), f"{args.stop:g}", *more], args.most)
+        if "reason" not in found:
+            first = found["make_s"] + found["simulate_s"] + found["features_s"]
+            found |= {"dtype": "float64", "first_s": first, "features_on": "host"}
+        rows.append({"name": name, **found, "variants": count})
+    return rows
+
+
+def compare(rows: list[dict[str, Any]]) -> None:
+    """Compare features: of peers and float64 with the first peer's, of float32 with float64's."""
+    peer = next((r for r in rows if r["name"] != "clhines"), None)
+    for row in rows:
+        truth = peer
+        if row["name"] == "clhines" and row["dtype"] == "float32":
+            same = [r for r in rows if r["name"] == "clhines" and r["dtype"] == "float64"]
+            truth = next((r for r in same if r["variants"] == row["variants"]), None)
+        if truth is not None and truth is not row:
+            row["against"] = f"{truth['name']} {truth['dtype']}"
+            row["apart"] = variants.compared(row["features"], truth["features"])
+
+
+def check(rows: list[dict[str, Any]]) -> None:
+    """End where float64 does not have the spikes of NEURON."""
+    for r in rows:
+        if r["name"] == "clhines" and r.get("against", "").startswith("NEURON"):
+            share = r["apart"]["same_count"]
+            if share < SAME:
+                sys.exit(
+                    f"{r['variants']} variants: {share:.0%} of the traces have NEURON's spikes"
+                )
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text, how far features differ, and what is missing."""
+    rows = result["variants"]
+    head = (
+        f"{'simulator':<13} {'on':<13} {'dtype':<8} {'variants':>8} {'first s':>8} {'gen. s':>8} "
+        f"{'features s':>10} {'ms/variant':>10}"
+    )
+    lines, groups = [], []
+    for r in rows:
+        spent = r["simulate_s"] + r["features_s"]
+        on_device = f"{'in gen.':>10}" if r["features_on"] == "device" else None
+        lines.append(
+            f"{r['name']:<13} {r['where']:<13} {r['dtype']:<8} {r['variants']:>8} "
+            f"{r['first_s']:>8.2f} {spent:>8.2f} {on_device or format(r['features_s'], '>10.2f')} "
+            f"{spent / r['variants'] * 1e3:>10.2f}"
+        )
+        groups.append((r["name"], r["dtype"]))
+    explained = [
+        f"A variant is simulated under {len(variants.AMPS)} protocols of {result['stop']:g} ms at "
+        f"dt {neurons.DT:g} ms; {len(variants.FEATURES)} features of each trace. gen. s: a later "
+        "generation, features included, which plans and compiles nothing; first s: the first one, "
+        f"of at most {result['batch']} variants, with all that comes before it.",
+    ]
+    apart = [
+        f"{r['name']} {r['where']} {r['dtype']} {r['variants']} against {r['against']}: "
+        f"{r['apart']['same_count']:.1%} of the traces have as many spikes; in those the features "
+        "differ by at most " + ", ".join(f"{n} {r['apart'][n]:.1e}" for n in variants.FEATURES[1:])
+        for r in rows
+        if "apart" in r
+    ]
+    notes = [f"{r['name']}: {note}" for r in rows for note in r.get("notes", [])]
+    missing = [(m["name"], m["reason"], f"{m['variants']} variants") for m in result["missing"]]
+    parts = [table.ruled(head, lines, groups), "", *table.wrapped(explained), ""]
+    parts += [*table.wrapped(apart), "", *table.wrapped(dict.fromkeys(notes))]
+    return "\n".join([*parts, *table.missing(missing)]).rstrip()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run all generations and write the table."""
+    parser = record.parser("variants", __doc__)
+    add = parser.add_argument
+    add("--variants", type=int, nargs="*", default=[100, 1000, 10000])
+    add("--dtype", nargs="+", choices=["float64", "float32"], default=["float64", "float32"])
+    add("--stop", type=float, default=1000.0, help="of each protocol, ms")
+    add("--batch", type=int, default=1000, help="sets that are simulated at once")
+    add("--peers", nargs="*", choices=list(PEERS), default=["neuron", "arbor"])
+    add("--peer-variants", type=int, nargs="+", default=[100])
+    add("--with", dest="earlier", nargs="*", default=[], metavar="JSON", help="add their rows")
+    add("--most", type=float, default=600.0, help="seconds of a peer's process")
+    args = parser.parse_args(arguments)
+    queue = record.queue(args.device, args.dtype)
+    found, earlier = [], []
+    for path in args.earlier:
+        given = json.loads(Path(path).read_text("utf-8"))
+        found += given["variants"] + given["missing"]
+        earlier += [*given["record"].get("earlier", []), given["record"]["command"]]
+    found += [row for name in args.peers for row in rows_of_peer(name, args)]
+    found += rows_of(queue, args)
+    rows = [r for r in found if "reason" not in r]
+    compare(rows)
+    check(rows)
+    for row in rows:  # features of a hundred suffice to compare another run with this one
+        row["features"] = {name: values[:100] for name, values in row["features"].items()}
+    result = {
+        "record": record.record(queue, "variants", arguments) | {"earlier": earlier},
+        "variants": rows,
+        "missing": [r for r in found if "reason" in r],
+        "stop": args.stop,
+        "batch": args.batch,
+    }
+    record.write("variants", queue, result, text(result), args.out)

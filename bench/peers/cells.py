@@ -1,0 +1,183 @@
+"""Run copies of a neuron of `bench.neurons` in another simulator, in a process of its own.
+
+    python -m bench peers.cells NEURON '{"cell": "granule", "copies": 2}' result.json
+
+The measure `cells` starts this for each simulator. The result is one row, with the voltages of the
+first and the last soma after each step of the part that is compared, or the reason why there is
+none. Then pieces of equal numbers of steps are timed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import clhines
+from bench import MissingError, neurons
+from bench.peers.ring import Clock, first_line, timed
+from clhines.cells.cable import Cable
+
+LEAST, PIECES = 3, 5  # pieces that are timed
+WARM = 8  # steps before any is timed
+PEERS = {
+    "NEURON": "cells_neuron.neuron",
+    "CoreNEURON": "cells_neuron.coreneuron",
+    "Arbor": "cells_arbor.arbor_host",
+    "Arbor GPU": "cells_arbor.arbor_gpu",
+}  # function of `bench.peers`, whose module only the process of that simulator imports
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is simulated, and how long.
+
+    Attributes
+    ----------
+    cell : str
+        Of `neurons.NEURONS`.
+    copies : int
+    steps : int
+        Of a piece that is timed.
+    check : float, ms
+        Before these; its voltages are returned.
+    threads : int
+    swc : str, optional
+        Morphology.
+    library : str, optional
+        Folder in which `compiled` has compiled the .mod files.
+    seconds : float
+        After which no more pieces are timed.
+    """
+
+    cell: str
+    copies: int
+    steps: int = 800
+    check: float = 5.0
+    threads: int = 2
+    swc: str | None = None
+    library: str | None = None
+    seconds: float = 10.0
+
+    def cable(self) -> Cable:
+        """Return the compartments of a copy."""
+        return neurons.cable_of(self.cell, clhines.read_swc(self.swc)[0] if self.swc else None)
+
+
+@dataclass
+class Running:
+    """A simulation that is ready for its first step; see `bench.peers.ring.Running`.
+
+    Attributes
+    ----------
+    name, where : str
+    advance : callable
+        ``advance(steps)`` goes on and waits; seconds by a clock of the simulator, or None.
+    voltages : callable
+        Voltages at the first and the last soma after each step so far, two lists in mV.
+    built : dict of str -> float
+    notes : list of str
+    keep : object
+    """
+
+    name: str
+    where: str
+    advance: Callable[[int], float | None]
+    voltages: Callable[[], list[list[float]]]
+    built: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    keep: Any = None
+
+    def prepare(self, steps: int) -> None:
+        """Do nothing: there is nothing to compile before steps."""
+
+
+def compiled(folder: Path, tables: bool, core: bool) -> Path:
+    """Compile the .mod files for NEURON, and for CoreNEURON if asked; the library's folder.
+
+    Raises
+    ------
+    MissingError
+        There is no compiler, or it fails.
+    """
+    beside = Path(sys.executable).with_name("nrnivmodl")
+    command = str(beside) if beside.is_file() else shutil.which("nrnivmodl")
+    if not command or not (shutil.which("c++") or shutil.which("g++")):
+        raise MissingError("no C++ compiler, or no nrnivmodl, for NEURON's .mod files")
+    source = folder / "mods"
+    source.mkdir(parents=True)
+    for path in neurons.MODS.glob("*.mod"):
+        text = path.read_text("utf-8")
+        text = text if tables else neurons.without_tables(text)
+        (source / path.name).write_text(text, "utf-8")
+    done = subprocess.run(
+        [command, *(["-coreneuron"] if core else []), str(source)],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = list(folder.glob("*/libnrnmech.*"))
+    if done.returncode or not found:
+        last = (done.stderr.strip().splitlines() or ["no library"])[-1]
+        raise MissingError(f"nrnivmodl failed: {last[:200]}")
+    return found[0].parent
+
+
+def enough(taken: Sequence[float], steps: int, seconds: float) -> bool:
+    """Whether no more pieces are to be timed."""
+    return len(taken) >= LEAST and (len(taken) >= PIECES or sum(taken) * steps > seconds)
+
+
+def measure(running: Running, case: Case) -> dict[str, Any]:
+    """Take the steps that are compared, then time pieces."""
+    _, wall = timed(running, 1)  # type: ignore[arg-type]
+    running.built["first"] = wall
+    begin = round(case.check / neurons.DT)
+    timed(running, begin - 1)  # type: ignore[arg-type]
+    voltages = [values[-begin:] for values in running.voltages()]
+    timed(running, WARM)  # type: ignore[arg-type]
+    taken: list[float] = []
+    used = time.process_time()
+    while not enough(taken, case.steps, case.seconds):
+        taken.append(timed(running, case.steps)[0])  # type: ignore[arg-type]
+    used = (time.process_time() - used) / (case.steps * len(taken))
+    return {
+        "name": running.name,
+        "where": running.where,
+        "taken": taken,
+        "used": used,
+        "voltages": voltages,
+        "built": running.built,
+        "notes": running.notes,
+    }
+
+
+def run(name: str, case: Case) -> dict[str, Any]:
+    """Return the row of one simulator, or its ``reason`` for having none."""
+    module, _, function = PEERS[name].partition(".")
+    try:
+        start = getattr(import_module(f"bench.peers.{module}"), function)
+        return measure(start(case, Clock()), case)
+    except ImportError as error:
+        reason = f"not installed: {error}"
+    except MissingError as error:
+        reason = str(error)
+    except Exception as error:  # whatever a simulator does, the others are timed
+        reason = f"{type(error).__name__}: {error}"
+    return {"reason": first_line(reason)}
+
+
+def arguments_of(case: Case) -> str:
+    """Return a case as text, which `main` reads."""
+    return json.dumps(asdict(case))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run one simulator and write its row."""
+    name, case, out = arguments
+    Path(out).write_text(json.dumps(run(name, Case(**json.loads(case)))), "utf-8")

@@ -1,0 +1,119 @@
+"""A generation of variants of one cell, what all simulators of `bench variants` share."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from bench import neurons
+from bench.record import SEED
+from clhines.analysis import Lists, extract
+
+CELL = "l5pc-firing"
+VARIED = (("nata", neurons.SOMA), ("skv", neurons.SOMA), ("im", neurons.SOMA))
+AMPS = (1.0, 1.5, 2.0)  # nA, one protocol each
+BEGIN, SHARE = 0.1, 0.8  # of a protocol: before the stimulus, and of the stimulus
+FEATURES = (
+    "spike_count",
+    "mean_frequency",
+    "time_to_first_spike",
+    "ISI_CV",
+    "AHP_depth",
+    "peak_voltage",
+    "voltage_base",
+    "steady_state_voltage_stimend",
+)
+Features = dict[str, list[list[float]]]
+
+
+@dataclass
+class Generation:
+    """What one simulator says of its generation.
+
+    Attributes
+    ----------
+    name, where : str
+    make_s : float
+        Description of the model and all else before the first simulation.
+    simulate_s, features_s : float
+    features : dict of str to (variants, protocols) lists of float
+        NaN where there is none; of features with several values their mean.
+    notes : list of str
+    """
+
+    name: str
+    where: str
+    make_s: float
+    simulate_s: float
+    features_s: float
+    features: Features
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, path: str) -> None:
+        """Write all as JSON."""
+        Path(path).write_text(json.dumps(asdict(self)), "utf-8")
+
+
+def sets(count: int) -> np.ndarray:
+    """(count, parameters) float64, S/cm²: seeded, 0.7 to 1.3 of what the cell has."""
+    factor = np.random.default_rng(SEED).uniform(0.7, 1.3, (count, len(VARIED)))
+    return factor * [neurons.NEURONS[CELL].densities[name][region] for name, region in VARIED]
+
+
+def window(stop: float) -> tuple[float, float]:
+    """Begin and duration of the stimulus, ms."""
+    return BEGIN * stop, SHARE * stop
+
+
+def mean_of(values: np.ndarray | Lists, shape: tuple[int, int]) -> list[list[float]]:
+    """Return a feature by variant and protocol; of several values their mean."""
+    if isinstance(values, Lists):
+        values = values.reduced(np.add) / np.maximum(values.counts, 1)
+    found: list[list[float]] = np.asarray(values, np.float64).reshape(shape).tolist()
+    return found
+
+
+def features_of(v: np.ndarray, t: np.ndarray, stop: float) -> Features:
+    """Extract the features of voltages, (variants, protocols, times), on the host."""
+    begin, duration = window(stop)
+    rows = v.reshape(-1, v.shape[-1])
+    found = extract(rows, t, FEATURES, stim_start=begin, stim_end=begin + duration)
+    return {name: mean_of(found[name], v.shape[:2]) for name in FEATURES}
+
+
+def joined(parts: Sequence[Features]) -> Features:
+    """Join the features of several slices."""
+    return {name: [row for part in parts for row in part[name]] for name in FEATURES}
+
+
+def timed_features(v: np.ndarray, t: np.ndarray, stop: float) -> tuple[Features, float]:
+    """Return `features_of` and the seconds that it took."""
+    start = time.perf_counter()
+    found = features_of(v, t, stop)
+    return found, time.perf_counter() - start
+
+
+def compared(found: Features, truth: Features) -> dict[str, float]:
+    """Return how far features are from others of the same variants.
+
+    Returns
+    -------
+    dict of str to float
+        ``same_count``, the share of traces with as many spikes; and the largest difference of each
+        other feature in those, in its unit.
+    """
+    ours, theirs = np.array(found["spike_count"]), np.array(truth["spike_count"])
+    count = min(len(ours), len(theirs))
+    same = ours[:count] == theirs[:count]
+    result = {"same_count": float(same.mean())}
+    for name in FEATURES[1:]:
+        a, b = (np.array(f[name], np.float64)[:count][same] for f in (found, truth))
+        there = ~(np.isnan(a) & np.isnan(b))
+        apart = np.abs(a - b)[there]
+        result[name] = float(apart.max()) if len(apart) else 0.0  # NaN where one has none
+    return result

@@ -1,0 +1,192 @@
+"""Features of recorded voltages: what a run keeps of the rows of its chunks, chunk after chunk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+from clhines.analysis.features import Features, Kept
+from clhines.analysis.segments import DOWN, INTEGERS, REALS, UP, joined, packed, segments_of
+from clhines.analysis.spikes import Lists
+from clhines.device import devices, program
+from clhines.plan.kernel_spec import TemplateSpec
+from clhines.plan.plan import real_name
+
+_LINE = 8
+_ROOM = 16  # segments of a column in a chunk at first; more where a chunk has more
+
+FeatureValues = dict[str, "np.ndarray | Lists"]
+
+
+@dataclass(frozen=True)
+class FeaturesSpec(TemplateSpec):
+    """``features.mako``; `real` is ``double`` or ``float``."""
+
+    template: ClassVar[str] = "simulate/features"
+    kernels: ClassVar[dict[str, tuple[str, ...]]] = {
+        "windows": (
+            "int rows, int width, int stride, int column, int first",
+            "const real *restrict values, const int *restrict bounds, real *restrict kept",
+        ),
+        "segments": (
+            "int rows, int width, int stride, int column, int first, int room, real threshold",
+            "const real *restrict values, const int *restrict before",
+            "const real *restrict before_v, int *restrict after, real *restrict after_v",
+            "int *restrict count, int *restrict list, real *restrict list_v",
+        ),
+    }
+    integers: ClassVar[tuple[str, ...]] = INTEGERS
+    reals: ClassVar[tuple[str, ...]] = REALS
+    up: ClassVar[int] = UP
+    down: ClassVar[int] = DOWN
+    real: str
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Features that a record asks for, in a run.
+
+    Attributes
+    ----------
+    features : Features
+    begin, end : (windows, width) int64
+        Of each window of each column, numbers of samples: 0 is the first of the run.
+    first : int
+        Steps that were taken before the first sample: 0 for the values at t = 0.
+    """
+
+    features: Features
+    begin: np.ndarray
+    end: np.ndarray
+    first: int
+
+    @classmethod
+    def of(cls, features: Features, width: int, begin: int, steps: int, dt: float) -> Asked:
+        """Return what a run of `steps` steps from step `begin` on is asked for."""
+        first = begin + 1 if begin else 0
+        t = np.arange(first, begin + steps + 1) * dt
+        return cls(features, *features.windows(t, width), first)
+
+    def some(self, columns: np.ndarray) -> Asked:
+        """Return the same of some columns."""
+        return Asked(self.features, self.begin[:, columns], self.end[:, columns], self.first)
+
+    def found(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
+        """Return the features of a run from what was kept of each of its chunks."""
+        size = 3 * len(self.begin)
+        sums = chunks[-1][:size].reshape(3, len(self.begin), -1)
+        segments = joined([chunk[size:] for chunk in chunks])
+        return self.features.found(t, Kept(segments, *sums))
+
+
+class HostFeatures:
+    """Features on the host: keeps all rows. Takes and returns what `DeviceFeatures` does."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked, self._rows = asked, list[np.ndarray]()
+
+    def take(self, values: np.ndarray, first: int) -> np.ndarray:
+        """Take (rows, width) values; `first` is unused, as all rows are kept."""
+        self._rows.append(np.array(values, np.float64))
+        v = np.concatenate(self._rows)
+        begin, end = self._asked.begin, self._asked.end
+        found = np.stack([np.zeros(begin.shape), *(np.full(begin.shape, x) for x in (1, -1))])
+        found[1:] *= np.inf
+        for w, j in np.ndindex(*begin.shape):
+            window = v[begin[w, j] : end[w, j], j]
+            if len(window):
+                found[:, w, j] = np.add.accumulate(window)[-1], window.min(), window.max()
+        segments = packed(segments_of(v.T, self._asked.features.threshold))
+        return np.concatenate([*found, segments])
+
+
+class DeviceFeatures:
+    """Features on a device, from the rows of a chunk.
+
+    Parameters
+    ----------
+    asked : Asked
+    queue : pyopencl.CommandQueue
+    dtype : float64 or float32
+    """
+
+    def __init__(self, asked: Asked, queue: cl.CommandQueue, dtype: np.dtype) -> None:
+        self._asked, self._queue, self._dtype = asked, queue, np.dtype(dtype)
+        self._built = program.build(queue.context, FeaturesSpec(real_name(self._dtype)))
+        self._count, self._width = asked.begin.shape
+        bounds = np.stack([asked.begin, asked.end], axis=1).astype(np.int32).reshape(-1)
+        self._bounds = self._put(bounds if bounds.size else np.zeros(1, np.int32))
+        empty = np.zeros((max(self._count, 1), 4, self._width), self._dtype)
+        empty[:, 2], empty[:, 3] = np.inf, -np.inf
+        self._kept = self._put(empty.reshape(-1))
+        self._states = [self._state(), self._state()]
+        self._counts = cla.zeros(queue, 2 * self._width, np.int32)
+        self._room = 0
+        self._make_room(_ROOM)
+
+    def _put(self, a: np.ndarray) -> cla.Array:
+        return cla.to_device(self._queue, a)
+
+    def _state(self) -> tuple[cla.Array, cla.Array]:
+        """Return room for the open segment, its samples and the last three of the trace."""
+        integers = cla.zeros(self._queue, len(INTEGERS) * self._width, np.int32)
+        return integers, cla.zeros(self._queue, (len(REALS) + 3) * self._width, self._dtype)
+
+    def _make_room(self, room: int) -> None:
+        """Make room for the segments of a chunk."""
+        self._room = room
+        self._lists = [
+            cla.empty(self._queue, (room, len(names), self._width), dtype)
+            for names, dtype in ((INTEGERS, np.dtype(np.int32)), (REALS, self._dtype))
+        ]
+
+    def _launch(self, name: str, rows: int, arguments: list[object]) -> None:
+        (_,), (most,) = devices.small_groups(self._queue.device, self._width)
+        if devices.is_cpu(self._queue.device):
+            most = _LINE  # columns in one line of the cache
+        group = min(most, 1 << (self._width - 1).bit_length())
+        items = -(-self._width // group) * group
+        kernel = program.BoundKernel(self._built, name, arguments)
+        kernel.launch(self._queue, items, group, rows=rows)
+
+    def take(self, array: cla.Array, rows: int, column: int, first: int) -> np.ndarray:
+        """Take rows; wait, and return what is kept.
+
+        Parameters
+        ----------
+        array : (rows, stride) real
+        rows, column : int
+        first : int
+            Steps taken before the first row's values.
+
+        Returns
+        -------
+        (k, width) float64
+            Sums, smallest and largest of the windows so far, then segments as of
+            `segments.packed`: those closed in these rows, and those open after them.
+        """
+        first -= self._asked.first
+        stride = int(array.shape[1])
+        of_rows: list[object] = [np.int32(n) for n in (rows, self._width, stride, column, first)]
+        if self._count:
+            self._launch("windows", self._count, [*of_rows, array, self._bounds, self._kept])
+        counts, threshold = self._counts, self._dtype.type(self._asked.features.threshold)
+        while True:
+            given = [*of_rows, np.int32(self._room), threshold, array, *self._states[0]]
+            self._launch("segments", 1, [*given, *self._states[1], counts, *self._lists])
+            number = counts.get(self._queue).reshape(2, -1)
+            most = int(number[1].max())
+            if most <= self._room:
+                break
+            self._make_room(most)
+        self._states.reverse()
+        kept = self._kept.get(self._queue).astype(np.float64).reshape(-1, 4, self._width)
+        kept = kept[: self._count]
+        windows = [kept[:, 0] + kept[:, 1], kept[:, 2], kept[:, 3]]
+        lists = [a[:most].get(self._queue).astype(np.float64) for a in self._lists]
+        segments = np.concatenate(lists, axis=1).reshape(-1, self._width)
+        return np.concatenate([*windows, number.astype(np.float64), segments])

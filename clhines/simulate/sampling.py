@@ -1,0 +1,142 @@
+"""Sampling: states and currents of instances that the kernels of epochs record step by step.
+
+Each instance, or group of instances, has a list of what is recorded of it: entries of four
+integers, of which the last is the next entry of the same list.
+
+>>> import numpy as np
+>>> first, entries = lists(np.array([2, 0, 2]), np.array([1, 1, 0]), np.zeros(3), np.arange(3), 4)
+>>> first.tolist()  # of owners 0 to 3
+[1, -1, 0, -1]
+>>> entries.tolist()  # what, lane, column, next
+[[1, 0, 0, 2], [1, 0, 1, -1], [0, 0, 2, -1]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+TABLES = ("const int *restrict samples_{k}",)  # first entry of each owner, -1: none
+REST = "const int *restrict sample_list, real *restrict sampled, int sampled_width"
+
+
+def sampled_source(k: int, condition: str, values: Sequence[str], row: str) -> str:
+    """Source for ``epoch.mako`` that writes values of an instance which are recorded.
+
+    Parameters
+    ----------
+    k : int
+        Number of the kind.
+    condition : str
+        Of `what`, for one of `values`.
+    values : sequence of str
+        Variables, by `what` but for the last.
+    row : str
+        Step whose row it is.
+    """
+    chosen = "".join(f"what == {n} ? {value} : " for n, value in enumerate(values[:-1]))
+    at = f"(long)(record_row + {row} - first_step) * sampled_width + sample_list[4 * e + 2]"
+    return (
+        f"for (int e = samples_{k}[instance]; e >= 0; e = sample_list[4 * e + 3]) {{\n"
+        "    const int what = sample_list[4 * e];\n"
+        f"    if (what {condition}) sampled[{at}] = {chosen}{values[-1]};\n"
+        "}"
+    )
+
+
+Owners: TypeAlias = Callable[[int, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A state or the current of some instances.
+
+    Attributes
+    ----------
+    kind : int
+    what : int
+        Number of the state; the number of states for the current.
+    instance : (r,) int64
+    column : int
+        The first of its r columns among all samples.
+    """
+
+    kind: int
+    what: int
+    instance: np.ndarray
+    column: int
+
+
+@runtime_checkable
+class Sampling(Protocol):
+    """An executor whose kernels write samples themselves, however many steps they take."""
+
+    def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
+        """Write samples from now on.
+
+        Parameters
+        ----------
+        samples : sequence of Sample
+            None: none.
+        sampled : (rows, columns) real
+            Row k of a chunk gets states at the end of its step k, and currents in it.
+        """
+
+
+def lists(
+    owner: np.ndarray, what: np.ndarray, lane: np.ndarray, column: np.ndarray, owners: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first entry of each owner, and (entries, 4) what, lane, column, next."""
+    order = np.argsort(owner, kind="stable")
+    following = np.full(len(owner), -1)
+    same = np.flatnonzero(owner[order][1:] == owner[order][:-1])
+    following[order[same]] = order[same + 1]
+    first = np.full(owners, -1)
+    first[owner[order[::-1]]] = order[::-1]
+    return first, np.stack([what, lane, column, following], axis=1).astype(np.int64)
+
+
+def arguments(
+    queue: cl.CommandQueue,
+    samples: Sequence[Sample],
+    sizes: Sequence[int],
+    owners: Owners,
+    sampled: cla.Array,
+) -> list[cla.Array | np.int32]:
+    """Return the arguments that kernels take last, see `TABLES` and `REST`.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    samples : sequence of Sample
+    sizes : sequence of int
+        Owners of each kind.
+    owners : callable
+        Returns owner and lane of instances of a kind.
+    sampled : (rows, columns) real
+    """
+    firsts, entries, number = list[np.ndarray](), [np.zeros((0, 4), np.int64)], 0
+    for k, size in enumerate(sizes):
+        own = [s for s in samples if s.kind == k]
+        none = [np.zeros(0, np.int64)]
+        instance = np.concatenate(none + [s.instance for s in own])
+        what = np.concatenate(none + [np.full(len(s.instance), s.what) for s in own])
+        column = np.concatenate(none + [s.column + np.arange(len(s.instance)) for s in own])
+        owner, lane = owners(k, instance)
+        first, entry = lists(owner, what, lane, column, size)
+        firsts.append(np.where(first < 0, -1, first + number))
+        entry[:, 3] = np.where(entry[:, 3] < 0, -1, entry[:, 3] + number)
+        entries.append(entry)
+        number += len(entry)
+
+    def put(a: np.ndarray) -> cla.Array:
+        values = np.ascontiguousarray(a, np.int32).reshape(-1)
+        return cla.to_device(queue, values if values.size else np.zeros(1, np.int32))
+
+    tables = [put(first) for first in firsts]
+    return [*tables, put(np.concatenate(entries)), sampled, np.int32(sampled.shape[1])]

@@ -1,0 +1,12 @@
+: a number that C works out, which is rejected
+NEURON {
+    POINT_PROCESS vec_c
+    RANGE x
+}
+ASSIGNED { x }
+INITIAL { x = half(3) }
+FUNCTION half(a) {
+VERBATIM
+    _lhalf = _la / 2;
+ENDVERBATIM
+}
