@@ -1,4 +1,4 @@
-"""Time a step of neurons with many channels, beside other simulators, over numbers of copies.
+"""Time a step of neurons with many channels beside others, over numbers of copies.
 
     python -m bench cells [--device SPEC] [--cells l5pc granule ...] [--copies 1 100 1000 10000] ...
 
@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 import clhines
 from bench import MissingError, child, neurons, plot, record, systems, table
-from bench.measures.ring import style
+from bench.measures.ring import GOOD_CHOICE, style
 from bench.peers import cells as peers
 from clhines.cells.cable import Cable
 from clhines.device import devices, program
@@ -36,7 +36,6 @@ from clhines.errors import ClhinesError
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
 SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2}  # ms, of a spike
 OWN = "clhines"
-GOOD_CHOICE = 1.1  # times the fastest
 
 
 def truth(name: str, cable: Cable, check_ms: float) -> np.ndarray:
@@ -289,6 +288,7 @@ def text(result: dict[str, Any]) -> str:
         "and of a spike's time.",
         *about_choices(result.get("choices", [])),
         *about_others(rows),
+        *about_load(result["record"]),
     ]
     missing = [
         (f"{m['cell']}, {name_of(m)}", m["reason"], str(m["copies"])) for m in result["missing"]
@@ -337,12 +337,19 @@ def about_others(rows: list[dict[str, Any]]) -> list[str]:
     return found
 
 
+def about_load(known: dict[str, Any]) -> list[str]:
+    """Say what else the machine did."""
+    if "load" not in known:
+        return []
+    return [f"Load average before the run: {known['load']:.1f}, on {known['host_cores']} cores."]
+
+
 def draw(result: dict[str, Any], path: Path) -> None:
     """Draw the time of a step over the number of copies, a panel for each neuron."""
     rows = result["cells"]
     kinds = list(dict.fromkeys(r["cell"] for r in rows))
     with plot.picture(path) as figure:
-        axes_of = plot.grid(figure, len(kinds), (4.6, 4.0), (3.9, 0.9), sharex=True)
+        axes_of = plot.grid(figure, len(kinds), (4.6, 4.0), (3.9, 0.9), sharex=True, sharey=True)
         drawn: dict[str, Any] = {}
         for axes, cell in zip(axes_of, kinds):
             some = [r for r in rows if r["cell"] == cell]
@@ -351,6 +358,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
                 points.setdefault(name_of(r), []).append((r["copies"], r["seconds"]))
             drawn |= plot.lines(axes, points, style)
             each = some[0]["compartments"] // some[0]["copies"]
+            copies = sorted({r["copies"] for r in rows})
+            axes.set_xticks(copies, [f"{n:,}" for n in copies])
+            axes.minorticks_off()
             axes.set_title(f"{cell}, {each:,} compartments", fontsize=10)
         plot.legend(figure, drawn)
         figure.supxlabel("number of copies")

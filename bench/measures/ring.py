@@ -30,6 +30,7 @@ from bench.peers.ring import OWN, PEERS, Case
 from clhines.network import ring
 
 APART = 0.1  # ms, largest difference of a spike's time, for each cell that the ring has gone round
+GOOD_CHOICE = 1.1  # times the fastest engine
 SHOWN = {"soma": "HH in the soma, passive dendrites", "all": "HH in every compartment"}
 
 
@@ -216,7 +217,27 @@ def explanation(rows: list[dict[str, Any]]) -> list[str]:
     texts += [f"{name} runs on {on}." for name, on in where]
     notes = dict.fromkeys((r["name"], note) for r in rows for note in r["notes"])
     texts += [f"{name}: {note}." for name, note in notes]
-    return table.wrapped(texts)
+    return table.wrapped([*texts, *about_choices(rows)])
+
+
+def about_choices(rows: list[dict[str, Any]]) -> list[str]:
+    """Say how good the choices of ``auto`` are, where other engines were asked for as well."""
+    own = [r for r in rows if r["name"].startswith(OWN) and "asked" in r]
+    ratios = []
+    for key in dict.fromkeys((r["case"], r["cells"], r["dtype"]) for r in own):
+        some = [r for r in own if (r["case"], r["cells"], r["dtype"]) == key]
+        chosen = [r["name"] for r in some if r["asked"] == "auto"]
+        if not chosen or len({r["name"] for r in some}) < 2:
+            continue
+        least = min(r["seconds"] for r in some if r["name"] == chosen[0])
+        ratios.append(least / min(r["seconds"] for r in some))
+    if not ratios:
+        return []
+    good = sum(ratio <= GOOD_CHOICE for ratio in ratios)
+    return [
+        f"auto: within {GOOD_CHOICE - 1:.0%} of the fastest engine in {good} of {len(ratios)} "
+        f"cases, at worst {max(ratios):.2f} times it."
+    ]
 
 
 # -- the picture -------------------------------------------------------------------------------

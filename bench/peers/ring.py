@@ -273,6 +273,7 @@ def row(running: Running, case: Case, taken: list[float]) -> dict[str, Any]:
         "hh": case.hh,
         "shapes": min(case.shapes, case.cells),
         "dtype": running.dtype,
+        "asked": case.engine,
         "compartments": running.compartments,
         "nodes": running.nodes,
         "seconds": step,

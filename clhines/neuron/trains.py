@@ -56,18 +56,18 @@ class Trains:
     rejected : list of Rejected
     fields : dict of (str, int) -> (int, int)
         Addresses of index and etime, of each instance that will send.
-    given : dict of (str, int) -> (k,) float64, ms
-        The elements of the Vector that `times` comes from, which differ by rounding.
     patterns : dict of (str, int) -> Pattern
         Instances of PatternStim.
+    given : dict of (str, int) -> (k,) float64, ms
+        The elements of the Vector that `times` comes from, which differ by rounding.
     """
 
     names: tuple[str, ...] = ()
     times: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
+    given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def go_on(self, stim: tuple[str, int], past: int) -> None:
         """Let an instance have sent `past` of its events: its index and etime."""

@@ -9,8 +9,9 @@ import pytest
 from bench import MissingError, again, record
 
 KEPT = (
-    "accuracy-pocl", "checks", "devices-nvidia", "methods-pocl", "options-pocl", "reach-nvidia",
-    "ring-pocl", "scale-pocl", "solve-pocl", "spikes-nvidia", "tune-nvidia",
+    "accuracy-pocl", "cells-peers-nvidia", "checks", "devices-nvidia", "methods-pocl",
+    "options-pocl", "reach-nvidia", "ring-pocl", "scale-pocl", "solve-pocl", "spikes-nvidia",
+    "tune-nvidia",
 )  # fmt: skip
 
 

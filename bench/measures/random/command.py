@@ -1,4 +1,4 @@
-"""Compare random models in NEURON's memory, run by NEURON and by this package, spike for spike.
+"""Compare random models in NEURON's memory, run by NEURON and here, spike for spike.
 
     python -m bench random [--first N] [--seeds N] [--duration MS] [--processes N]
                            [--dtype float64] [--engine auto] [--device SPEC] [--library FILE]

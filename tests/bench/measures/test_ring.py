@@ -187,3 +187,14 @@ def test_wrong_spikes_are_not_a_row(monkeypatch, tmp_path, capsys):
         else:
             with pytest.raises(SystemExit, match=r"clhines \(reference\), float64, 3 cells"):
                 ring.main(arguments)
+
+
+def test_the_choice_of_auto_is_held_against_the_fastest_engine():
+    def row(name, asked, seconds):
+        kept = {"case": "one", "cells": 3, "dtype": "float64"}
+        return {**kept, "name": f"clhines ({name}), float64", "asked": asked, "seconds": seconds}
+
+    rows = [row("steps", "auto", 3.1), row("epochs", "epochs", 2.0), row("steps", "steps", 3.0)]
+    (said,) = ring.about_choices(rows)
+    assert "in 0 of 1 cases, at worst 1.50 times it" in said
+    assert ring.about_choices(rows[1:]) == []
