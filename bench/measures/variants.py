@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -100,7 +101,9 @@ def row_of(
     subject.generation(sets[:batch])
     first = time.perf_counter() - begin
     compiled = sum(program.build_seconds[early:])
+    used = time.process_time()
     features, simulated, extracted = subject.generation(sets)
+    used = time.process_time() - used
     assert subject.population.simulation is not None
     print(f"{count} variants, {dtype}: {simulated + extracted:.2f} s", file=sys.stderr)
     return {
@@ -113,6 +116,7 @@ def row_of(
         "compile_s": compiled,
         "simulate_s": simulated,
         "features_s": extracted,
+        "cpu_s": used,
         "features_on": "device" if subject.on_device else "host",
         "features": features,
     }
@@ -172,7 +176,7 @@ def text(result: dict[str, Any]) -> str:
     rows = result["variants"]
     head = (
         f"{'simulator':<13} {'on':<13} {'dtype':<8} {'variants':>8} {'first s':>8} {'gen. s':>8} "
-        f"{'features s':>10} {'ms/variant':>10}"
+        f"{'features s':>10} {'ms/variant':>10} {'cpu ms':>8}"
     )
     lines, groups = [], []
     for r in rows:
@@ -181,14 +185,19 @@ def text(result: dict[str, Any]) -> str:
         lines.append(
             f"{r['name']:<13} {r['where']:<13} {r['dtype']:<8} {r['variants']:>8} "
             f"{r['first_s']:>8.2f} {spent:>8.2f} {on_device or format(r['features_s'], '>10.2f')} "
-            f"{spent / r['variants'] * 1e3:>10.2f}"
+            f"{spent / r['variants'] * 1e3:>10.2f} "
+            f"{table.narrow(r['cpu_s'] / r['variants'] * 1e3, 8, 2)}"
         )
         groups.append((r["name"], r["dtype"]))
     explained = [
         f"A variant is simulated under {len(variants.AMPS)} protocols of {result['stop']:g} ms at "
         f"dt {neurons.DT:g} ms; {len(variants.FEATURES)} features of each trace. gen. s: a later "
         "generation, features included, which plans and compiles nothing; first s: the first one, "
-        f"of at most {result['batch']} variants, with all that comes before it.",
+        f"of at most {result['batch']} variants, with all that comes before it. cpu ms: processor "
+        "time per variant, of all cores of the host, which says more where a machine has other "
+        "work; Arbor's threads spin while they wait.",
+        f"Load of the {result['record']['host_cores']} cores of the host: {result['load'][0]:.1f} "
+        f"before, {result['load'][1]:.1f} after.",
     ]
     apart = [
         f"{r['name']} {r['where']} {r['dtype']} {r['variants']} against {r['against']}: "
@@ -218,7 +227,7 @@ def main(arguments: Sequence[str]) -> None:
     add("--most", type=float, default=600.0, help="seconds of a peer's process")
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, args.dtype)
-    found, earlier = [], []
+    found, earlier, load = [], [], os.getloadavg()[0]
     for path in args.earlier:
         given = json.loads(Path(path).read_text("utf-8"))
         found += given["variants"] + given["missing"]
@@ -236,5 +245,6 @@ def main(arguments: Sequence[str]) -> None:
         "missing": [r for r in found if "reason" in r],
         "stop": args.stop,
         "batch": args.batch,
+        "load": [load, os.getloadavg()[0]],
     }
     record.write("variants", queue, result, text(result), args.out)

@@ -40,7 +40,8 @@ class Generation:
     name, where : str
     make_s : float
         Description of the model and all else before the first simulation.
-    simulate_s, features_s : float
+    simulate_s, features_s, cpu_s : float
+        The last one: processor time of the simulations, of all cores.
     features : dict of str to (variants, protocols) lists of float
         NaN where there is none; of features with several values their mean.
     notes : list of str
@@ -51,6 +52,7 @@ class Generation:
     make_s: float
     simulate_s: float
     features_s: float
+    cpu_s: float
     features: Features
     notes: list[str] = field(default_factory=list)
 

@@ -35,9 +35,9 @@ def _began(library: str, stop: float) -> None:
     _state.update(h=h, kept=sections, soma=of_soma, clamp=clamp, vector=vector, stop=stop)
 
 
-def _simulated(values: Sequence[float]) -> np.ndarray:
-    """Simulate one variant under all protocols: (protocols, times), mV."""
-    h, found = _state["h"], []
+def _simulated(values: Sequence[float]) -> tuple[np.ndarray, float]:
+    """Simulate one variant under all protocols: (protocols, times), mV, and processor time, s."""
+    h, found, begin = _state["h"], [], time.process_time()
     for segment in _state["soma"]:
         for (channel, _), value in zip(variants.VARIED, values, strict=True):
             getattr(segment, channel).gbar = value
@@ -46,7 +46,7 @@ def _simulated(values: Sequence[float]) -> np.ndarray:
         h.finitialize(neurons.V_INIT)
         h.continuerun(_state["stop"])
         found.append(np.array(_state["vector"]))
-    return np.stack(found)
+    return np.stack(found), time.process_time() - begin
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -62,8 +62,9 @@ def main(arguments: Sequence[str]) -> None:
             values = variants.sets(count).tolist()
             pool.map(_ready, range(cores), chunksize=1)
             made = time.perf_counter()
-            v = np.stack(pool.map(_simulated, values, chunksize=1))
+            found, used = zip(*pool.map(_simulated, values, chunksize=1), strict=True)
             done = time.perf_counter()
+    v = np.stack(found)
     t = np.arange(v.shape[-1]) * neurons.DT
     features, seconds = variants.timed_features(v, t, stop)
     variants.Generation(
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str]) -> None:
         made - start,
         done - made,
         seconds,
+        sum(used),
         features,
         ["channels compiled by nrnivmodl, with exact rates; first s has the compilation"],
     ).write(path)

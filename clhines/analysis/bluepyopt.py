@@ -77,7 +77,8 @@ class Evaluator(bluepyopt.evaluators.Evaluator):
         self._objectives = []
         for objective in calculator.objectives:
             replaced = copy.copy(objective)
-            replaced.features = [self._replaced(feature) for feature in objective.features]
+            if hasattr(objective, "features"):
+                replaced.features = [self._replaced(feature) for feature in objective.features]
             self._objectives.append(replaced)
 
     def evaluate_many(self, sets: Sequence[Sequence[float]]) -> list[Scores]:
