@@ -74,7 +74,7 @@ ARTIFICIAL: dict[str, Ranges] = {
     "nmcell": {"tau": (5, 15), "refrac": (1, 5)},
 }
 # constructs that are to be rejected, by the word that the message has to hold
-REFUSED = ("VClamp", "APCount", "extracellular", "CVode", "LinearMechanism")
+REFUSED = ("extracellular", "CVode", "LinearMechanism")
 
 
 def put(rng: np.random.Generator, thing: Any, ranges: Ranges) -> None:
