@@ -89,7 +89,7 @@ def one_way(case: Case, way: str, stop: float, device: str | None) -> tuple[dict
     if way == "clhines":
         ours = partial(clhines.neuron.run, device=device)
         said["device"] = devices.label(devices.choose(device))
-        said["first_step_s"], _ = model.run(ours, h.dt)  # builds kernels
+        said["first_step_s"], _ = model.run(ours, 2 * h.dt)  # builds kernels; the last is NEURON's
         spent, taken = model.run(ours, stop)
     else:
         runs = {"neuron": h.continuerun, "nudged": model.nudged}

@@ -41,3 +41,6 @@ class Morphology:
     line: np.ndarray
     name: str = "cell"
     repaired: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __repr__(self) -> str:
+        return f"Morphology({self.name}: {len(self.parent)} samples)"

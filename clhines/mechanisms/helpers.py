@@ -27,6 +27,7 @@ def _bernoulli_numbers(count: int) -> list[Fraction]:
     return result
 
 
+@lru_cache(maxsize=4)
 def bernoulli_coefficients(real: str) -> list[Fraction]:
     """Coefficients of ``x**2k`` in ``x / (exp(x) - 1)``, so many that the rest is no rounding.
 
@@ -41,6 +42,7 @@ def bernoulli_coefficients(real: str) -> list[Fraction]:
     return result
 
 
+@lru_cache(maxsize=16)
 def _expm1_coefficients(real: str, most: float = 0.5) -> list[Fraction]:
     """Coefficients of ``z**k`` in ``(exp(z) - 1) / z``, enough up to ``z = most``."""
     eps = _eps(real)
@@ -183,6 +185,8 @@ def helpers(text: str, prefix: str, real: str, width: int = 1) -> str:
     """Return the helper functions that `text` calls."""
     p = Printer(prefix, real, width=width)
     result = ""
+    if not any(f"{prefix}_{name}_(" in text for name in _COMMENTS):
+        return result if width == 1 else _exponentials(text, p)
     for name, (arguments, lines, value) in _helper_bodies(p).items():
         if f"{prefix}_{name}_(" not in text:
             continue

@@ -22,6 +22,8 @@ from clhines.forest import Forest
 from clhines.mechanisms import mechanism as find_mechanism
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.groups import Group, Owner
+from clhines.network.plasticity import STDP
+from clhines.network.wiring import Wiring
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +122,7 @@ class Additions:
     num_cells: int
     celsius: float
     area: np.ndarray
+    _wiring: Wiring
 
     def _begin_additions(self) -> None:
         self.celsius = 6.3
@@ -232,6 +235,20 @@ class Additions:
             return first + np.arange(count)
         places = np.atleast_1d(as_array("source_index", index))
         return first + as_indices("source_index", places, count, what)
+
+    def connect_numbers(
+        self,
+        source: np.ndarray,
+        target: Group,
+        index: ArrayLike,
+        weight: ArrayLike,
+        delay: ArrayLike,
+        rule: STDP | None,
+    ) -> None:
+        """Do what `connect` does, with sources by their numbers, see `source_numbers`."""
+        self.check_not_frozen("connect()")
+        self._wiring.check_target(target)
+        self._wiring.connect(source, target, index, weight, delay, rule)
 
     def add_artificial(
         self, mechanism: str | Mechanism, count: int = 1, **parameters: ArrayLike

@@ -314,20 +314,6 @@ class Network(Additions):
         index = np.arange(len(target)) if index is None else index
         self.connect_numbers(numbers, target, index, weight, delay, rule)
 
-    def connect_numbers(
-        self,
-        source: np.ndarray,
-        target: Group,
-        index: ArrayLike,
-        weight: ArrayLike,
-        delay: ArrayLike,
-        rule: STDP | None,
-    ) -> None:
-        """Do what `connect` does, with sources by their numbers, see `source_numbers`."""
-        self.check_not_frozen("connect()")
-        self._wiring.check_target(target)
-        self._wiring.connect(source, target, index, weight, delay, rule)
-
     def event(
         self, target: Group, index: ArrayLike = 0, time: ArrayLike = 0.0, weight: ArrayLike = 0.0
     ) -> None:

@@ -9,10 +9,10 @@ Who owns what
     Reading: `session` (NEURON itself), `catalogue` (mechanisms and their texts), `tree`,
     `contents` (instances, ions), `objects`, `memory` (lists that the interpreter does not show,
     by ctypes, found by example and never assumed; `raw`: its words and records), `places`
-    (variables by place), `wiring` (sources, NetCons), `queue` (events on their way), `played`
-    (vectors that record or play), `gaps` (ParallelContext's transfers), `trains` (VecStim),
-    `patterns` (PatternStim), `hidden` (variables that hoc does not see). `model`: all of it, and
-    what is rejected.
+    (variables by place), `styles` (of ions), `wiring` (sources, NetCons), `queue` (events on their
+    way), `played` (vectors that record or play), `gaps` (ParallelContext's transfers), `trains`
+    (VecStim), `patterns` (PatternStim), `hidden` (variables that hoc does not see). `model`: all of
+    it, and what is rejected.
     Converting: `convert` (texts to mechanisms), `importer` (a model to a network).
     Running: `states` (values in and out), `records`, `counters` (APCount), `writeback` (events),
     `entry`: `run`, `from_neuron`, `check`.

@@ -14,6 +14,7 @@ from clhines.network.network import Network
 from clhines.neuron.contents import Instances
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.model import Model
+from clhines.neuron.places import Variable
 from clhines.neuron.raw import ref
 from clhines.neuron.session import Hoc
 
@@ -198,9 +199,13 @@ def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
 
 
 def _play(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
-    rejected = []
+    rejected, played = [], set[Variable]()
     for player in model.plays.players:
         variable = player.variable
+        if variable in played:
+            what = f"Vector.play of two vectors into one {variable.name}"
+            rejected.append(Rejected(variable.owner, what, "", 0, "play one of them"))
+        played.add(variable)
         group = groups.get(variable.owner)
         quantities = group.mechanism.program.parameters if group is not None else ()
         wanted = variable.name, variable.place

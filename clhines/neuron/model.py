@@ -17,6 +17,7 @@ from clhines.neuron.played import PlayReader
 from clhines.neuron.queue import Pending, read_pending
 from clhines.neuron.session import Hoc
 from clhines.neuron.slots import Slots
+from clhines.neuron.styles import read_styles
 from clhines.neuron.trains import Trains, read_trains
 from clhines.neuron.tree import Tree, read_tree
 from clhines.neuron.wiring import WireReader, Wires
@@ -82,6 +83,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     try:
         memory = Memory(h)
         slots = Slots(memory)
+        read_styles(h, memory, contents)
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"

@@ -10,7 +10,7 @@ import numpy as np
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
 from clhines.neuron.places import Places, Variable
-from clhines.neuron.raw import Played
+from clhines.neuron.raw import Place, Played
 from clhines.neuron.session import Hoc
 
 
@@ -31,6 +31,8 @@ class Recorder:
         Address of the event by which it records; 0 of one that records in each step.
     now : float
         Present value of what it records.
+    place : Place or None
+        Of what it records.
     """
 
     vector: Hoc
@@ -39,6 +41,7 @@ class Recorder:
     times: np.ndarray | None = None
     event: int = 0
     now: float = 0.0
+    place: Place | None = None
 
 
 @dataclass(eq=False)
@@ -102,7 +105,9 @@ class PlayReader:
             assert variable is not None
             self._play(played, vector, variable)
             return
-        recorder = Recorder(vector, variable, now=self._memory.value(played.place))
+        recorder = Recorder(
+            vector, variable, now=self._memory.value(played.place), place=played.place
+        )
         if played.what == "VecRecordDt":
             recorder.interval, recorder.event = _number(played.words[1]), played.words[2]
         elif played.what == "VecRecordDiscrete":

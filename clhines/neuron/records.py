@@ -126,6 +126,8 @@ class Records:
             else:
                 record, column = self._records[at[0]], at[1]
                 values = result[record][first:, column].astype(np.float64)
+                if recorder.place is not None and len(values):  # it may record this once more
+                    self._imported.model.memory.set_value(recorder.place, float(values[-1]))
             self._append(recorder, values, t)
 
     def _append(self, recorder: Recorder, values: np.ndarray, t: np.ndarray) -> None:

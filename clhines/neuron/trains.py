@@ -58,6 +58,8 @@ class Trains:
         Addresses of index and etime, of each instance that will send.
     patterns : dict of (str, int) -> Pattern
         Instances of PatternStim.
+    given : dict of (str, int) -> (k,) float64, ms
+        The elements of the Vector that `times` comes from, which differ by rounding.
     """
 
     names: tuple[str, ...] = ()
@@ -65,6 +67,7 @@ class Trains:
     rejected: list[Rejected] = field(default_factory=list)
     fields: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     patterns: dict[tuple[str, int], Pattern] = field(default_factory=dict)
+    given: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def go_on(self, stim: tuple[str, int], past: int) -> None:
         """Let an instance have sent `past` of its events: its index and etime."""
@@ -73,9 +76,9 @@ class Trains:
             return
         index, etime = (ctypes.c_double.from_address(a) for a in self.fields[stim])
         if past < len(self.times[stim]):
-            index.value, etime.value = index.value + past, float(self.times[stim][past])
+            index.value, etime.value = index.value + past, float(self.given[stim][past])
         else:
-            index.value, etime.value = -1.0, float(self.times[stim][-1])
+            index.value, etime.value = -1.0, float(self.given[stim][-1])
 
 
 def read_trains(
@@ -96,7 +99,8 @@ def read_trains(
                 fields = memory.fields_of(memory.inside(thing))
                 vector = given.get(memory.object_of(thing)) or held_vector(memory, thing, known)
                 times = np.array(vector if vector is not None else [], np.float64)
-                found.times[name, k] = _coming(times, fields, due.get((name, k)))
+                coming = _coming(times, fields, due.get((name, k)))
+                found.times[name, k], found.given[name, k] = coming
             except OSError as error:
                 way_out = f"vectors={{{thing}: its Vector}}" if str(error) == _LOST else ""
                 found.rejected.append(Rejected(name, str(error).format(thing), "", 0, way_out))
@@ -126,8 +130,10 @@ def _add_patterns(
 _LOST = "the Vector of {} is not found in NEURON's memory"
 
 
-def _coming(times: np.ndarray, fields: list[int], due: float | None) -> np.ndarray:
-    """Return the times of the events that have not been sent; OSError where they are not known.
+def _coming(
+    times: np.ndarray, fields: list[int], due: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the times of the events that have not been sent, and the Vector's; or OSError.
 
     NEURON sends each event by its distance from the one before, which rounds.
     """
@@ -141,7 +147,7 @@ def _coming(times: np.ndarray, fields: list[int], due: float | None) -> np.ndarr
     coming = [due]
     for time in rest[1:].tolist():
         coming.append(coming[-1] + time - coming[-1])  # in the order of its C++
-    return np.array(coming, np.float64)
+    return np.array(coming, np.float64), rest
 
 
 def held_vector(memory: Memory, thing: Hoc, vectors: dict[int, Hoc]) -> Hoc | None:

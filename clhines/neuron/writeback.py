@@ -20,7 +20,8 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
         Up to when events of given times have been sent, as `records.last_delivery` has it.
     """
     model = imported.model
-    memory, arrays = model.memory, sim.arrays()
+    memory, arrays, t = model.memory, sim.arrays(), float(model.h.t)
+    unseen = _unseen(sim, arrays, t)
     movable = _movable(imported)
     points = {memory.inside(thing): (name, k) for name, instances in model.contents.points.items()
               for k, thing in enumerate(instances.things)}  # fmt: skip
@@ -33,12 +34,13 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
             memory.remove_event(event.item)
         elif event.what in ("NetCon", "PreSyn"):
             memory.remove_event(event.item)
-    _put_netcons(sim, imported, arrays, last)
+    model.h.t = min(last, t)  # NEURON takes no event of the past, and has delivered up to here
+    _put_netcons(sim, imported, arrays, last, unseen)
     _put_selves(sim, imported, arrays, movable)
+    model.h.t = t
     _move_trains(imported, stims, last)
     _put_watches(sim, imported, arrays)
     above = dict(zip(extended_of(sim).detector_source.tolist(), arrays["above"], strict=True))
-    unseen = _unseen(sim, arrays, model.h.t)
     for address, sources in imported.detectors().items():
         number = int(sources[0])
         memory.set_above(address, bool(above[number]) and number not in unseen)
@@ -80,11 +82,12 @@ def _put_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
         model.slots.watch(model.every[name], conditions)
 
 
-def _put_netcons(sim: Simulation, imported: Imported, arrays: Arrays, last: float) -> None:
+def _put_netcons(
+    sim: Simulation, imported: Imported, arrays: Arrays, last: float, unseen: set[int]
+) -> None:
     """Send again what sources have sent and no target has taken."""
     model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
     first, size = sim.rings()
-    unseen = _unseen(sim, arrays, t)
     trains = _train_numbers(imported)
     waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
     for c in waiting.tolist():

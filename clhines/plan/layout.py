@@ -128,11 +128,15 @@ def natural_pieces(
     -------
     order_start : (num_blocks, 2) integer
         Begin of each block's values in `order`, and their number.
-    order : for each value of a template, in natural order in its first block
+    order : for each value of a template, in natural order in its block of the lowest places
         Place in the block.
     natural_index : for each value of a block, in that order, from its first place on
         Index in natural order.
+
+    What a block has in `natural_index` depends on no blocks of other templates, nor on their order.
     """
+    ascending = np.argsort(start)
+    start, size, template = start[ascending], size[ascending], template[ascending]
     _, model, kind = np.unique(template, return_index=True, return_inverse=True)
     kind = kind.reshape(-1)
     place = ranges(np.zeros(len(model), np.int64), size[model])
@@ -148,8 +152,10 @@ def natural_pieces(
         mine = order[begin[k] : begin[k] + values[k]]
         rows = start[lo:hi, None]
         index[rows + np.arange(values[k])] = gather[rows + mine]
+    order_start = np.empty((len(start), 2), np.int64)
+    order_start[ascending] = np.stack((begin[kind], values[kind]), axis=1)
     return {
-        "order_start": np.stack((begin[kind], values[kind]), axis=1).reshape(-1),
+        "order_start": order_start.reshape(-1),
         "order": order,
         "natural_index": index,
     }

@@ -164,13 +164,22 @@ class Part:
             return False
         return "order" in self.solve_spec(True, 1, natural=True).roles()
 
+    @property
+    def _indexes(self) -> bool:
+        """Whether its `natural_tables` have natural indices: those of pieces are shared."""
+        return self.phase == "expand"
+
     def natural_tables(self, forest: Forest, gather: np.ndarray) -> dict[str, np.ndarray]:
-        """More tables, int32, of a launch that takes natural order; `gather` is the plan's."""
+        """More tables, int32, of a launch that takes natural order; `gather` is the plan's.
+
+        What reduces pieces takes ``natural_index`` of what expands them.
+        """
         if not self._reorders:
             return {}
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         if self.phase != "solve":
             tables = layout.natural_pieces(gather, blocks[:, 0], blocks[:, 1], blocks[:, 4])
+            tables = {k: t for k, t in tables.items() if self._indexes or k != "natural_index"}
             return as_int32(tables, len(gather))
         tables = layout.natural_order(
             forest, gather, cells, blocks[:, 0], blocks[:, 1], blocks[:, 4], blocks[:, 6:]
@@ -184,7 +193,8 @@ class Part:
         blocks, cells = self.tables["blocks"].reshape(-1, 8), self.tables["cell_number"]
         if self.phase != "solve":
             end = int((blocks[:, 0] + blocks[:, 1]).max())
-            return layout.natural_piece_sizes(end, blocks[:, 1], blocks[:, 4])
+            sizes = layout.natural_piece_sizes(end, blocks[:, 1], blocks[:, 4])
+            return {k: n for k, n in sizes.items() if self._indexes or k != "natural_index"}
         return layout.natural_sizes(forest, cells, blocks[:, 4], blocks[:, 6:])
 
     def shown_statistics(self) -> dict[str, str]:

@@ -19,11 +19,10 @@ from clhines.simulate.arena import Arena
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
 from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import (
-    MOST_STEPS,
     active_nodes,
     check_room_for_events,
     filled_arenas,
-    location,
+    locations,
     loose_targets,
     owner_of,
     read_back,
@@ -39,6 +38,8 @@ from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
 from clhines.solve.solver import Solver
 
+MOST_STEPS = 1024  # whose times are on the device at once
+BLOCKS_PER_UNIT, LEAST_NODES = 4, 32  # of nodes that a work-item of a CPU has
 MAX_SPIKES = 1 << 22
 
 
@@ -55,6 +56,21 @@ class Bound(NamedTuple):
         for name, value in given.items():
             self.kernel[self.names.index(name)] = value
         self.kernel.launch(queue, self.items, self.group)
+
+
+def bound(
+    queue: cl.CommandQueue,
+    built: tuple[cl.Program, ExtendedSpec],
+    name: str,
+    given: dict[str, Any],
+    items: int,
+    alone: bool = False,
+) -> Bound:
+    """Bind the arguments of a kernel by name; `alone` are work-items in groups of their own."""
+    known = [p.name for p in built[1].parameters(name)]
+    kernel = program.BoundKernel(built[0], name, [given[n] for n in known])
+    (total,), (group,) = devices.small_groups(queue.device, items)
+    return Bound(kernel, known, items if alone else total, 1 if alone else group)
 
 
 class ExtendedSteps:
@@ -108,6 +124,8 @@ class ExtendedSteps:
         self._clock, self._taken, self._rows = Clock(model.dt), False, 0
         self._host = ExtendedReference(model)
         self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
+        self._step_state = cla.zeros(queue, 4, np.int32)
         self._put_matrix()
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
@@ -163,7 +181,6 @@ class ExtendedSteps:
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
-        built, spec = self._built
         self._emitters = sum(len(s) for s in self.extended.emitted.values())
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
         self._steps_known = range(0)
@@ -173,46 +190,34 @@ class ExtendedSteps:
             "num_places": num(self._places), "num_emitters": num(self._emitters),
             "capacity": num(self.max_spikes), "first_item": num(0), "num_items": num(0),
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
-            "active": self._active,
+            "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._step_state,
+            "step_begin": self._step_begin, "active": self._active,
             "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
             "x": self._x, "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
             "clock": self._clocks, "ints": self._ints, "at": self._at,
             "num_taken": num(0), "source": self._at, "time": self._clocks, **self._recorded_at,
         }  # fmt: skip
-        self._launches = [
-            self._launches_of(built, spec, *pair) for pair in (self._v, self._v[::-1])
-        ]
-        self._take = self._kernel(built, spec, "take_events", {}, 1)
+        self._launches = [self._launches_of(*pair) for pair in (self._v, self._v[::-1])]
+        self._take = bound(self.queue, self._built, "take_events", self._given, 1)
 
-    def _kernel(
-        self,
-        built: cl.Program,
-        spec: ExtendedSpec,
-        name: str,
-        given: dict[str, Any],
-        items: int,
-    ) -> Bound:
-        known = [p.name for p in spec.parameters(name)]
-        arguments = self._given | given
-        kernel = program.BoundKernel(built, name, [arguments[n] for n in known])
-        (total,), (group,) = devices.small_groups(self.queue.device, items)
-        return Bound(kernel, known, total, group)
-
-    def _launches_of(
-        self, built: cl.Program, spec: ExtendedSpec, old: cla.Array, new: cla.Array
-    ) -> tuple[list[Bound], Bound]:
+    def _launches_of(self, old: cla.Array, new: cla.Array) -> tuple[list[Bound], Bound]:
         """Kernels of a step from one array of voltages to another: before and after the solve."""
-        before = []
+        spec, before = self._built[1], list[Bound]()
+        given = {**self._given, "v": old, "v_old": old, "v_new": new}
         if spec.layered:
             for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
-                some = {"first_item": np.int32(first), "num_items": np.int32(end - first)}
-                before.append(self._kernel(built, spec, "events", {**some, "v": old}, end - first))
+                some = {**given, "first_item": np.int32(first), "num_items": np.int32(end - first)}
+                before.append(bound(self.queue, self._built, "events", some, end - first))
         items = self._places + len(loose_targets(self._variables))
-        before.append(self._kernel(built, spec, "begin_step", {"v": old}, items))
+        before.append(bound(self.queue, self._built, "begin_step", given, items))
         items = self._places + self._emitters + int(self._recorded_at["num_v"]) + 1
-        pair = {"v_old": old, "v_new": new}
-        return before, self._kernel(built, spec, "finish_step", pair, items)
+        alone = spec.width > 1
+        if alone:  # work-items of blocks of nodes
+            most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
+            items = max(1, min(len(active_nodes(self.model)) // LEAST_NODES, most))
+        given["num_items"] = np.int32(items)
+        return before, bound(self.queue, self._built, "finish_step", given, items, alone)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -226,18 +231,18 @@ class ExtendedSteps:
         if first not in self._steps_known or first + count > self._steps_known.stop:
             half = np.full(2 * MOST_STEPS - 1, 0.5 * self.model.dt)
             half[0] = self._clock.at(first)
-            self.arenas["clock"].set("step_begin", np.cumsum(half)[::2])
+            self._step_begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self.queue)
             self._steps_known, self._counted = range(first, first + MOST_STEPS), None
         begin = self._steps_known.start
         now = begin, row - (first - begin), first - begin
         if now != self._counted:
-            self.arenas["ints"].set("step_state", np.array([*now, now[2]]))
+            self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
         self._counted = (*now[:2], now[2] + count)
 
     def _step(self) -> None:
         before, finish = self._launches[0]
-        for bound in before:
-            bound.launch(self.queue)
+        for kernel in before:
+            kernel.launch(self.queue)
         self.solver.enqueue(self._d, self._u, self._b, out=self._x)
         finish.launch(self.queue)
         self._v.reverse()
@@ -280,13 +285,10 @@ class ExtendedSteps:
         self._rows, self._records = rows, list(records)
         owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
         self._recorded_at = self._recorder.begin(
-            rows, [self._location(source) for source in sources],
+            rows, locations(sources, self._variables, self.arenas, self.place),
             np.concatenate([np.zeros(0, np.int64), *owner]), len(active_nodes(self.model)),
         )  # fmt: skip
         self._bind()
-
-    def _location(self, record: Record) -> tuple[str, np.ndarray]:
-        return location(record, self._variables, self.arenas["mem"], self.place)
 
     def end(self) -> Chunk:
         """Wait, and return what was found since `begin`."""
@@ -369,7 +371,10 @@ class ExtendedSteps:
         sources = self._reducers.sources
         self._want(sources)
         arrays = {"v": self._v[0].get(self.queue), "mem": self._mem.get(self.queue)}
-        found = [arrays[source][at][None] for source, at in map(self._location, sources)]
+        found = [
+            arrays[source][at][None]
+            for source, at in locations(sources, self._variables, self.arenas, self.place)
+        ]
         return self._reducers.now(found, step)
 
     def voltages(self) -> np.ndarray:

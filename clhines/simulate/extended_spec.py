@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from clhines.mechanisms.printer import wrapped
 from clhines.mechanisms.program import Argument
 from clhines.plan.kernel_spec import TemplateSpec
 
@@ -38,6 +39,8 @@ class KindBlocks:
     has_net, emits : bool
     ions : tuple of str
         Of the network.
+    vectors : tuple of (str, str)
+        Blocks with a function for `ExtendedSpec.width` instances at once, and its name.
     """
 
     number: int
@@ -56,6 +59,7 @@ class KindBlocks:
     has_net: bool
     emits: bool
     ions: tuple[str, ...]
+    vectors: tuple[tuple[str, str], ...] = ()
 
     @property
     def watches(self) -> int:
@@ -124,6 +128,39 @@ class KindBlocks:
                 text, line = text.rstrip() + f"\n{space}    ", f"{space}    "
             text, line = text + value + end, line + value + end
         return "".join(before) + (text if given else text + ");") + "\n" + "".join(after)
+
+    def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
+        """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
+        space = " " * indent
+        before, given, after = [], [], []
+        for a in self.arguments(block):
+            known = a.role in ("parameter", "state", "output")
+            where = f"&{self._place(a)}" if known else ""
+            if a.role == "parameter" and (a.name, True) in self.parameters:
+                value = self.parameter(a.name)
+            elif known:
+                value = f"some({where}, n)"
+            elif a.role == "ion":
+                value = f"some_at(mem + ion_{a.name}, node, n)"
+            else:
+                value = self._value(a, values)
+            if a.direction == "in":
+                given.append(value)
+                continue
+            local = f"new_{a.role}_{a.name}"
+            start = f" = {value}" if a.direction == "inout" else ""
+            before.append(f"{space}real{width} {local}{start};\n")
+            given.append(f"&{local}")
+            keep = f"keep({local}, {where}, n)"
+            if a.role == "ion":
+                keep = f"keep_at({local}, mem + ion_{a.name}, node, n)"
+            after.append(f"{space}{keep};\n")
+        name = dict(self.vectors)[block]
+        text = wrapped([*given[:-1], given[-1] + ");"], indent + len(name) + 1)
+        return "".join(before) + f"{space}{name}({text}\n" + "".join(after)
+
+    def _place(self, a: Argument) -> str:
+        return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
 
     def _value(self, a: Argument, values: Values) -> str:
         if a.role == "parameter":
@@ -196,6 +233,8 @@ class ExtendedSpec(TemplateSpec):
     layered : bool
         Whether events may come to another instance within a step: they are delivered in launches
         of their own.
+    width : int
+        Instances that CPUs advance at once; work-items there have many nodes. 1 elsewhere.
     calls : bool
         Whether functions are called, and not copied to where they are called: a kernel of many
         mechanisms is then built several times faster, and is as fast on CPUs.
@@ -204,7 +243,8 @@ class ExtendedSpec(TemplateSpec):
     template: ClassVar[str] = "simulate/extended"
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "begin_step": (
-            "int num_places, int capacity, ulong seed, real dt, const int *restrict active",
+            "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
+            "const double *restrict step_begin, const int *restrict active",
             "const real *restrict over_dt, const real *restrict constant_b",
             "const real *restrict v, real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
@@ -212,6 +252,7 @@ class ExtendedSpec(TemplateSpec):
         ),
         "finish_step": (
             "int num_places, int num_emitters, int num_v, int num_mem, int capacity, real dt",
+            "double half_dt, int *step_state, const double *restrict step_begin, int num_items",
             "const int *restrict active, const real *restrict x, const real *restrict v_old",
             "real *restrict v_new, int *restrict failed, int *restrict spike_count",
             "int *restrict spike_source, double *restrict spike_time",
@@ -220,7 +261,8 @@ class ExtendedSpec(TemplateSpec):
             "real *restrict mem_rows, real *mem, double *clock, int *ints, const int *at",
         ),
         "events": (
-            "int first_item, int num_items, int capacity, real dt, const real *restrict v",
+            "int first_item, int num_items, int capacity, real dt, double half_dt",
+            "const int *step_state, const double *restrict step_begin, const real *restrict v",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "real *mem, double *clock, int *ints, const int *at",
         ),
@@ -238,6 +280,7 @@ class ExtendedSpec(TemplateSpec):
     noise: str
     played: bool
     layered: bool
+    width: int
     calls: bool
 
     @property
@@ -247,7 +290,7 @@ class ExtendedSpec(TemplateSpec):
 
     def functions(self, kind: KindBlocks) -> str:
         """Functions of the blocks of a kind."""
-        return re.sub(r"^static (?=void |real )", f"{self.static} ", kind.functions, flags=re.M)
+        return re.sub(r"^static (?=void |real\d* )", f"{self.static} ", kind.functions, flags=re.M)
 
     @property
     def net_kinds(self) -> tuple[KindBlocks, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from clhines.arrays import offsets
 from clhines.errors import InputError
+from clhines.mechanisms.nmodl.model import vectors_of
 from clhines.mechanisms.noise import normal_source
 from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Kind, Model
@@ -14,7 +17,7 @@ from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
-MOST_STEPS = 1024  # whose times are on the device at once
+VECTOR_WIDTH = 8  # instances that CPUs advance at once
 
 
 def active_nodes(model: Model) -> np.ndarray:
@@ -72,7 +75,6 @@ def filled_arenas(
     _add_detectors(variables, nodes, (mem, ints))
     _add_wires(variables, (mem, clock, ints))
     _add_played(variables, nodes, mem, clock, ints)
-    _add_clock(model, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
 
 
@@ -173,13 +175,6 @@ def loose_targets(variables: Variables) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *each])
 
 
-def _add_clock(model: Model, clock: Arena, ints: Arena) -> None:
-    """Add which step it is, and when steps begin; see `extended.ExtendedSteps`."""
-    clock.add("step_begin", np.zeros(MOST_STEPS))
-    clock.add("step_half", np.array([0.5 * model.dt]))
-    ints.add("step_state", np.zeros(4))
-
-
 def _add_played(
     variables: Variables, nodes: np.ndarray, mem: Arena, clock: Arena, ints: Arena
 ) -> None:
@@ -255,7 +250,7 @@ def spec_of(
     arenas: dict[str, Arena],
     real: str,
     wanted: object,
-    calls: bool = False,
+    on_cpu: bool = False,
 ) -> tuple[ExtendedSpec, np.ndarray]:
     """Return the spec of the kernels, and what ``at`` holds."""
     model, extended = variables.model, variables.extended
@@ -267,7 +262,10 @@ def spec_of(
     regions["num_active"], regions["num_played"] = len(active_nodes(model)), len(extended.played)
     regions["num_loose"] = len(loose_targets(variables))
     ions = tuple(ion.name for ion in extended.ions)
-    kinds = tuple(_blocks_of(variables, k, kind, real, ions) for k, kind in enumerate(model.kinds))
+    width = VECTOR_WIDTH if on_cpu else 1
+    kinds = tuple(
+        _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
+    )
     noisy = any(a.role == "noise" for k in kinds for _, _, given in k.blocks for a in given)
     spec = ExtendedSpec(
         real=real,
@@ -278,7 +276,8 @@ def spec_of(
         second_order_currents=extended.second_order_currents,
         noise=normal_source(real) if noisy else "",
         layered=len(variables.wires.layers) > 1,
-        calls=calls,
+        calls=on_cpu,
+        width=width,
         played=bool(extended.played),
     )
     return spec, np.array([*regions.values()], np.int32)
@@ -290,17 +289,27 @@ _ON_DEVICE = (
 
 
 def _blocks_of(
-    variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...]
+    variables: Variables, k: int, kind: Kind, real: str, ions: tuple[str, ...], width: int
 ) -> KindBlocks:
     mechanism, wanted = kind.mechanism, variables.wanted[k]
     more = (wanted,) if wanted else ()
     program = mechanism.program
     net = program.net
     names = [b for b in program.blocks if b in _ON_DEVICE or b.startswith("for_netcons")]
+    single = [n for n, alone in variables.singles(k) if alone]
+    outputs = more[0] if more else ()
+    given = real, tuple(outputs), width, tuple(single)
+    vectors = {
+        b: vectors_of(mechanism.text, mechanism.nmodl, b, *given)
+        for b in ("advance",)
+        if b in names and width > 1 and mechanism.kind == "density" and mechanism.nmodl
+    }
+    scalar = [b for b in names if not vectors.get(b)]
+    functions = [mechanism.functions(real, outputs, scalar), *vectors.values()]
     return KindBlocks(
         number=k,
         name=mechanism.name,
-        functions=mechanism.functions(real, more[0] if more else (), names),
+        functions="\n".join(f for f in functions if f),
         kind=mechanism.kind,
         blocks=tuple(
             (b, mechanism.function_name(b), tuple(mechanism.calls(b, *more))) for b in names
@@ -316,6 +325,7 @@ def _blocks_of(
         has_net=net is not None and "receive" in program.blocks,
         emits=k in extended_emitters(variables),
         ions=ions,
+        vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b, f in vectors.items() if f),
     )
 
 
@@ -352,6 +362,13 @@ def owner_of(record: Record, variables: Variables) -> np.ndarray:
     if is_artificial(kind):
         return np.full(len(record.index), len(nodes))
     return np.searchsorted(nodes, kind.node[record.index])
+
+
+def locations(
+    records: Sequence[Record], variables: Variables, arenas: dict[str, Arena], place: np.ndarray
+) -> list[tuple[str, np.ndarray]]:
+    """Return where each record is; see `location`."""
+    return [location(record, variables, arenas["mem"], place) for record in records]
 
 
 def check_room_for_events(model: Model, code: int) -> None:

@@ -76,16 +76,14 @@ class Recording:
             Keep no rows, but of the values at the ends of all steps of a run their ``min``,
             ``max``, ``mean`` or ``integral`` (their sum times `dt`, ms times the unit); how often
             (``count``) or when (``crossings``) they come from below to `threshold` or above it.
-            Or, of ``v``, `clhines.analysis.Features`; where the run begins at t = 0, the values
-            there count, too.
+            Or, of ``v``, `clhines.analysis.Features`, of the values at t = 0 too.
         threshold : float, optional
             Of ``count`` and ``crossings``.
         matrix : (k, r) float, optional
             Keep k linear combinations, ``matrix @ values``, instead of r values.
         to : str or path-like, optional
-            Write the rows of each chunk to a file instead of keeping them: ``NAME.npz``, files
-            ``NAME-00000.npz`` and so on, or ``NAME.h5``, see `clhines.simulate.streams`. With
-            several ranks the first one writes.
+            Write the rows of each chunk to ``NAME.h5`` or files ``NAME-00000.npz`` ... instead of
+            keeping them, see `clhines.simulate.streams`. Of several ranks the first one writes.
 
         Returns
         -------
@@ -101,15 +99,19 @@ class Recording:
         if is_current(record, self._model) and reduce in CROSSED:
             raise InputError(f"reduce={reduce!r} of a current; expected a voltage or a state")
         record = kept_of(record, self._model.dt, every, reduce, threshold, matrix)
-        if self.ranks is not None and matrix is not None:
-            raise InputError("matrix is for one process; expected a simulation without comm")
-        if to is not None:
-            if record.reduce:
-                raise InputError("to is for rows; expected none with reduce")
-            with agreed(self.ranks):
-                record = replace(record, stream=Stream(to))
-        self._records.append(record)
+        self._records.append(self._with_file(record, to))
         return len(self._records) - 1
+
+    def _with_file(self, record: Record, to: PathLike | None) -> Record:
+        """Return the record with a file for its rows, where there is to be one."""
+        if self.ranks is not None and record.matrix is not None:
+            raise InputError("matrix is for one process; expected a simulation without comm")
+        if to is None:
+            return record
+        if record.reduce:
+            raise InputError("to is for rows; expected none with reduce")
+        with agreed(self.ranks):
+            return replace(record, stream=Stream(to))
 
     def _streamed(self, records: list[Record], chunk: Chunk, begin: int, last: int) -> None:
         """Write what a chunk has of the rows after steps `begin` to `last` to its files."""
@@ -138,4 +140,6 @@ class Recording:
             return []
         values = [v[:0] if r.reduce else v for r, v in zip(records, values, strict=True)]
         none = np.zeros(0, np.int64)
-        return [Chunk(none, none, np.zeros(0, np.int32), values)]
+        start = Chunk(none, none, np.zeros(0, np.int32), values)
+        self._streamed(records, start, 0, 0)
+        return [start]

@@ -228,18 +228,13 @@ class Simulation(Changing, Recording):
         begin, end = self._leave_start(), self.step + steps
         cost = {"steps": 0.0, "spikes": 0.0, "collect": 0.0}
         chunks = self._start(records)
-        for start in chunks:
-            self._streamed(records, start, 0, 0)
         failed, progress = 0, progress and self._first
         waited = self.ranks.seconds if self.ranks is not None else 0.0
         with _bar(steps * self._model.dt, progress) as bar:
             clock = time.perf_counter()
             while self.step < end and not failed:
                 count = min(chunk, end - self.step)
-                done = self._advance_whole(count, records, cost)
-                failed = int(min(done.failed[done.failed > 0], default=0))
-                last = failed - 1 if failed else self.step + count
-                self._streamed(records, done, self.step + 1, last)
+                done, failed = self._advance_whole(count, records, cost)
                 chunks.append(done)
                 self._step += count
                 if bar is not None:
@@ -255,11 +250,21 @@ class Simulation(Changing, Recording):
             self._fail(chunks[-1].failed, failed, result)
         return result
 
-    def _advance_whole(self, count: int, records: list[Record], cost: dict[str, float]) -> Chunk:
-        """Advance by a chunk; if interrupted, the state on the device belongs to no step."""
+    def _advance_whole(
+        self, count: int, records: list[Record], cost: dict[str, float]
+    ) -> tuple[Chunk, int]:
+        """Advance by a chunk; if interrupted, the state on the device belongs to no step.
+
+        Rows that go to files are written. Returns the chunk, and 1 + the first step after which a
+        voltage was not finite, or 0.
+        """
         try:
             with naming_memory(self.network, count):
-                return take_chunk(self.runner, self.step, count, records, cost)
+                done = take_chunk(self.runner, self.step, count, records, cost)
+            failed = int(min(done.failed[done.failed > 0], default=0))
+            last = failed - 1 if failed else self.step + count
+            self._streamed(records, done, self.step + 1, last)
+            return done, failed
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise

@@ -90,11 +90,15 @@ class Launch:
         self.queue = taken.queue
         self.tables = self._put(part.tables)
         self._kernels: dict[tuple[bool, int, str, bool], _Bound] = {}
+        self.expands: Launch | None = None  # of the pieces that this one reduces, not of others
 
     @functools.cached_property
     def natural_tables(self) -> dict[str, cla.Array]:
         """Further tables of the kernel for natural order, allocated on first use."""
         more = self.part.natural_tables(self.plan.forest, self.plan.gather)
+        if self.expands is not None:
+            index = self.expands.natural_tables["natural_index"]
+            return {"gather": self._taken["gather"], "natural_index": index, **self._put(more)}
         return {"gather": self._taken["gather"], **self._put(more)}
 
     def _put(self, tables: dict[str, np.ndarray]) -> dict[str, cla.Array]:
@@ -154,6 +158,9 @@ class Resident:
         self.taken = Buffers(listed, queue)
         self.gather = self.taken.put("gather", plan.gather)
         self.launches = [Launch(part, plan, k, self.taken) for k, part in enumerate(plan.parts)]
+        for launch in self.launches:
+            if launch.part.phase == "reduce" and not launch.part.source:
+                launch.expands = next(x for x in self.launches if _expands(x.part))
         self.takes_natural = plan.takes_natural
         self.status = self.taken.put("status", np.zeros(plan.forest.num_cells, np.int32))
         self._factor: cla.Array | None = None
@@ -340,6 +347,10 @@ class Resident:
             self.plan.forest.node_index(int(c), int(r)) for c, r in zip(cells, ranks, strict=True)
         ]
         return cells, np.array(nodes, np.int64)
+
+
+def _expands(part: Part) -> bool:
+    return part.phase == "expand" and not part.source
 
 
 def _names(symmetric: bool) -> list[str]:

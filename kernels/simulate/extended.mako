@@ -5,6 +5,9 @@
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 
 typedef ${spec.real} real;
+% if spec.width > 1:
+typedef ${spec.real}${spec.width} real${spec.width};
+% endif
 
 % if spec.calls:
 static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
@@ -301,11 +304,11 @@ ${spec.static} void events_of_${k}(
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
-    const int now = ints[step_state + 2];
-    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
-    const double t_end = t_mid + clock[step_half];
-    const ulong step = (ulong)(ints[step_state] + now);
-    if (i == 0) ints[step_state + 3] = now;  // for finish_step
+    const int now = step_state[2];
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const double t_end = t_mid + half_dt;
+    const ulong step = (ulong)(step_state[0] + now);
+    if (i == 0) step_state[3] = now;  // for finish_step
     if (i >= num_places) {
 % if spec.loose_kinds and not spec.layered:
         if (i < num_places + num_loose) {
@@ -361,17 +364,162 @@ ${kind.call("current", values, 12)}\
     b[i] = right;
 }
 
+<% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
+<%def name="loose(indent)">\
+% if spec.played:
+${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
+${indent}    play(p, t_end, mem, clock, ints, at);
+% endif
+${indent}for (int r = mem_first[num_active]; r < num_mem; r++)
+${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+</%def>\
+<%def name="end_of(indent)">\
+${indent}const int c = ints[cell + a];
+${indent}if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
+${indent}for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
+${indent}    const int above = v_now > mem[detector_threshold + j];
+${indent}    if (above && !ints[detector_above + j]) {
+${indent}        const int source = ints[detector_source + j];
+${indent}        const int number = ints[event_count + source]++;
+${indent}        clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
+${indent}            t_end + 1e-10;
+${indent}        const int place = atomic_inc(spike_count);
+${indent}        if (place < capacity) {
+${indent}            spike_source[place] = source;
+${indent}            spike_time[place] = t_end;
+${indent}        }
+${indent}    }
+${indent}    ints[detector_above + j] = above;
+${indent}}
+${indent}for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
+${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+</%def>\
+<% W, V = spec.width, f"real{spec.width}" %>\
+% if W > 1:
+
+// From the solution x to the end of the step, as below. One work-item per block of places and nodes:
+// instances of a kind at nodes that follow each other are advanced ${W} at a time, the last ones of
+// a block with copies of the last one, which are not kept.
+
+// n numbers from a place on, or at nodes
+${spec.static} ${V} some(__global const real *a, const int n)
+{
+    if (n == ${W}) return vload${W}(0, a);
+    real part[${W}];
+    for (int k = 0; k < ${W}; k++) part[k] = a[min(k, n - 1)];
+    return vload${W}(0, part);
+}
+
+${spec.static} ${V} some_at(__global const real *a, __global const int *node, const int n)
+{
+    real part[${W}];
+    for (int k = 0; k < ${W}; k++) part[k] = a[node[min(k, n - 1)]];
+    return vload${W}(0, part);
+}
+
+${spec.static} ${V} voltages(__global const real *x, __global const real *v_old,
+    __global const int *node, __global const int *places, const int n)
+{
+    real part[${W}];
+    for (int k = 0; k < ${W}; k++) {
+        const int i = places[node[min(k, n - 1)]];
+        part[k] = ${new.format("i")};
+    }
+    return vload${W}(0, part);
+}
+
+// keep n numbers
+${spec.static} void keep(const ${V} x, __global real *a, const int n)
+{
+    if (n == ${W}) {
+        vstore${W}(x, 0, a);
+        return;
+    }
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[k] = part[k];
+}
+
+${spec.static} void keep_at(const ${V} x, __global real *a, __global const int *node, const int n)
+{
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[node[k]] = part[k];
+}
+
+__kernel void finish_step(${signature(spec, "finish_step")})
+{
+    const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
+    if (i >= num_items) return;
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const double t_end = t_mid + half_dt;
+    const size_t row = step_state[1] + now;
+    const long item = i, next = item + 1;
+    for (int p = item * num_places / num_items; p < next * num_places / num_items; p++)
+        v_new[p] = ${new.format("p")};
+    for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
+        const int source = ints[emitter_source + e];
+        ints[event_count + source] = ints[event_live + source];
+    }
+    for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
+        v_rows[row * num_v + r] = ${new.format("v_index[r]")};
+    if (i == 0) {
+        step_state[2] = now + 1;  // for the kernels of the next step
+${loose("        ")}\
+    }
+    const int from = item * num_active / num_items, to = next * num_active / num_items;
+% if spec.played:
+    for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
+        play(p, t_end, mem, clock, ints, at);
+% endif
+% if spec.second_order_currents:
+    for (int a = from; a < to; a++) {
+        const int p = ints[place_of + a];
+% for ion in spec.ions:
+        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * (x[p] - v_old[p]);
+% endfor
+    }
+% endif
+% for block in ("advance", "after_solve", "before_step"):
+% for kind in spec.kinds:
+% if kind.has(block) and kind.kind != "artificial":
+<% k = kind.number %>\
+<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_end", "t end": "t_end", "pointer": new} %>\
+% if block in dict(kind.vectors):
+    for (int j = ints[first_${k} + from], end = ints[first_${k} + to]; j < end; j += ${W}) {
+        const int n = min(${W}, end - j);
+        __global const int *node = ints + active_${k} + j;
+% if kind.asks(block, "v"):
+        const ${V} v_now = voltages(x, v_old, node, ints + place_of, n);
+% endif
+${kind.call_vectors(block, values, W, 8)}\
+    }
+% else:
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+        const int a = ints[active_${k} + j];
+        const real v_now = ${new.format(f"ints[place_of + a]")};
+${kind.call(block, values, 8)}\
+    }
+% endif
+% endif
+% endfor
+% endfor
+    for (int a = from; a < to; a++) {
+        const real v_now = ${new.format("ints[place_of + a]")};
+${end_of("        ")}\
+    }
+}
+% else:
 // From the solution x to the end of the step: voltages, states, spikes, a row of what is recorded.
 // One work-item per place, per source that instances send from, per voltage that is recorded, and
 // one for what is at no node.
-<% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
-    const int i = get_global_id(0), now = ints[step_state + 3], done = ints[step_state] + now;
-    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
-    const double t_end = t_mid + clock[step_half];
-    const size_t row = ints[step_state + 1] + now;
-    if (i == 0) ints[step_state + 2] = now + 1;  // for the kernels of the next step
+    const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const double t_end = t_mid + half_dt;
+    const size_t row = step_state[1] + now;
+    if (i == 0) step_state[2] = now + 1;  // for the kernels of the next step
     if (i >= num_places) {
         int item = i - num_places;
         if (item < num_emitters) {  // events that instances sent in this step become visible
@@ -385,12 +533,7 @@ __kernel void finish_step(${signature(spec, "finish_step")})
             return;
         }
         if (item > num_v) return;
-% if spec.played:
-        for (int p = ints[first_played + num_active]; p < num_played; p++)
-            play(p, t_end, mem, clock, ints, at);
-% endif
-        for (int r = mem_first[num_active]; r < num_mem; r++)
-            mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+${loose("        ")}\
         return;
     }
     const int a = active[i];
@@ -409,26 +552,9 @@ __kernel void finish_step(${signature(spec, "finish_step")})
 % for block in ("advance", "after_solve", "before_step"):
 ${all(block, "v_now", "t_end", new)}\
 % endfor
-    const int c = ints[cell + a];
-    if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
-    for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
-        const int above = v_now > mem[detector_threshold + j];
-        if (above && !ints[detector_above + j]) {
-            const int source = ints[detector_source + j];
-            const int number = ints[event_count + source]++;
-            clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
-                t_end + 1e-10;
-            const int place = atomic_inc(spike_count);
-            if (place < capacity) {
-                spike_source[place] = source;
-                spike_time[place] = t_end;
-            }
-        }
-        ints[detector_above + j] = above;
-    }
-    for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
-        mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+${end_of("    ")}\
 }
+% endif
 
 // Events of other ranks, by source and time, to the rings of their sources. One work-item.
 __kernel void take_events(${signature(spec, "take_events")})
@@ -448,8 +574,8 @@ __kernel void events(${signature(spec, "events")})
 {
     const int item = get_global_id(0);
     if (item >= num_items) return;
-    const int now = ints[step_state + 2];
-    const double t_begin = clock[step_begin + now], t_mid = t_begin + clock[step_half];
+    const int now = step_state[2];
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
     const int target = ints[targets + first_item + item];
 ${at_target(spec.net_kinds, "target", "    ")}\
 }

@@ -16,6 +16,7 @@ from networks import blocks
 from systems import forest_for, make_system, updates_for
 
 from clhines import METHODS, Forest, Network, PivotError, Simulation, Solver
+from clhines.analysis import Features
 from clhines.cells.cable import discretise
 from clhines.cells.shapes import caterpillar, chain, random_binary_tree, star
 from clhines.cells.synthetic import ring_cell
@@ -272,12 +273,15 @@ def network_case(queue, engine, dtype, lanes, constant=False):
         assert sim.runner.executor.launches[0].spec.constant == constant
     sim.record("v", net.soma[:2])
     sim.record("g", syn, [2])
+    sim.record("i", channel, [1, 0])
     if engine == "steps":
         weights = np.linspace(-1.0, 1.0, 2 * len(net.area)).reshape(2, -1)
         for given in ({"every": 0.2}, {"reduce": "mean"}, {"reduce": "max"}):
             sim.record("i_membrane", np.arange(len(net.area)), matrix=weights, **given)
         sim.record("v", net.soma, reduce="crossings", threshold=-64.9)
         sim.record("i", syn, every=0.2)
+        window = {"stim_start": 0.1, "stim_end": 0.3, "threshold": -64.9}
+        sim.record("v", net.soma, reduce=Features(["peak_time", "voltage_base"], **window))
     found = sim.run(0.5)
     assert len(found.spike_time)
     assert np.isfinite(sim.voltages()).all()

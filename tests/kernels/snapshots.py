@@ -140,7 +140,7 @@ def extended_specs(dtype):
         variables = Variables(model, model.extended, wires_of(model, model.extended))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
-        yield spec_of(variables, tables, real, None)[0]
+        yield spec_of(variables, tables, real, None, on_cpu=secondorder == 1)[0]
 
 
 def other_specs(dtype):

@@ -138,11 +138,13 @@ def test_every_template_is_covered():
         "simulate/events",
         "simulate/currents",
         "simulate/record",
+        "simulate/features",
         "simulate/reduced",
         "simulate/extended",
         "simulate/spread",
     }
     taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}
+    taken_in |= {"common/segment_registers"}
     assert templates == planned | alone | networks | taken_in
 
 

@@ -211,6 +211,12 @@ def held(soma):
     y.play(clamp._ref_amp, at, index)
     return clamp, at, y, index
 
+def twice(soma):
+    clamp, vectors = h.IClamp(soma(0.5)), [h.Vector([0.0, 1, 2]) for _ in range(3)]
+    for y in vectors[1:]:
+        y.play(clamp._ref_amp, vectors[0], 1)
+    return clamp, vectors
+
 nothing = lambda soma: None
 rejected("plain", nothing, None)
 rejected("threads of NEURON", lambda soma: pc.nthread(2), None)
@@ -220,6 +226,7 @@ cvode.active(0)
 rejected("`extracellular`", lambda soma: soma.insert("extracellular"), None)
 rejected("CVode.event", nothing, lambda soma: cvode.event(3, "x = 1"))
 rejected("Vector.play", held, None)
+rejected("two Vectors played", twice, None)
 rejected("LinearMechanism", linear, None)
 """
 

@@ -45,6 +45,7 @@ CASES = [
         "clamped",
         "patterns",
         "second",
+        "late",
         "half",
     )
 ]

@@ -67,6 +67,7 @@ def recorders():
     found += recorded(
         at._ref_v, at.hh._ref_m, h._ref_t, synapse._ref_g, synapse._ref_i, at._ref_ina
     )
+    found += [h.Vector().record(synapse._ref_i, 0.025)]
     found += [h.Vector().record(at._ref_v, 0.1), h.Vector().record(dendrite(0.5)._ref_v, times)]
     return [*found, spikes]
 
@@ -203,7 +204,7 @@ def trains():
     soma = section("soma", 1, 20, 20)
     found = recorded(soma(0.5)._ref_v)
     for k, stim in enumerate((h.vec_inside(), h.vec_pointer(), h.vec_inside(), h.vec_pointer())):
-        times = h.Vector([0.7, 2.3, 2.3, 4.4875, 9, 14 + k, 18.3, 25][: 8 - 3 * (k // 2)])
+        times = h.Vector([0.7, 2.3, 2.3, 4.4875, 9, 14.1 + k, 18.3, 25][: 8 - 3 * (k // 2)])
         stim.play(times)
         synapse, spikes = h.ExpSyn(soma(0.5)), h.Vector()
         netcon = h.NetCon(stim, synapse)
@@ -228,6 +229,27 @@ def second(order=1):
     return recorded(
         at._ref_v, at._ref_ina, *(getattr(at.ext_second, f"_ref_{name}") for name in names)
     )
+
+
+def late():
+    """Events due in the last half step before a run ends; an ion style that one segment has."""
+    from support.mod_files import loaded
+
+    loaded("ext_")
+    soma = section("soma", 2, 30, 20)
+    for name in ("ext_ca", "ext_cad"):
+        soma.insert(name)
+    h.ion_style("ca_ion", 3, 2, 1, 0, 0, sec=soma)
+    synapse, spikes = h.ext_sum(soma(0.75)), h.Vector()
+    for start in (4.467, 10.993, 12.99, 19.967):
+        stim = h.NetStim()
+        stim.start, stim.number = start, 1
+        netcon = h.NetCon(stim, h.ExpSyn(soma(0.2)))
+        netcon.weight[0] = 0.001
+        netcon.record(spikes)
+        KEPT.extend([stim, netcon, netcon.syn()])
+    KEPT.append(synapse)
+    return [*recorded(soma(0.2)._ref_eca, soma(0.8)._ref_eca, soma(0.8)._ref_v), spikes]
 
 
 def half():

@@ -98,7 +98,7 @@ def _play(h: Any, rng: np.random.Generator, point: Any, found: Events) -> None:
     name = {"IClamp": "amp", "ext_clamp": "amp", "ExpSyn": "e", "SEClamp": "amp1"}.get(
         kind_of(point)
     )
-    if name is None:
+    if name is None or any(point is thing for thing, _, _ in found.played):
         return
     count = int(rng.integers(3, 30))
     times = h.Vector(np.sort(rng.uniform(0, 500, count)))

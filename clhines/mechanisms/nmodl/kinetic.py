@@ -17,7 +17,7 @@ from clhines.mechanisms.expressions import Graph, Node
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused, Statement
 
-CONVERGED, TURNS = Fraction(1, 10**6), 22
+TURNS = 22
 STEADY = 10**9  # NEURON's dt of STEADYSTATE
 RESTARTS, NEGATIVE = 7, Fraction(-1, 10**6)  # where its first passes leave states below 0
 MAX_STATES = 200
@@ -291,7 +291,7 @@ def _iterated(
     new = {key: graph.local(f"{key}_next", now[key] + step[key]) for key in rows}
     loop.values = [_positive(graph, new[key]) for key in rows]
     error = graph.add([graph.call("abs", step[key]) for key in rows])
-    loop.go_on = graph.less(graph.number(CONVERGED), error)
+    loop.go_on = graph.less(graph.symbol("_bound_sum"), error)
     run.close_loop(loop)
     return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=True))
 
@@ -330,7 +330,7 @@ def _steady(
         *(froms[key] for key in rows),
         graph.where(iterates, graph.one, ready),
     ]
-    more = graph.less(graph.number(CONVERGED), error)
+    more = graph.less(graph.symbol("_bound_sum"), error)
     loop.go_on = graph.less(graph.zero, graph.where(iterates, more, graph.one))
     run.close_loop(loop)
     return dict(zip(rows, (graph.symbol(end) for end in loop.ends), strict=False))

@@ -84,6 +84,25 @@ def functions_of(
         raise InputError(f"{nmodl.path or 'NMODL text'}: its functions take {error}") from error
 
 
+@lru_cache(maxsize=256)
+def vectors_of(
+    text: str,
+    nmodl: Nmodl,
+    block: str,
+    real: str,
+    outputs: tuple[str, ...],
+    width: int,
+    single: tuple[str, ...],
+) -> str:
+    """Return the function of a block for `width` instances at once; empty where it has none.
+
+    Its name begins with ``NAME__vWIDTH``; voltages, states, ions, results and parameters that are
+    not in `single` are ``realWIDTH``.
+    """
+    functions = Functions(model_of(text, nmodl), real, outputs, width, single)
+    return functions.text((block,)) if functions.takes_vectors(block) else ""
+
+
 def calls_of(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> tuple[Argument, ...]:
     """Return the arguments of a block's function."""
     model = model_of(text, nmodl)
@@ -160,4 +179,5 @@ __all__ = [
     "model_of",
     "read",
     "twin_of",
+    "vectors_of",
 ]

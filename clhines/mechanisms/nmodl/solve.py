@@ -21,7 +21,7 @@ from clhines.mechanisms.nmodl import kinetic
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused, Statement
 
-CHANGE, DEVIATION, RENEW, ITERATIONS = Fraction(1, 10**6), Fraction(1, 10**8), Fraction(1, 20), 50
+RENEW, ITERATIONS = Fraction(1, 20), 50
 STEP, SHARE = Fraction(1, 10**6), Fraction(1, 50)  # of the differences
 STEADY = Fraction(1, 10**9)  # NEURON's dt of derivimplicit with STEADYSTATE
 MAX_NEWTON = 24  # states of one iteration with differences
@@ -359,7 +359,9 @@ def _iterated(
     for n, a in zip(names, x, strict=True):
         size_of = graph.call("abs", a)
         ratio = graph.where(
-            graph.less(graph.number(DEVIATION), size_of), graph.call("abs", step[n] / a), graph.zero
+            graph.less(graph.symbol("_bound_size"), size_of),
+            graph.call("abs", step[n] / a),
+            graph.zero,
         )
         largest = _maximum(graph, largest, ratio)
     worst = graph.zero
@@ -367,8 +369,8 @@ def _iterated(
         worst = _maximum(graph, worst, graph.call("abs", e))
     largest = graph.local("_largest", largest)
     done = graph.both(
-        graph.less(largest, graph.number(CHANGE), or_equal=True),
-        graph.less(worst, graph.number(DEVIATION), or_equal=True),
+        graph.less(largest, graph.symbol("_bound_change"), or_equal=True),
+        graph.less(worst, graph.symbol("_bound_rest"), or_equal=True),
     )
     loop.values = [*new, *off_new, largest, *(used[e] for e in entries)]
     loop.go_on = graph.negated(done)

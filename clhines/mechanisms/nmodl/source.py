@@ -10,8 +10,8 @@ from clhines.mechanisms.expressions import Node, postorder
 from clhines.mechanisms.helpers import helpers
 from clhines.mechanisms.nmodl.bodies import Body
 from clhines.mechanisms.nmodl.build import Model, arguments_of
-from clhines.mechanisms.nmodl.values import NEVER, Loop
-from clhines.mechanisms.printer import Printer, folded, safe, wrapped
+from clhines.mechanisms.nmodl.values import BOUNDS, NEVER, Loop
+from clhines.mechanisms.printer import Printer, folded, safe, vector, wrapped
 from clhines.mechanisms.program import Argument
 
 _COMMENTS = {
@@ -46,6 +46,7 @@ _HELPER_ARGUMENTS = {
         "place, table, column, columns, n",
     ),
 }
+_IN_VECTORS = {"v", "t", "dt", "parameter", "state", "ion", "output", "ion_current"}
 
 
 def name_of(a: Argument) -> str:
@@ -89,11 +90,28 @@ class Functions:
         ``double``, ``float`` or ``numpy``.
     outputs : sequence of str, optional
         Variables that blocks give beside the states.
+    width : int, optional
+        Instances that a function takes at once, in OpenCL: as ``realWIDTH``.
+    single : sequence of str, optional
+        Parameters that are one number for all instances.
     """
 
-    def __init__(self, model: Model, real: str, outputs: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        real: str,
+        outputs: Sequence[str] = (),
+        width: int = 1,
+        single: Sequence[str] = (),
+    ) -> None:
         self.model, self.real, self.outputs = model, real, tuple(outputs)
-        self.prefix = model.program.name
+        self.width, self.single = width, frozenset(single)
+        self.prefix = model.program.name + (f"__v{width}" if width > 1 else "")
+
+    def takes_vectors(self, block: str) -> bool:
+        """Whether the function of a block can take several instances at once."""
+        known = all(a.role in _IN_VECTORS for a in self.calls(block))
+        return known and not self.model.bodies.blocks[block].loops
 
     def calls(self, block: str) -> tuple[Argument, ...]:
         """Return the arguments of a block's function."""
@@ -120,7 +138,9 @@ class Functions:
         body = "\n".join(self.function(name) for name in names)
         streams = random123.python_source if self.real == "numpy" else random123.opencl_source
         drawn = streams(body, self.prefix)
-        return self._helpers(body) + drawn + helpers(body, self.prefix, self.real) + body
+        return (
+            self._helpers(body) + drawn + helpers(body, self.prefix, self.real, self.width) + body
+        )
 
     def _helpers(self, body: str) -> str:
         result = ""
@@ -148,7 +168,9 @@ class Functions:
                 root = body.writes[a.name] if node is None else node
                 roots += root.args[1:] if a.role == "drawn" else [root]
         infinity = "np.inf" if self.real == "numpy" else "INFINITY"
-        p = Printer(self.prefix, self.real, symbols={NEVER: infinity})
+        p = Printer(self.prefix, self.real, self.width, {NEVER: infinity})
+        for bound, pair in BOUNDS.items():
+            p.symbols[bound] = p.number(pair[self.real == "float"])
         shown = _Body(p, body.loops, [name_of(a) for a in arguments]).lines(roots)
         shown = self._with_counts(arguments, shown)
         if self.real == "numpy":
@@ -166,6 +188,10 @@ class Functions:
                 found.append(next(left))
         return found
 
+    def _type(self, a: Argument) -> str:
+        one = a.role in ("t", "dt") or (a.role == "parameter" and a.name in self.single)
+        return _type(a) if self.width == 1 or one else vector(self.width)
+
     def _python(
         self, name: str, arguments: Sequence[Argument], lines: list[str], shown: list[str]
     ) -> str:
@@ -182,15 +208,15 @@ class Functions:
             if a.role == "table":
                 declared.append(f"__global const real *{name_of(a)}")
             elif a.direction == "in":
-                declared.append(f"const {_type(a)} {name_of(a)}")
+                declared.append(f"const {self._type(a)} {name_of(a)}")
             else:
-                declared.append(f"{_type(a)} *{name_of(a)}_")
+                declared.append(f"{self._type(a)} *{name_of(a)}_")
         comment = _COMMENTS.get(name, name.replace("_", " "))
         head = f"static void {self.prefix}_{name}("
         text = f"// {comment}\n{head}{wrapped(declared or ['void'], len(head))})\n{{\n"
         for a in arguments:
             if a.direction == "inout":
-                text += f"    const {_type(a)} {name_of(a)} = *{name_of(a)}_;\n"
+                text += f"    const {self._type(a)} {name_of(a)} = *{name_of(a)}_;\n"
         text += "".join(line + "\n" for line in lines)
         out = [name_of(a) for a in arguments if a.direction != "in"]
         for target, value in zip(out, shown, strict=True):

@@ -13,6 +13,14 @@ from clhines.mechanisms.nmodl.names import BUILT_IN, Names
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
 
 NEVER = "_never"  # symbol of the time of an event that is not sent
+# symbols of NEURON's bounds at which iterations end, in float64 and in float32, where
+# rounding keeps changes above NEURON's
+BOUNDS = {
+    "_bound_change": (Fraction(1, 10**6), Fraction(1, 10**5)),  # relative, of a state
+    "_bound_size": (Fraction(1, 10**8), Fraction(1, 10**4)),  # of a state whose change counts
+    "_bound_rest": (Fraction(1, 10**8), Fraction(10**30)),  # of an equation
+    "_bound_sum": (Fraction(1, 10**6), Fraction(3, 10**5)),  # of the changes of a KINETIC block
+}
 
 
 def weight(name: str) -> str:
