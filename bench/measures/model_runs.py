@@ -81,14 +81,12 @@ WAYS = ("neuron", "clhines", "reordered", "nudged")
 def one_way(case: Case, way: str, stop: float, device: str | None) -> tuple[dict[str, Any], Taken]:
     """Run a model that lies here in one of `WAYS`; return what is said of it, and its records."""
     import clhines
-    from clhines.device import devices
 
     model = Measured(case)
     h = model.h
     said: dict[str, Any] = {"stop_ms": stop}
     if way == "clhines":
         ours = partial(clhines.neuron.run, device=device)
-        said["device"] = devices.label(devices.choose(device))
         said["first_step_s"], _ = model.run(ours, 2 * h.dt)  # builds kernels; the last is NEURON's
         spent, taken = model.run(ours, stop)
     else:

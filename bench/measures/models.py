@@ -147,8 +147,6 @@ def notes_of(row: dict[str, Any]) -> list[str]:
         )  # fmt: skip
         said.append(f"{name}: equal until {r['equal_until_ms']:.6g} ms, {which}")
     said.append(f"first step here after {row['first_step_s']:.2f} s")
-    if "device" in row:
-        said.append(f"here: {row['device']}")
     if "core_failed" in row:
         said.append(f"no CoreNEURON: {row['core_failed']}")
     elif "core_spikes" in row:
@@ -180,9 +178,8 @@ def text(result: dict[str, Any]) -> str:
     return "\n".join([table.ruled(HEAD, lines), "", *table.wrapped(notes)])
 
 
-def kept_rows(out: str) -> dict[str, dict[str, Any]]:
+def kept_rows(path: Path) -> dict[str, dict[str, Any]]:
     """Return the rows of the last result by model."""
-    path = Path(out) / "models.json"
     if not path.is_file():
         return {}
     rows = json.loads(path.read_text("utf-8"))["rows"]
@@ -199,7 +196,7 @@ def command_of(name: str, args: Any) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure; write ``models.json`` and ``.txt``; 1 where spikes differ."""
+    """Measure; write ``models-DEVICE.json`` and ``.txt``; 1 where spikes differ."""
     parser = record.parser("models", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(CASES)}")
     parser.add_argument("--stop", type=float, metavar="MS", help="default: of each model")
@@ -223,13 +220,14 @@ def main(arguments: Sequence[str]) -> int:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
     queue = record.queue(args.device, ("float64",))
+    path = Path(args.out) / f"models-{record.slug(queue.device)}.json"
     for name in names:
         row = {"model": name, **row_of(name, folder, args)}
         if args.core and "failed" not in row:
             row |= row_of(name, folder, args, for_core=True)
         row["command"] = command_of(name, args)
-        rows = kept_rows(args.out) | {name: row}
+        rows = kept_rows(path) | {name: row}
         made = record.record(queue, "models", arguments)
         result = {"record": made, "rows": [rows[n] for n in CASES if n in rows]}
-        record.write("models", None, result, f"{text(result)}", args.out)
+        record.write("models", queue, result, text(result), args.out)
     return 0 if all(rows[n].get("clhines", {}).get("equal_spikes") for n in names) else 1
