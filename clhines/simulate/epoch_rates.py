@@ -1,6 +1,6 @@
 """Rate functions for lanes that work side by side: without branches, and with quick divisions.
 
-All functions take the numbers of their series, `coefficients`, as a first argument, ``c_``.
+All functions take the numbers of their series, `coefficients`, as a first argument, ``series__``.
 
 A mechanism's functions choose between a series and an exponential by branches, which keep the
 chains of operations of several gates apart. Here their helpers are those of
@@ -42,10 +42,10 @@ def side_by_side(kind: MechanismSpec, quick: bool) -> str:
     names = "|".join(_HELPERS)
     own = re.escape(prefix)
     text = re.sub(r"(?m)^//.*\n", "", text)
-    text = re.sub(rf"(?m)^(static [\w ]+\b{own}_\w+)\(", r"\1(const node_series_ c_, ", text)
-    text = re.sub(rf"\b{own}_({names})_\(", r"node_\1_(c_, ", text)
-    text = re.sub(rf"\b({own}_\w+)\((?!const node_series_ )", r"\1(c_, ", text)
-    text = re.sub(r"(?<![\w.])exp\(", "node_exp_(c_, ", text)
+    text = re.sub(rf"(?m)^(static [\w ]+\b{own}_\w+)\(", r"\1(const node_series_ series__, ", text)
+    text = re.sub(rf"\b{own}_({names})_\(", r"node_\1_(series__, ", text)
+    text = re.sub(rf"\b({own}_\w+)\((?!const node_series_ )", r"\1(series__, ", text)
+    text = re.sub(r"(?<![\w.])exp\(", "node_exp_(series__, ", text)
     return with_inverses(text) if quick else text
 
 

@@ -221,10 +221,10 @@ class EpochSpec(TemplateSpec):
 
     @property
     def coefficients(self) -> dict[str, str]:
-        """Numbers of ``common/rates.mako`` by name as source: of `c_`, or literals."""
+        """Numbers of ``common/rates.mako`` by name as source: of `series__`, or literals."""
         own, real = self.numbers, np.float64 if self.real == "double" else np.float32
         return {
-            name: f"c_.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
+            name: f"series__.{name}" if name in own else f"({real(value).item()!r}{self.suffix})"
             for name, value in epoch_rates.coefficients(self.real).items()
         }
 

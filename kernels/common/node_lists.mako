@@ -56,7 +56,7 @@
                 real s_${name} = ${state}[${s * W}];
 % endfor
 % if kind.states:
-                if (!opens) ${kind.name}_advance(c_, v, (real)(step - 1) * dt, dt, ${params}${constants}${by_address});
+                if (!opens) ${kind.name}_advance(series__, v, (real)(step - 1) * dt, dt, ${params}${constants}${by_address});
 % endif
 % if kind.states and spec.samples:
                 if (!opens) ${spec.sampled_states(kind, "step - 1")}
@@ -67,7 +67,7 @@
                     const long weight = *due;
                     if (weight) {
                         *due = 0;
-                        ${kind.name}_event(c_, (real)weight * scale, ${params}${by_address});
+                        ${kind.name}_event(series__, (real)weight * scale, ${params}${by_address});
                     }
                 }
 % endif
@@ -75,7 +75,7 @@
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(c_, v, (step + (real)0.5) * dt, dt, ${params}${constants}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${kind.name}_current(series__, v, (step + (real)0.5) * dt, dt, ${params}${constants}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
 % if spec.samples:
                 if (!closes) ${spec.sampled_current(kind)}
 % endif

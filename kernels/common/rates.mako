@@ -43,7 +43,7 @@ static real node_within_(const real x)
 }
 
 // exp(r) - 1 of x = k*log(2) + r, and 2^k
-static real node_reduced_(const node_series_ c_, const real x, real *scale)
+static real node_reduced_(const node_series_ series__, const real x, real *scale)
 {
     const real shifted = fma(x, ${c["log_inverse"]}, ${magic}), k = shifted - ${magic};
     const real r = fma(-k, ${c["log_low"]}, fma(-k, ${c["log_high"]}, x));
@@ -60,7 +60,7 @@ static real node_reduced_(const node_series_ c_, const real x, real *scale)
 }
 
 // exp(x) for |x| up to ${most}, beyond that the last one before
-static real node_exp_(const node_series_ c_, const real x)
+static real node_exp_(const node_series_ series__, const real x)
 {
 % if quick and not double:
     const real within = node_within_(x), high = within * 1.44269502f;
@@ -70,23 +70,23 @@ static real node_exp_(const node_series_ c_, const real x)
     return fma(y, low * 0.693147182f, y);
 % else:
     real scale;
-    const real part = node_reduced_(c_, node_within_(x), &scale);
+    const real part = node_reduced_(series__, node_within_(x), &scale);
     return fma(part, scale, scale);
 % endif
 }
 
 // (exp(b*dt) - 1) / b, the integral of exp(b*s) over a step
-static real node_weight_(const node_series_ c_, const real rate, const real dt)
+static real node_weight_(const node_series_ series__, const real rate, const real dt)
 {
     const real b = rate - ${c["nearly_zero"]};   // not 0
     real scale;
-    const real part = node_reduced_(c_, node_within_(b * dt), &scale);
+    const real part = node_reduced_(series__, node_within_(b * dt), &scale);
     const real grown = fma(part, scale, scale - 1.0${end});
     return ${over("grown", "b")};
 }
 
 // x / (exp(x) - 1), e = exp(x); its series near x = 0
-static real node_bernoulli_(const node_series_ c_, const real x, const real e)
+static real node_bernoulli_(const node_series_ series__, const real x, const real e)
 {
     const real y = x * x;
     real sum = ${c[f"bernoulli_{even[0]}"]};
@@ -101,7 +101,7 @@ static real node_bernoulli_(const node_series_ c_, const real x, const real e)
 }
 
 // derivative of x / (exp(x) - 1), e = exp(x)
-static real node_bernoulli_slope_(const node_series_ c_, const real x, const real e)
+static real node_bernoulli_slope_(const node_series_ series__, const real x, const real e)
 {
     const real y = x * x;
     real sum = ${2 * even[0] + 2} * ${c[f"bernoulli_{even[0]}"]};

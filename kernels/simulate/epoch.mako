@@ -6,7 +6,7 @@
     solves = not factor
     in_warp = spec.ptx and U == spec.warp
     by_node = spec.by_node                   # a lane takes a node with all its mechanisms
-    c_ = "c_, " if spec.takes_series else ""  # first argument of rate functions
+    c_ = "series__, " if spec.takes_series else ""  # first argument of rate functions
     every_kind, kinds = spec.kinds if solves else (), spec.kinds if solves and not by_node else ()
     held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
     held += ["k"] if spec.inflow and solves else []
@@ -135,7 +135,7 @@ void advance(${signature(spec, "advance")})
     const bool is_root = is_inner && my_round == NONE;
 
 % if spec.takes_series:
-    const node_series_ c_ = { ${", ".join(spec.numbers)} };
+    const node_series_ series__ = { ${", ".join(spec.numbers)} };
 % endif
 % for kind in every_kind:
 % if kind.num_constants:   # of all steps
