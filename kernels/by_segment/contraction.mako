@@ -106,15 +106,14 @@ static uint measure(real pivot)
 
 ${part("common/reciprocal")}
 % endif
-% if direct:
-% elif spec.ptx and spec.natural:
+% if not direct and spec.ptx and spec.natural:
 static void copy_value(__local real *to, __global const real *from)
 {
     __asm__ volatile("cp.async.ca.shared.global [%0], [%1], ${8 if spec.real == "double" else 4};"
                      :: "r"((uint)(size_t)to), "l"(from) : "memory");
 }
 
-% elif spec.ptx:
+% elif not direct and spec.ptx:
 static void copy_chunk(__local chunk *to, __global const chunk *from)
 {
     __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16;"

@@ -37,7 +37,7 @@
     def factor_of(kind):
         return (f"all_held[({site_cell}) * {len(held) + (not constant)} * CAPACITY + ({site_place})] * {kind.factor}"
                 if kind.factor else f"{kind.name}__factor[instance]")
-    def constants(kind): return "".join(f"{kind.name}__c{k}, " for k in range(kind.num_constants))
+    def constants(kind): return "".join(map((kind.name + "__c{}, ").format, range(kind.num_constants)))
     def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
 %>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
@@ -140,7 +140,7 @@ void advance(${signature(spec, "advance")})
 % for kind in every_kind:
 % if kind.num_constants:   # of all steps
     real ${constants(kind)[:-2]};
-    ${kind.name}_constants(${c_}dt, ${"".join(f"{x}, " for x in kind.literals if x)}${", ".join(f"&{kind.name}__c{k}" for k in range(kind.num_constants))});
+    ${kind.name}_constants(${c_}dt, ${"".join(map("{}, ".format, filter(None, kind.literals)))}${", ".join(map(("&" + kind.name + "__c{}").format, range(kind.num_constants)))});
 % endif
 % endfor
 % if by_node:
