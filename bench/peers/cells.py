@@ -22,7 +22,7 @@ from typing import Any
 
 import clhines
 from bench import MissingError, neurons
-from bench.peers.ring import Clock, first_line, timed
+from bench.peers.ring import Clock, attempted, timed
 from clhines.cells.cable import Cable
 
 LEAST, PIECES = 3, 5  # pieces that are timed
@@ -160,16 +160,12 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
 def run(name: str, case: Case) -> dict[str, Any]:
     """Return the row of one simulator, or its ``reason`` for having none."""
     module, _, function = PEERS[name].partition(".")
-    try:
+
+    def measured() -> dict[str, Any]:
         start = getattr(import_module(f"bench.peers.{module}"), function)
         return measure(start(case, Clock()), case)
-    except ImportError as error:
-        reason = f"not installed: {error}"
-    except MissingError as error:
-        reason = str(error)
-    except Exception as error:  # whatever a simulator does, the others are timed
-        reason = f"{type(error).__name__}: {error}"
-    return {"reason": first_line(reason)}
+
+    return attempted(measured)
 
 
 def arguments_of(case: Case) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from bench import MissingError, neurons
 from bench.peers.cells import Case, Running
+from bench.peers.neuron import bare_sections
 from bench.peers.ring import Clock, printed_to
 from clhines.cells.cable import Cable
 
@@ -32,17 +33,10 @@ def loaded(case: Case) -> Any:
 
 def sections_of(h: Any, name: str, cable: Cable) -> tuple[list[Any], Any]:
     """Return NEURON's sections of a neuron with all mechanisms, and the segment of the soma."""
-    ours, found, neuron = cable.sections, [], neurons.NEURONS[name]
+    found, neuron = bare_sections(h, cable), neurons.NEURONS[name]
     density = {c: neurons.density_of(name, c, cable) for c in neuron.densities}
     soma = None
-    for s in range(ours.num_sections):
-        section = h.Section(name=f"s{s}")
-        for point in ours.points[ours.offsets[s] : ours.offsets[s + 1]].tolist():
-            section.pt3dadd(*point)
-        section.nseg, section.Ra, section.cm = int(cable.nseg[s]), cable.Ra, cable.cm
-        if s:
-            section.connect(found[ours.parent[s]](float(ours.parent_x[s])), 0)
-        found.append(section)
+    for s, section in enumerate(found):
         first = int(cable.first_node[s])
         nodes = range(first, first + int(cable.nseg[s]))
         for channel, values in density.items():

@@ -14,8 +14,8 @@ from clhines.cells.cable import Cable
 from clhines.network import ring
 
 
-def neuron_cell(h: Any, cable: Cable, hh_everywhere: bool) -> list[Any]:
-    """Return NEURON's sections of a cell; the first holds the soma."""
+def bare_sections(h: Any, cable: Cable) -> list[Any]:
+    """Return NEURON's sections of a cell without mechanisms; the first holds the soma."""
     ours, found = cable.sections, []
     for s in range(ours.num_sections):
         section = h.Section(name=f"s{s}")
@@ -24,12 +24,19 @@ def neuron_cell(h: Any, cable: Cable, hh_everywhere: bool) -> list[Any]:
         section.nseg, section.Ra, section.cm = int(cable.nseg[s]), cable.Ra, cable.cm
         if s:
             section.connect(found[ours.parent[s]](float(ours.parent_x[s])), 0)
+        found.append(section)
+    return found
+
+
+def neuron_cell(h: Any, cable: Cable, hh_everywhere: bool) -> list[Any]:
+    """Return NEURON's sections of a cell of the ring."""
+    found = bare_sections(h, cable)
+    for s, section in enumerate(found):
         if s == 0 or hh_everywhere:
             section.insert("hh")
         else:
             section.insert("pas")
             section.g_pas, section.e_pas = ring.G_PAS, ring.E_PAS
-        found.append(section)
     return found
 
 

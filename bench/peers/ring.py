@@ -290,15 +290,21 @@ def row(running: Running, case: Case, taken: list[float]) -> dict[str, Any]:
 
 def run(name: str, case: Case) -> dict[str, Any]:
     """Return the row of one simulator, or its ``reason`` for having none."""
+    row = attempted(lambda: measure(start(name, case), case))
+    return {"name": name, "cells": case.cells, **row} if "reason" in row else row
+
+
+def attempted(measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return a row, or the ``reason`` for having none."""
     try:
-        return measure(start(name, case), case)
+        return measured()
     except ImportError as error:
         reason = f"not installed: {error}"
     except MissingError as error:
         reason = str(error)
     except Exception as error:  # whatever a simulator does, the others are timed
         reason = f"{type(error).__name__}: {error}"
-    return {"name": name, "cells": case.cells, "reason": first_line(reason)}
+    return {"reason": first_line(reason)}
 
 
 def first_line(text: str) -> str:

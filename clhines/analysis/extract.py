@@ -229,6 +229,18 @@ FEATURES: dict[str, Feature] = {  # by eFEL's names
 }
 
 
+def known_features(names: Iterable[str]) -> list[str]:
+    """Return names of features as a list; each is in `FEATURES`."""
+    wanted = [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in FEATURES:
+            raise InputError(
+                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
+                f"{meant(name, FEATURES)}"
+            )
+    return wanted
+
+
 def extract(
     v: ArrayLike,
     t: ArrayLike,
@@ -269,13 +281,7 @@ def extract(
     ------
     InputError
     """
-    wanted = [names] if isinstance(names, str) else list(names)
-    for name in wanted:
-        if name not in FEATURES:
-            raise InputError(
-                f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
-                f"{meant(name, FEATURES)}"
-            )
+    wanted = known_features(names)
     given = v, t, stim_start, stim_end, stimulus_current, threshold, interp_step
     traces = checked_traces(*given)
     with np.errstate(divide="ignore", invalid="ignore"):  # peaks that coincide: inf and NaN

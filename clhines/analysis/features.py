@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.analysis.extract import FEATURES, min_ahp_values, peak_voltage
+from clhines.analysis.extract import FEATURES, known_features, min_ahp_values, peak_voltage
 from clhines.analysis.segments import Segments
 from clhines.analysis.spikes import Lists, min_ahp_indices, peak_indices
 from clhines.analysis.traces import Traces, checked_stimuli
-from clhines.checks import as_finite, as_number, as_real, shown
-from clhines.errors import InputError, meant
+from clhines.checks import as_finite, as_number, as_real
+from clhines.errors import InputError
 
 VOLTAGE_AT = "voltage_at"
 
@@ -116,13 +116,7 @@ class Features:
         threshold: float = -20.0,
         times: ArrayLike | None = None,
     ) -> None:
-        wanted = [names] if isinstance(names, str) else list(names)
-        for name in wanted:
-            if name not in FEATURES:
-                raise InputError(
-                    f"there is no feature {shown(name)}; expected {', '.join(FEATURES)}"
-                    f"{meant(name, FEATURES)}"
-                )
+        wanted = known_features(names)
         self.times = np.zeros(0)
         if times is not None:
             self.times = as_finite("times", np.atleast_1d(as_real("times", times)).reshape(-1))

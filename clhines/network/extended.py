@@ -132,8 +132,6 @@ class Extended:
         Numbers of each instance's stream of Random123.
     random_index : int
         The global index of Random123.
-    kept : frozenset of (int, str)
-        Kinds and outputs that are worked out though nothing records them.
     second_order_currents : bool
         Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
     ring_size : (num_sources,) int64, or None

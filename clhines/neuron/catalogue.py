@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from clhines.neuron.session import Hoc
 
+_COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 GLOBAL, PARAMETER, ASSIGNED, STATE = -1, 1, 2, 3  # what MechanismStandard takes
 # part of every section, and read with the tree
 STRUCTURE = ("morphology", "capacitance")
+
+
+def plain(text: str) -> str:
+    """Return an NMODL text without comments and spaces."""
+    return re.sub(r"\s+", "", _COMMENTS.sub("", text))
 
 
 @dataclass(frozen=True, eq=False)

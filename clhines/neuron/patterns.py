@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from clhines.neuron.catalogue import plain
 from clhines.neuron.contents import Contents
 from clhines.neuron.memory import Memory
 from clhines.neuron.raw import Readable, words_at
 
 OF_GID = "PatternStim of a gid"  # stands for the name of what sends the spikes of one gid
-_COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 # what NEURON's pattern.mod does, without comments and spaces
 _RECEIVES = "NET_RECEIVE(w){LOCALnstif(flag==1){nst=sendgroup()if(nst>=t){net_send(nst-t,1)}}}"
 _KEEPS = "structInfo{intsize;double*tvec;int*gidvec;intindex;};"
@@ -23,8 +22,8 @@ _SIZE, _TIMES, _GIDS, _INDEX = 0, 8, 16, 24  # bytes into an Info
 
 def is_pattern(text: str) -> bool:
     """Return whether an NMODL text is that of NEURON's PatternStim."""
-    plain = re.sub(r"\s+", "", _COMMENTS.sub("", text))
-    return _RECEIVES in plain and _KEEPS in plain and "nrn_fake_fire(gidvec[" in plain
+    found = plain(text)
+    return _RECEIVES in found and _KEEPS in found and "nrn_fake_fire(gidvec[" in found
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +61,12 @@ def read_patterns(
         Instances whose self event is on its way.
     name : str
     """
-    found: list[Pattern | str] = []
+    found, readable = list[Pattern | str](), Readable()
     for k, thing in enumerate(contents.points[name].things):
         begin, width, size = memory.slots_of(memory.inside(thing))
         words = words_at(begin, width // 8 * size)
         info = words[_SLOT * (width // 8) + _WORD] if size > _SLOT else 0
-        if info not in Readable():
+        if info not in readable:
             found.append(f"where {thing} keeps its spikes is not found in NEURON's memory")
             continue
         count, sent = (ctypes.c_int.from_address(info + at).value for at in (_SIZE, _INDEX))

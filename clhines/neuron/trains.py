@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from clhines.neuron.catalogue import plain
 from clhines.neuron.contents import Contents
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
@@ -20,7 +21,6 @@ from clhines.neuron.queue import Pending
 from clhines.neuron.raw import WORD, words_at
 from clhines.neuron.session import Hoc
 
-_COMMENTS = re.compile(r"COMMENT.*?ENDCOMMENT|/\*.*?\*/|(?://|:)[^\n]*", re.DOTALL)
 # index and etime come first among a file's variables; spaces are taken out before
 _VARIABLES = re.compile(r"ASSIGNED\{index(\(1\))?etime(\(ms\))?\w+\}")
 _TAKEN = re.compile(r"if\(i<size\)\{etime=[\w()]+\[i\];index\+=1\.?0?;\}else\{index=-1\.?0?;\}")
@@ -38,9 +38,9 @@ _NEAR = 1e-9  # ms: an event's time has been added and subtracted
 
 def is_train(text: str) -> bool:
     """Return whether an NMODL text is one whose events are at the times of a Vector."""
-    plain = re.sub(r"\s+", "", _COMMENTS.sub("", text))
+    found = plain(text)
     parts = (_VARIABLES, _TAKEN, _STARTS, _RECEIVES)
-    return "vector_arg(1)" in plain and all(part.search(plain) for part in parts)
+    return "vector_arg(1)" in found and all(part.search(found) for part in parts)
 
 
 @dataclass(eq=False)
