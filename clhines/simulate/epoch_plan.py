@@ -31,7 +31,9 @@ from clhines.simulate.epoch_spec import (
     EpochSpec,
 )
 from clhines.simulate.epoch_table import CellTable
-from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, kind_spec
+from clhines.simulate.extended_epoch_lists import node_words
+from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
+from clhines.simulate.kinds import MechanismSpec, described, grouped_kind_spec, kind_spec
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
@@ -144,7 +146,8 @@ class EpochPlan:
         model, limits, table = self._model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
-        spec = EpochSpec(
+        make = EpochSpec if model.extended is None else ExtendedEpochSpec
+        spec = make(
             real=real_name(self._dtype),
             phase="advance",
             constant=constant,
@@ -200,8 +203,10 @@ class EpochPlan:
         self.lists = NodeLists(
             model, self.cells, self._forest, self.nodes, place,
             table.unit_of_cell, table.units, self._decisions.inflow,
+            (model.area, node_words(model)) if model.extended is not None else (),
         )  # fmt: skip
-        kinds = (self._kind_spec(kind, 0, True) for kind in model.kinds)
+        plain = model.extended is None
+        kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
         spec = replace(
             spec,
             kinds=tuple(replace(kind, local=False) for kind in kinds),
@@ -227,7 +232,7 @@ class EpochPlan:
         """Keep states in local memory, of as many kinds as there is room for."""
         assert self.lists is not None
         local = [False] * len(spec.kinds)
-        for k in range(len(local)):
+        for k in range(len(local) if self._model.extended is None else 0):
             more = spec.local_lines + self.lists.lines_of(k)
             wider = replace(spec, local_lines=more)
             if self.lists.lines_of(k) and wider.fits(self._limits):

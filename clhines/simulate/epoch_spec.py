@@ -122,6 +122,7 @@ class EpochSpec(TemplateSpec):
     slot_run: ClassVar[Word] = SLOT_RUN
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
+    extended: ClassVar[None] = None  # see `ExtendedEpochSpec`
     real: str
     phase: str
     constant: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -31,7 +31,6 @@ from clhines.simulate.extended_tables import (
 from clhines.simulate.recorder import Recorder
 from clhines.simulate.records import Record
 from clhines.simulate.reduced import DeviceReducer, Reducers
-from clhines.simulate.runs import Request
 from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.steps import of_whole
 from clhines.simulate.variables import Variables
@@ -76,6 +75,11 @@ def bound(
 class ExtendedSteps:
     """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
 
+    Attributes
+    ----------
+    of_vectors : bool
+        Whether CPUs advance several instances at once.
+
     Parameters
     ----------
     model : Model
@@ -91,6 +95,8 @@ class ExtendedSteps:
         Of the solver.
     """
 
+    of_vectors = True
+
     def __init__(
         self,
         model: Model,
@@ -101,6 +107,7 @@ class ExtendedSteps:
         whole: Forest | None = None,
         **options: Any,
     ) -> None:
+        self.of_vectors = devices.is_cpu(queue.device) and self.of_vectors
         if "cl_khr_fp64" not in queue.device.extensions:
             raise InputError(
                 f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
@@ -111,22 +118,13 @@ class ExtendedSteps:
         self.extended, self.max_steps = model.extended, MOST_STEPS
         self._seen = 0
         self.max_spikes = max_spikes or MAX_SPIKES
-        if whole is not None:
-            limits = devices.limits(devices.whole_device(queue.device))
-            method, options = of_whole(whole, method, self.dtype, limits, options)
-        self.solver = Solver(model.forest, method, dtype, None, queue, **options)
-        if not self.solver.takes_device_order:
-            raise DeviceMemoryError(
-                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
-                f"solver would need {self.solver.num_slices} slices"
-            )
         self.wires = wires_of(model, self.extended)
         self._clock, self._taken, self._rows = Clock(model.dt), False, 0
         self._host = ExtendedReference(model)
         self._wanted: Wanted = tuple(() for _ in model.kinds)
         self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
         self._step_state = cla.zeros(queue, 4, np.int32)
-        self._put_matrix()
+        self._prepare(method, whole, options)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
@@ -139,9 +137,18 @@ class ExtendedSteps:
         self._early: Chunk | None = self._host.end()
         self._build(self._host.variables)
 
-    def _put_matrix(self) -> None:
-        """Put what does not change, by place, on the device."""
-        model, solver = self.model, self.solver
+    def _prepare(self, method: str, whole: Forest | None, options: dict[str, Any]) -> None:
+        """Make the solver, and put what does not change, by place, on the device."""
+        model, queue = self.model, self.queue
+        if whole is not None:
+            limits = devices.limits(devices.whole_device(queue.device))
+            method, options = of_whole(whole, method, self.dtype, limits, options)
+        self.solver = solver = Solver(model.forest, method, self.dtype, None, queue, **options)
+        if not solver.takes_device_order:
+            raise DeviceMemoryError(
+                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+                f"solver would need {solver.num_slices} slices"
+            )
         self._base_d = model.capacitance_over_dt + model.constant_d
         self._over_dt = solver.pack(model.capacitance_over_dt)
         self._constant_b = solver.pack(model.constant_b)
@@ -172,12 +179,20 @@ class ExtendedSteps:
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
-                           devices.is_cpu(self.queue.device))  # fmt: skip
-        self._at = self._put(at)
-        packed = self.solver.pack(variables.v).get(self.queue)
-        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
-        self._built = program.build(self.queue.context, spec), spec
+                           self.of_vectors)  # fmt: skip
+        self._set_voltages(variables.v, variables.remote_v)
+        self._compile(spec, at)
         self._bind()
+
+    def _set_voltages(self, v: np.ndarray, remote: np.ndarray) -> None:
+        """Set the voltages of all nodes, mV, and of those of other ranks."""
+        packed = self.solver.pack(v).get(self.queue)
+        self._v[0].set(np.append(packed, remote).astype(self.dtype), self.queue)
+
+    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+        """Build the kernels; `at` is where the regions of the arenas begin."""
+        self._at = self._put(at)
+        self._built = program.build(self.queue.context, spec), spec
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
@@ -228,16 +243,23 @@ class ExtendedSteps:
         many steps after it the next one is, twice: kernels before the solve read the one and set
         the other, and the last kernel of a step does it the other way round.
         """
-        if first not in self._steps_known or first + count > self._steps_known.stop:
-            half = np.full(2 * MOST_STEPS - 1, 0.5 * self.model.dt)
-            half[0] = self._clock.at(first)
-            self._step_begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self.queue)
-            self._steps_known, self._counted = range(first, first + MOST_STEPS), None
+        if self._know_times(first, count):
+            self._counted = None
         begin = self._steps_known.start
         now = begin, row - (first - begin), first - begin
         if now != self._counted:
             self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
         self._counted = (*now[:2], now[2] + count)
+
+    def _know_times(self, first: int, count: int) -> bool:
+        """Put the times of steps on the device; whether they were not there."""
+        if first in self._steps_known and first + count <= self._steps_known.stop:
+            return False
+        half = np.full(2 * MOST_STEPS - 1, 0.5 * self.model.dt)
+        half[0] = self._clock.at(first)
+        self._step_begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self.queue)
+        self._steps_known = range(first, first + MOST_STEPS)
+        return True
 
     def _step(self) -> None:
         before, finish = self._launches[0]
@@ -398,30 +420,3 @@ class ExtendedSteps:
         self._failed.set(saved["failed"].astype(np.int32), self.queue)
         self._host.load(saved)
         self._build(self._host.variables)
-
-
-def extended_run(
-    model: Model, request: Request, whole: Forest | None = None
-) -> ExtendedReference | ExtendedSteps:
-    """Return what advances an extended network.
-
-    Raises
-    ------
-    InputError
-        The engine is for networks that are not extended.
-    """
-    if not isinstance(request.engine, str):
-        raise InputError(
-            "engine is a function; expected the name of one, as the network needs engine "
-            "'steps' or 'reference'"
-        )
-    if request.engine == "epochs":
-        raise InputError(
-            "engine='epochs' is for networks without ions, pointers, detectors and artificial "
-            "cells; expected 'steps'"
-        )
-    if request.engine == "reference":
-        return ExtendedReference(model)
-    assert request.queue is not None
-    given = request.queue, request.dtype, request.max_spikes, request.method, whole
-    return ExtendedSteps(model, *given, **cast("dict[str, Any]", request.options))

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from clhines.network.model import Model
-from clhines.simulate.extended import ExtendedSteps, extended_run
+from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_choice import extended_run
 from clhines.simulate.extended_partition import ExtendedShare, steps_together
 from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.extended_tables import is_artificial

@@ -8,7 +8,7 @@ them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from clhines.mechanisms.printer import wrapped
@@ -238,6 +238,9 @@ class ExtendedSpec(TemplateSpec):
     calls : bool
         Whether functions are called, and not copied to where they are called: a kernel of many
         mechanisms is then built several times faster, and is as fast on CPUs.
+    by_cell : bool
+        The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
+        are in local memory.
     """
 
     template: ClassVar[str] = "simulate/extended"
@@ -282,6 +285,32 @@ class ExtendedSpec(TemplateSpec):
     layered: bool
     width: int
     calls: bool
+    by_cell: bool = field(default=False, repr=False)
+
+    @property
+    def extended(self) -> ExtendedSpec:
+        """This spec, which the functions of blocks and events are printed for."""
+        return self
+
+    @property
+    def regions_name(self) -> str:
+        """Name of the argument that says where regions begin."""
+        return "regions" if self.by_cell else "at"
+
+    @property
+    def at(self) -> str:
+        """Its declaration."""
+        return "const regions_ regions" if self.by_cell else "__global const int *at"
+
+    @property
+    def v_space(self) -> str:
+        """Address space of voltages."""
+        return "__local" if self.by_cell else "__global"
+
+    @property
+    def own_v(self) -> str:
+        """Voltage of node a in functions, where epochs give the place of that one."""
+        return "*v" if self.by_cell else "v[ints[place_of + a]]"
 
     @property
     def static(self) -> str:

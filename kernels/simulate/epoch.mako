@@ -78,7 +78,12 @@ ${spec.normal}
 % if spec.takes_series:
 ${part("common/rates")}\
 % endif
-% for kind in every_kind:
+% if spec.extended:
+${part("common/extended_functions")}\
+typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
+
+% endif
+% for kind in every_kind if not spec.extended else ():
 ${kind.source}
 % endfor
 
@@ -241,7 +246,9 @@ void advance(${signature(spec, "advance")})
     __local real root_v[UNITS];
     if (is_root) root_v[unit] = a0;
 % endif
+% if not spec.extended:
     const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+% endif
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
     int fault = 0;
@@ -285,7 +292,7 @@ void advance(${signature(spec, "advance")})
 % endif
 % if solves:
 
-% if by_node:
+% if by_node and not spec.extended:
     // states of the cell's instances, from where all have theirs
 #define MOVE(held, kept) held = kept
 ${part("common/node_states")}\
@@ -375,7 +382,7 @@ ${part("common/node_states")}\
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % if by_node:
-${part("common/node_lists")}\
+${part("common/extended_lists" if spec.extended else "common/node_lists")}\
         if (step == first_step + num_steps) break;
         MEET();
 % endif
@@ -622,6 +629,7 @@ ${part("common/node_lists")}\
 % if constant:
             root_v[unit] = after;
 % endif
+% if not spec.extended:
             if (before < my_threshold && after >= my_threshold) {
                 const int k = atomic_inc(spike_count);
                 if (k < spike_capacity) {
@@ -629,6 +637,7 @@ ${part("common/node_lists")}\
                     spike_step[k] = step;
                 }
             }
+% endif
             if (!isfinite(after) && !fault) fault = step + 1;
         }
 % if constant:
@@ -697,7 +706,7 @@ ${part("common/node_lists")}\
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
 % endif
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
-% if by_node:
+% if by_node and not spec.extended:
 #define MOVE(held, kept) kept = held
 ${part("common/node_states")}\
 #undef MOVE
