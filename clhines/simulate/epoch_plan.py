@@ -324,7 +324,9 @@ class EpochPlan:
             factor=factor,
             first_target=max(0, kind.first_target),
         )
-        return replace(found, source=side_by_side(found, self._limits.ptx)) if quick else found
+        if not quick:
+            return found
+        return replace(found, source=side_by_side(found.source, found.name, self._limits.ptx))
 
     def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
         """Find first slot and number of slots of each cell, or of each place."""

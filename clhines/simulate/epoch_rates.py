@@ -17,7 +17,6 @@ from math import factorial
 import numpy as np
 
 from clhines.mechanisms.helpers import bernoulli_coefficients
-from clhines.simulate.kinds import MechanismSpec
 
 _LOG2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
 NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
@@ -26,16 +25,17 @@ _QUOTIENT = re.compile(r"/(\s+)(?=[\w(])")
 _OPERAND = re.compile(r"(?:\d[\w.]*(?:(?<=e)[-+]\d+)?|\w+)?")
 
 
-def side_by_side(kind: MechanismSpec, quick: bool) -> str:
+def side_by_side(source: str, prefix: str, quick: bool) -> str:
     """Return a mechanism's functions with the helpers of ``common/rates.mako``.
 
     Parameters
     ----------
-    kind : MechanismSpec
+    source : str
+    prefix : str
+        Of the functions' names.
     quick : bool
         Divide by `node_inverse_`.
     """
-    source, prefix = kind.source, kind.name
     functions = re.split(r"(?<=\n}\n)\n", source)
     kept = [f for f in functions if not _defines(f, prefix)]
     text = "\n".join(kept)

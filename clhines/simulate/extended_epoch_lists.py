@@ -11,7 +11,13 @@ from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Model
 from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_spec import WARP
-from clhines.simulate.extended_epoch_spec import SPECIAL, ExtendedEpochSpec, epoch_blocks
+from clhines.simulate.epoch_rates import side_by_side
+from clhines.simulate.extended_epoch_spec import (
+    SPECIAL,
+    ExtendedEpochSpec,
+    epoch_blocks,
+    is_quick,
+)
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.extended_tables import active_nodes, is_artificial
 from clhines.simulate.variables import Variables
@@ -77,6 +83,11 @@ def with_blocks(
         Their ions' variables that nothing changes are arguments where they are one number.
     """
     model, numbers = variables.model, list[float]()
+
+    def quick(kind: KindBlocks) -> KindBlocks:
+        source = side_by_side(kind.functions, kind.name, spec.ptx)
+        return replace(kind, functions=source) if is_quick(kind) else kind
+
     ions = _constant_ions(functions.kinds, variables, numbers)
     held = held_kinds(functions.kinds, variables)
     blocks, scalar = [], 0
@@ -103,7 +114,7 @@ def with_blocks(
     nernst = [ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()]
     spec = replace(
         spec,
-        functions=replace(functions, by_cell=True),
+        functions=replace(functions, by_cell=True, kinds=tuple(map(quick, functions.kinds))),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=tuple(nernst),

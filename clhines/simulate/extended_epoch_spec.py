@@ -30,11 +30,19 @@ class EpochBlocks(KindBlocks):
         Currents come right after the states' step, with the states in variables.
     num_values : int
         Lines of values of an instance in a list.
+    quick : bool
+        Functions are those of `epoch_rates.side_by_side`.
     """
 
     given: tuple[tuple[str, str, str], ...] = ()
     held: bool = False
     num_values: int = 0
+    quick: bool = False
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Arguments of functions before those of the block."""
+        return ("series__",) if self.quick else ()
 
     def in_memory(self, name: str) -> str:
         """Return the expression of a state of instance j in its arena."""
@@ -106,17 +114,13 @@ class ExtendedEpochSpec(EpochSpec):
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel."""
-        return self._given(self.kernels[kernel])
+        series = [Parameter(name, "real") for name in self.numbers]
+        return [*self._given(self.kernels[kernel]), *series]
 
     @property
     def extended(self) -> ExtendedSpec | None:  # type: ignore[override]
         """What the functions of blocks and events are printed for."""
         return self.functions
-
-    @property
-    def takes_series(self) -> bool:
-        """Whether the rate functions take the numbers of their series."""
-        return False
 
     @property
     def num_scalars(self) -> int:
@@ -162,4 +166,10 @@ def epoch_blocks(
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
     fields = {name: getattr(kind, name) for name in KindBlocks.__dataclass_fields__}
-    return replace(EpochBlocks(**fields), given=given, held=held, num_values=num_values)
+    found = EpochBlocks(**fields)
+    return replace(found, given=given, held=held, num_values=num_values, quick=is_quick(kind))
+
+
+def is_quick(kind: KindBlocks) -> bool:
+    """Whether the functions of a kind are called in lists of nodes alone."""
+    return kind.kind == "density" and not kind.has_net and bool(kind.functions)

@@ -20,6 +20,8 @@ from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.network.model import Model
+from clhines.plan.plan import real_name
+from clhines.simulate import epoch_rates
 from clhines.simulate.decisions import MAX_EPOCH, Decisions
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
 from clhines.simulate.extended import ExtendedSteps
@@ -147,7 +149,7 @@ class ExtendedEpochs(ExtendedSteps):
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
         self._steps_known = range(0)
-        num, recorded = np.int32, self._recorded_at
+        num, recorded, real = np.int32, self._recorded_at, real_name(self.dtype)
         at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
         nodes = self._node[at]
         cell = stretch_of(self.model.forest.cell_offsets, nodes)
@@ -170,6 +172,7 @@ class ExtendedEpochs(ExtendedSteps):
             "mem": self._mem, "clock": self._clocks, "ints": self._ints,
             "regions": self._regions, **recorded,
         }  # fmt: skip
+        given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
         for launch in self._tables:
             spec, known = launch.spec, {**given, **launch.given}
             assert spec is not None

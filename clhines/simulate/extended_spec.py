@@ -62,6 +62,11 @@ class KindBlocks:
     vectors: tuple[tuple[str, str], ...] = ()
 
     @property
+    def leading(self) -> tuple[str, ...]:
+        """Arguments of functions before those of the block."""
+        return ()
+
+    @property
     def watches(self) -> int:
         """Number of WATCH conditions."""
         return len(self.watch_flags)
@@ -106,7 +111,7 @@ class KindBlocks:
         indent : int
         """
         space = " " * indent
-        before, given, after = [], [], []
+        before, given, after = [], [*self.leading], []
         for a in self.arguments(block):
             if a.direction == "in":
                 given.append(self._value(a, values))
