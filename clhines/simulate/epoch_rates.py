@@ -43,6 +43,7 @@ def side_by_side(source: str, prefix: str, quick: bool) -> str:
     own = re.escape(prefix)
     text = re.sub(r"(?m)^//.*\n", "", text)
     text = re.sub(rf"(?m)^(static [\w ]+\b{own}_\w+)\(", r"\1(const node_series_ series__, ", text)
+    text = text.replace("(const node_series_ series__, void)", "(const node_series_ series__)")
     text = re.sub(rf"\b{own}_({names})_\(", r"node_\1_(series__, ", text)
     text = re.sub(rf"\b({own}_\w+)\((?!const node_series_ )", r"\1(series__, ", text)
     text = re.sub(r"(?<![\w.])exp\(", "node_exp_(series__, ", text)
