@@ -33,8 +33,12 @@ def refusal(model: Model) -> str:
     assert extended is not None
     if extended.pointers or len(extended.remote_v):
         return "pointers"
-    if any(is_artificial(kind) for kind in model.kinds) or extended.emitted:
-        return "artificial cells or mechanisms that send events"
+    if any(is_artificial(kind) for kind in model.kinds):
+        return "artificial cells"
+    sent = np.concatenate([np.zeros(0, np.int64), *extended.emitted.values()])
+    short = np.isin(extended.netcons.source, sent) & (extended.netcons.delay < model.dt)
+    if short.any():
+        return "events between instances within a step"
     if extended.second_order_currents:
         return "secondorder=2"
     for kind in model.kinds:

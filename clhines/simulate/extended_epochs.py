@@ -8,7 +8,7 @@ the smallest delay.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,7 @@ class ExtendedEpochs(ExtendedSteps):
         for name, value in zip(spec.regions, at.tolist(), strict=True):
             regions[name] = value
         self._regions = regions[()]
+        spec = replace(spec, calls=devices.is_cpu(self.queue.device))
         self._where = dict(zip(spec.regions, at.tolist(), strict=True))
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
@@ -173,14 +174,20 @@ class ExtendedEpochs(ExtendedSteps):
             "regions": self._regions, **recorded,
         }  # fmt: skip
         given |= {n: self.dtype.type(x) for n, x in epoch_rates.arguments(real).items()}
+        self._arguments = given
         for launch in self._tables:
-            spec, known = launch.spec, {**given, **launch.given}
+            launch.kernel = None
+
+    def _kernel(self, launch: _Launch) -> program.BoundKernel:
+        """Return the kernel of a plan, built when it is first launched."""
+        if launch.kernel is None:
+            spec, known = launch.spec, {**self._arguments, **launch.given}
             assert spec is not None
             names = [p.name for p in spec.parameters("advance")]
             built = program.build(self.queue.context, spec)
-            arguments = [known[name] for name in names]
-            launch.kernel = program.BoundKernel(built, "advance", arguments)
+            launch.kernel = program.BoundKernel(built, "advance", [known[n] for n in names])
             launch.numbers = tuple(names.index(name) for name in _CHANGES)
+        return launch.kernel
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -194,11 +201,10 @@ class ExtendedEpochs(ExtendedSteps):
             some = min(self.epoch, count - done)
             now = first + done, some, self._steps_known.start, row + done
             for launch in self._tables:
-                assert launch.kernel is not None and launch.spec is not None
+                kernel, group = self._kernel(launch), launch.plan.spec.work_group
                 for k, value in zip(launch.numbers, now, strict=True):
-                    launch.kernel[k] = np.int32(value)
-                group = launch.spec.work_group
-                launch.kernel.launch(self.queue, launch.plan.groups * group, group)
+                    kernel[k] = np.int32(value)
+                kernel.launch(self.queue, launch.plan.groups * group, group)
             size, data = 4 * self.extended.num_sources, self._ints.data
             live, count_at = 4 * self._where["event_live"], 4 * self._where["event_count"]
             cl.enqueue_copy(
@@ -212,6 +218,8 @@ def steps_of_epoch(model: Model) -> int:
     assert extended is not None
     detected = np.zeros(extended.num_sources, bool)
     detected[extended.detector_source] = True
+    for sources in extended.emitted.values():
+        detected[sources[sources >= 0]] = True
     delays = extended.netcons.delay[detected[extended.netcons.source]]
     if not len(delays):
         return MAX_EPOCH
