@@ -215,14 +215,17 @@ class EpochPlan:
             uniform=tuple(self.lists.uniform),
         )
         busy = self._decisions.num_cells > _LISTS_FULL * limits.compute_units
-        for warps in self.lists.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy):
+        fars = (False,) if plain else (False, True)
+        choices = self.lists.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
+        for warps, far in [(warps, far) for far in fars for warps in choices]:
             lanes = warps * WARP
-            for count in range(units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS)), 0, -1):
+            most = 1 if far else units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS))
+            for count in range(most, 0, -1):
                 group = lanes * count
                 full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
                 registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
                 chosen = replace(
-                    spec, lanes=lanes, units=count, registers=registers if spec.ptx else 0
+                    spec, lanes=lanes, units=count, registers=registers if spec.ptx else 0, far=far
                 )
                 if chosen.fits(limits):
                     return self._place_states(chosen)
@@ -232,10 +235,11 @@ class EpochPlan:
         """Keep states in local memory, of as many kinds as there is room for."""
         assert self.lists is not None
         local = [False] * len(spec.kinds)
-        for k in range(len(local) if self._model.extended is None else 0):
+        for k, kind in enumerate(spec.kinds):
             more = spec.local_lines + self.lists.lines_of(k)
             wider = replace(spec, local_lines=more)
-            if self.lists.lines_of(k) and wider.fits(self._limits):
+            own = self._model.extended is None or kind.density and not kind.takes_events
+            if own and self.lists.lines_of(k) and wider.fits(self._limits):
                 spec, local[k] = wider, True
         self.lists.place_states(local)
         kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))

@@ -113,12 +113,12 @@ def with_blocks(
             if name not in played:
                 given.append(("parameter", name, found))
         scalar += len(uniform)
-        blocks.append(epoch_blocks(text, tuple(given), k in held, len(of_lane)))
+        blocks.append(epoch_blocks(text, tuple(given), k in held, len(of_lane), spec.kinds[k].local))
     extended = variables.extended
     nernst = [ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()]
     spec = replace(
         spec,
-        functions=replace(functions, by_cell=True, kinds=tuple(map(quick, functions.kinds))),
+        functions=replace(functions, by_cell=True, far=spec.far, kinds=tuple(map(quick, functions.kinds))),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=tuple(nernst),

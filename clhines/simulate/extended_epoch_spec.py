@@ -32,12 +32,17 @@ class EpochBlocks(KindBlocks):
         Lines of values of an instance in a list.
     quick : bool
         Functions are those of `epoch_rates.side_by_side`.
+    lined : bool
+        States of a launch are in the lines of the lists, in local memory where `local`; they are
+        in their arena before and after it, and where something of it is recorded.
     """
 
     given: tuple[tuple[str, str, str], ...] = ()
     held: bool = False
     num_values: int = 0
     quick: bool = False
+    lined: bool = False
+    local: bool = False
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -56,7 +61,15 @@ class EpochBlocks(KindBlocks):
 
     def kept(self, role: str, name: str) -> str:
         """Return the expression of a state or an output of instance j."""
-        return f"s_{name}" if self.held and role == "state" else super().kept(role, name)
+        if role != "state" or not (self.held or self.lined):
+            return super().kept(role, name)
+        return f"s_{name}" if self.held else self.line(name)
+
+    def line(self, name: str) -> str:
+        """Return the expression of a state where the lists have it."""
+        if not self.lined:
+            return self.in_memory(name)
+        return f"{'local_state' if self.local else 'state'}[{self.states.index(name) * WARP}]"
 
     def _value(self, a: Argument, values: Values) -> str:
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
@@ -95,6 +108,7 @@ class ExtendedEpochSpec(EpochSpec):
             "const int *restrict node_lists, const int *restrict node_places",
             "const int *restrict node_members, const int *restrict node_active",
             "const real *restrict node_scalars, const real *restrict node_values",
+            "real *restrict node_states",
             "int first_time, const double *restrict step_begin, real dt, double half_dt",
             "ulong seed, int capacity, int *restrict spike_count, int *restrict spike_source",
             "double *restrict spike_time, int *restrict failed, const int *restrict record_start",
@@ -102,7 +116,7 @@ class ExtendedEpochSpec(EpochSpec):
             "int num_records, int num_mem, const int *restrict mem_first",
             "const int *restrict mem_column, const int *restrict mem_index",
             "real *restrict mem_rows, real *mem, double *clock, int *ints, regions_ regions",
-            "numbers_ numbers",
+            "numbers_ numbers, real *far_held if far",
         ),
     }
     special: ClassVar[int] = SPECIAL
@@ -141,8 +155,8 @@ class ExtendedEpochSpec(EpochSpec):
         """End of it."""
         space = " " * 12
         step = f"{space}    m += {WARP};\n"
-        if kind.num_values:
-            step += f"{space}    p += {kind.num_values * WARP};\n"
+        for name, lines in self._steps(kind)[1:]:
+            step += f"{space}    {name} += {lines * WARP};\n"
         return (f"{space}    }}\n" if kind.kind != "density" else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: EpochBlocks) -> str:
@@ -150,10 +164,20 @@ class ExtendedEpochSpec(EpochSpec):
         count = f"list[{LIST_HEAD + self._rank(kind)}]"
         if kind.kind == "density":
             count = f"(bits >> {self._rank(kind)} & 1)"
-        lines = f"m += {count} * {WARP};"
-        if kind.num_values:
-            lines += f" p += {count} * {kind.num_values * WARP};"
-        return lines
+        steps = self._steps(kind)
+        return " ".join(f"{name} += {count} * {lines * WARP};" for name, lines in steps)
+
+    def _steps(self, kind: EpochBlocks) -> list[tuple[str, int]]:
+        """Pointers that an instance of a kind moves, and the lines by which it does."""
+        state = "local_state" if kind.local else "state"
+        lines = [("m", 1), ("p", kind.num_values), (state, len(kind.states))]
+        return [(name, number) for name, number in lines if number]
+
+    @property
+    def begin_lists(self) -> str:
+        """Statements that set the pointers to the first instance of a node."""
+        first = f"m = member; p = value + {(4 if self.inflow else 3) * WARP}; state = first_state;"
+        return first + (" local_state = first_local;" if self.local_lines else "")
 
     def _rank(self, kind: EpochBlocks) -> int:
         """Number of a kind among those of its sort."""
@@ -162,12 +186,16 @@ class ExtendedEpochSpec(EpochSpec):
 
 
 def epoch_blocks(
-    kind: KindBlocks, given: tuple[tuple[str, str, str], ...], held: bool, num_values: int
+    kind: KindBlocks, given: tuple[tuple[str, str, str], ...], held: bool, num_values: int, local: bool
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
     fields = {name: getattr(kind, name) for name in KindBlocks.__dataclass_fields__}
     found = EpochBlocks(**fields)
-    return replace(found, given=given, held=held, num_values=num_values, quick=is_quick(kind))
+    quick = is_quick(kind)
+    return replace(
+        found, given=given, held=held, num_values=num_values, quick=quick, local=local,
+        lined=quick and bool(kind.states),
+    )  # fmt: skip
 
 
 def is_quick(kind: KindBlocks) -> bool:

@@ -24,6 +24,7 @@ from clhines.plan.plan import real_name
 from clhines.simulate import epoch_rates
 from clhines.simulate.decisions import MAX_EPOCH, Decisions
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
+from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epoch_lists import first_active, node_words, refusal, with_blocks
 from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
@@ -116,6 +117,7 @@ class ExtendedEpochs(ExtendedSteps):
             "all_tie": np.where(plan.tie < 0, 0.0, u[plan.tie]),
             "all_up": np.where(plan.up < 0, 0.0, u[plan.up]),
             "node_scalars": lists.scalars, "node_values": lists.values,
+            "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
         given = {name: self._some(a, np.dtype(np.int32)) for name, a in ints.items()}
         given |= {name: self._some(a, self.dtype) for name, a in reals.items()}
@@ -145,6 +147,9 @@ class ExtendedEpochs(ExtendedSteps):
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ExtendedEpochSpec)
             launch.spec, numbers = with_blocks(plan, spec, lists, self._variables)
+            if plan.far:
+                held = 3 * plan.capacity * max(1, len(launch.plan.cells))
+                launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
             launch.given["numbers"] = np.array([*numbers, *[0.0] * (not numbers)], self.dtype)
 
     def _bind(self) -> None:

@@ -246,6 +246,8 @@ class ExtendedSpec(TemplateSpec):
     by_cell : bool
         The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
         are in local memory.
+    far : bool
+        As in `EpochSpec`: they are in global memory.
     """
 
     template: ClassVar[str] = "simulate/extended"
@@ -291,6 +293,7 @@ class ExtendedSpec(TemplateSpec):
     width: int
     calls: bool
     by_cell: bool = field(default=False, repr=False)
+    far: bool = field(default=False, repr=False)
 
     @property
     def extended(self) -> ExtendedSpec:
@@ -310,7 +313,7 @@ class ExtendedSpec(TemplateSpec):
     @property
     def v_space(self) -> str:
         """Address space of voltages."""
-        return "__local" if self.by_cell else "__global"
+        return "__local" if self.by_cell and not self.far else "__global"
 
     @property
     def own_v(self) -> str:

@@ -22,6 +22,15 @@ ${space}point_g += g_g;
 % endif
 % endif
 </%def>\
+<%def name="copied(kind, block, when)">\
+% if kind.lined and kind.changed(block):
+                if (${when}) {   // for what is recorded
+% for name in kind.changed(block):
+                    ${kind.in_memory(name)} = ${kind.kept("state", name)};
+% endfor
+                }
+% endif
+</%def>\
         // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
         const bool opens = step == first_step, closes = step == first_step + num_steps;
         const double t_begin = step_begin[min(step, first_step + num_steps - 1) - first_time];
@@ -32,8 +41,13 @@ ${space}point_g += g_g;
             const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
             __global const int *list = node_lists + q * ${spec.list_width};
-            __global const real *value = node_values + (long)list[1] * ${W} + in_warp, *p = value + ${(4 if spec.inflow else 3) * W};
-            __global const int *member = node_members + (long)list[4] * ${W} + in_warp, *m = member;
+            __global const real *value = node_values + (long)list[1] * ${W} + in_warp, *p;
+            __global const int *member = node_members + (long)list[4] * ${W} + in_warp, *m;
+            __global real *first_state = node_states + (long)(home.s4 + list[2]) * ${W} + in_warp, *state;
+% if spec.local_lines:
+            __local real *first_local = local_states + (unit * ${spec.local_lines} + list[3]) * ${W} + in_warp, *local_state;
+% endif
+            ${spec.begin_lists}
 % if spec.num_scalars:
             __global const real *scalar = node_scalars + q * ${spec.num_scalars};
 % endif
@@ -56,14 +70,14 @@ ${space}point_g += g_g;
 ${spec.opening(kind)}\
 % if kind.held and block == "advance":
 % for name in kind.states:
-                real s_${name} = ${kind.in_memory(name)};
+                real s_${name} = ${kind.line(name)};
 % endfor
                 if (!opens) {
 % if kind.has("advance"):
 ${kind.call("advance", old, 20)}\
 % endif
 % for name in kind.changed("advance"):
-                    ${kind.in_memory(name)} = s_${name};
+                    ${kind.line(name)} = s_${name};
 % endfor
                 }
                 if (!closes) {
@@ -74,13 +88,13 @@ ${current(kind, 20)}\
 ${kind.call(block, old, 20)}\
                 }
 % endif
+${copied(kind, block, "num_mem && !opens")}\
 ${spec.closing(kind)}\
 % elif kind.number < len(kinds) - 1:
             ${spec.skipping(kind)}
 % endif
 % endfor
-            m = member;
-            p = value + ${(4 if spec.inflow else 3) * W};
+            ${spec.begin_lists}
 % endfor
             if (special && !opens) {
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
@@ -103,7 +117,7 @@ ${spec.closing(kind)}\
                     mem_rows[(long)(record_row + step - 1 - first_step) * num_mem + mem_column[r]] = mem[mem_index[r]];
             if (closes) continue;
 % if nets:
-            __local const real *own_v = &V(place);
+            ${e.v_space} const real *own_v = &V(place);
 % for kind in kinds:
 % if kind.has_net:
 ${spec.opening(kind)}\
@@ -114,8 +128,7 @@ ${spec.closing(kind)}\
             ${spec.skipping(kind)}
 % endif
 % endfor
-            m = member;
-            p = value + ${(4 if spec.inflow else 3) * W};
+            ${spec.begin_lists}
 % endif
 % if e.played:
             if (special)
@@ -127,13 +140,13 @@ ${spec.closing(kind)}\
 % if kind.has("before_breakpoint"):
 ${spec.opening(kind)}\
 ${kind.call("before_breakpoint", {**new, "t now": "t_mid"}, 16)}\
+${copied(kind, "before_breakpoint", "num_mem")}\
 ${spec.closing(kind)}\
 % elif kind.number < len(kinds) - 1:
             ${spec.skipping(kind)}
 % endif
 % endfor
-            m = member;
-            p = value + ${(4 if spec.inflow else 3) * W};
+            ${spec.begin_lists}
 % endif
 % for ion in spec.nernst:
             if (is_active && ints[advances_${ion} + a]) to_nernst_${ion}(mem, regions, a);
@@ -143,6 +156,7 @@ ${spec.closing(kind)}\
 % if kind.has("current") and not kind.held:
 ${spec.opening(kind)}\
 ${current(kind, 16)}\
+${copied(kind, "current", "num_mem")}\
 ${spec.closing(kind)}\
 % elif kind.number < len(kinds) - 1:
             ${spec.skipping(kind)}

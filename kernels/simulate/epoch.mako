@@ -105,7 +105,7 @@ ${kind.source}
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
 % else:
-#define MEET() barrier(CLK_LOCAL_MEM_FENCE)
+#define MEET() barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""})
 % endif
 
 // All lanes of the group meet.
@@ -152,14 +152,20 @@ void advance(${signature(spec, "advance")})
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 % endif
     // what stays on chip
+% if not spec.far:
     __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
+% endif
     __local int row_start[UNITS * ${2 * M}];
     __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
 % if eliminates:
     __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
 % endif
     const int at = min(unit, UNITS - 1);
+% if spec.far:   # cells too large for local memory
+    __global real *held = far_held + (long)number * ${(len(held) + 1)} * CAPACITY;
+% else:
     __local real *held = all_held + at * ${len(held) + (0 if factor or constant else 1)} * CAPACITY;
+% endif
     __local int *row = row_start + at * ${2 * M};
     __local real *tree_b = all_tree + at * ${tree} * LANES;
     __local real *above_b = tree_b + LANES;
@@ -194,7 +200,7 @@ void advance(${signature(spec, "advance")})
         V(k) = k >= mine.s1 ? 0 : all_v[mine.s0 + k];
 % endif
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""});
 
     const int column = is_inner ? lane : lane - inner;
     row += is_inner ? 0 : ${M};
@@ -292,10 +298,10 @@ void advance(${signature(spec, "advance")})
 % endif
 % if solves:
 
-% if by_node and not spec.extended:
+% if by_node:
     // states of the cell's instances, from where all have theirs
 #define MOVE(held, kept) held = kept
-${part("common/node_states")}\
+${part("common/extended_states" if spec.extended else "common/node_states")}\
 #undef MOVE
 
 % endif
@@ -706,9 +712,9 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
     for (int k = lane; present && k < mine.s1; k += LANES) all_v[mine.s0 + k] = V(k);
 % endif
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
-% if by_node and not spec.extended:
+% if by_node:
 #define MOVE(held, kept) kept = held
-${part("common/node_states")}\
+${part("common/extended_states" if spec.extended else "common/node_states")}\
 #undef MOVE
 % endif
 % for kind in kinds:
