@@ -23,8 +23,12 @@ class Arena:
         self._size, self._parts = 0, list[np.ndarray]()
         self._shape: dict[str, tuple[int, ...]] = {}
 
-    def add(self, name: str, values: np.ndarray) -> None:
-        """Add a region."""
+    def add(self, name: str, values: np.ndarray, align: int = 1) -> None:
+        """Add a region, which begins at a multiple of `align` numbers."""
+        gap = -self._size % align
+        if gap:
+            self._parts.append(np.zeros(gap, self.dtype))
+            self._size += gap
         array = np.ascontiguousarray(values, self.dtype)
         self.offset[name], self._shape[name] = self._size, array.shape
         self._parts.append(array.reshape(-1))

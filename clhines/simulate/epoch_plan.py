@@ -224,6 +224,9 @@ class EpochPlan:
                 group = lanes * count
                 full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
                 registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
+                if busy and not plain:  # as many as leave as many groups on a multiprocessor
+                    together = max(1, _REGISTERS // (registers * group))
+                    registers = min(_REGISTERS // (together * group), 255) // 8 * 8
                 chosen = replace(
                     spec, lanes=lanes, units=count, registers=registers if spec.ptx else 0, far=far
                 )

@@ -79,6 +79,8 @@ class ExtendedSteps:
     ----------
     of_vectors : bool
         Whether CPUs advance several instances at once.
+    by_cell : bool
+        Whether whole cells are advanced, by `ExtendedEpochs`.
 
     Parameters
     ----------
@@ -95,7 +97,7 @@ class ExtendedSteps:
         Of the solver.
     """
 
-    of_vectors = True
+    of_vectors, by_cell = True, False
 
     def __init__(
         self,
@@ -173,7 +175,8 @@ class ExtendedSteps:
     def _build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
-        tables = filled_arenas(variables, self.dtype, self.place, self._base_d)
+        given = variables, self.dtype, self.place, self._base_d
+        tables = filled_arenas(*given, pairs=self.by_cell)
         self.arenas: dict[str, Arena] = tables
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")

@@ -11,7 +11,7 @@ from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Model
 from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_spec import WARP
-from clhines.simulate.epoch_rates import side_by_side
+from clhines.simulate.epoch_rates import side_by_side, with_pairs
 from clhines.simulate.extended_epoch_spec import (
     SPECIAL,
     ExtendedEpochSpec,
@@ -89,7 +89,7 @@ def with_blocks(
     model, numbers = variables.model, list[float]()
 
     def quick(kind: KindBlocks) -> KindBlocks:
-        source = side_by_side(kind.functions, kind.name, spec.ptx)
+        source = with_pairs(side_by_side(kind.functions, kind.name, spec.ptx), kind.name)
         return replace(kind, functions=source) if is_quick(kind) else kind
 
     ions = _constant_ions(functions.kinds, variables, numbers)

@@ -72,6 +72,8 @@ class EpochBlocks(KindBlocks):
         return f"{'local_state' if self.local else 'state'}[{self.states.index(name) * WARP}]"
 
     def _value(self, a: Argument, values: Values) -> str:
+        if a.role == "table" and self.quick:
+            return f"mem + pairs_{self.number}_{a.name}"
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super()._value(a, values)
 

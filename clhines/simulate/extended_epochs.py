@@ -62,7 +62,7 @@ class ExtendedEpochs(ExtendedSteps):
         Epochs cannot take the network; see `refusal`.
     """
 
-    of_vectors = False
+    of_vectors, by_cell = False, True
 
     def __init__(
         self,

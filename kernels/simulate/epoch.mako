@@ -79,6 +79,18 @@ ${spec.normal}
 ${part("common/rates")}\
 % endif
 % if spec.extended:
+typedef ${spec.real}2 real2;
+
+// a column of a table between two rows; the table has pairs of a number and what is added to it up
+// to the next row
+static real node_lookup_(const real place, __global const real *table, const int column, const int columns,
+    const int n)
+{
+    const int row = max(0, min((int)place, n - 1));
+    const real2 pair = *(__global const real2 *)(table + 2 * (row * columns + column));
+    return pair.x + (place - row) * pair.y;
+}
+
 ${part("common/extended_functions")}\
 typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
 
