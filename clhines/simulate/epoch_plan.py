@@ -21,6 +21,7 @@ from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.epoch_lanes import LISTS_FULL, choose_lanes
 from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_rates import side_by_side
 from clhines.simulate.epoch_spec import (
@@ -49,12 +50,6 @@ _BUSY = {
     ("double", False): (128, 128),
     ("float", False): (256, 64),
 }
-# where lanes take nodes; measured, see bench/notes/epochs.md
-_LISTS_FULL = 1  # cells a compute unit, above which those in flight count
-_LISTS_GROUP = 128  # lanes of a work-group of several cells
-_LISTS_REGISTERS = 72  # of a work-item then
-_MOST_WARPS = 16  # of a cell
-_REGISTERS = 1 << 16  # of a multiprocessor
 _CELL = 6  # column of a unit
 
 
@@ -214,39 +209,11 @@ class EpochPlan:
             by_node=True,
             uniform=tuple(self.lists.uniform),
         )
-        busy = self._decisions.num_cells > _LISTS_FULL * limits.compute_units
-        fars = (False,) if plain else (False, True)
-        choices = self.lists.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy)
-        for warps, far in [(warps, far) for far in fars for warps in choices]:
-            lanes = warps * WARP
-            most = 1 if far else units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS))
-            for count in range(most, 0, -1):
-                group = lanes * count
-                full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
-                registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
-                if busy and not plain:  # as many as leave as many groups on a multiprocessor
-                    together = max(1, _REGISTERS // (registers * group))
-                    registers = min(_REGISTERS // (together * group), 255) // 8 * 8
-                chosen = replace(
-                    spec, lanes=lanes, units=count, registers=registers if spec.ptx else 0, far=far
-                )
-                if chosen.fits(limits):
-                    return self._place_states(chosen)
-        raise self._too_large(spec.lanes)
-
-    def _place_states(self, spec: EpochSpec) -> EpochSpec:
-        """Keep states in local memory, of as many kinds as there is room for."""
-        assert self.lists is not None
-        local = [False] * len(spec.kinds)
-        for k, kind in enumerate(spec.kinds):
-            more = spec.local_lines + self.lists.lines_of(k)
-            wider = replace(spec, local_lines=more)
-            own = self._model.extended is None or kind.density and not kind.takes_events
-            if own and self.lists.lines_of(k) and wider.fits(self._limits):
-                spec, local[k] = wider, True
-        self.lists.place_states(local)
-        kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))
-        return replace(spec, kinds=tuple(kinds), local_lines=self.lists.local_lines)
+        busy = self._decisions.num_cells > LISTS_FULL * limits.compute_units
+        chosen = choose_lanes(self.lists, spec, limits, units, busy)
+        if chosen is None:
+            raise self._too_large(spec.lanes)
+        return chosen
 
     def _too_large(self, lanes: int) -> InputError:
         limits = self._limits

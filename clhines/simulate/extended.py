@@ -72,6 +72,40 @@ def bound(
     return Bound(kernel, known, items if alone else total, 1 if alone else group)
 
 
+class StepTimes:
+    """Times at which steps begin, on a device: of `MOST_STEPS` one after another.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    dt : float, ms
+
+    Attributes
+    ----------
+    begin : (MOST_STEPS,) float64 on the device, ms
+    steps : range
+        Whose times these are.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, dt: float) -> None:
+        self._queue, self._dt, self._clock, self.steps = queue, dt, Clock(dt), range(0)
+        self.begin = cla.zeros(queue, MOST_STEPS, np.float64)
+
+    def forget(self) -> None:
+        """Have the next times put on the device, whatever is there."""
+        self.steps = range(0)
+
+    def put(self, first: int, count: int) -> bool:
+        """Put the times of steps on the device; whether they were not there."""
+        if first in self.steps and first + count <= self.steps.stop:
+            return False
+        half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
+        half[0] = self._clock.at(first)
+        self.begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self._queue)
+        self.steps = range(first, first + MOST_STEPS)
+        return True
+
+
 class ExtendedSteps:
     """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
 
@@ -121,10 +155,10 @@ class ExtendedSteps:
         self._seen = 0
         self.max_spikes = max_spikes or MAX_SPIKES
         self.wires = wires_of(model, self.extended)
-        self._clock, self._taken, self._rows = Clock(model.dt), False, 0
+        self._taken, self._rows = False, 0
         self._host = ExtendedReference(model)
         self._wanted: Wanted = tuple(() for _ in model.kinds)
-        self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
+        self._times = StepTimes(queue, model.dt)
         self._step_state = cla.zeros(queue, 4, np.int32)
         self._prepare(method, whole, options)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
@@ -183,17 +217,14 @@ class ExtendedSteps:
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
                            self.of_vectors)  # fmt: skip
-        self._set_voltages(variables.v, variables.remote_v)
         self._compile(spec, at)
         self._bind()
 
-    def _set_voltages(self, v: np.ndarray, remote: np.ndarray) -> None:
-        """Set the voltages of all nodes, mV, and of those of other ranks."""
-        packed = self.solver.pack(v).get(self.queue)
-        self._v[0].set(np.append(packed, remote).astype(self.dtype), self.queue)
-
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
-        """Build the kernels; `at` is where the regions of the arenas begin."""
+        """Set voltages, and build the kernels; `at` is where the regions of the arenas begin."""
+        packed = self.solver.pack(self._variables.v).get(self.queue)
+        v = np.append(packed, self._variables.remote_v)
+        self._v[0].set(v.astype(self.dtype), self.queue)
         self._at = self._put(at)
         self._built = program.build(self.queue.context, spec), spec
 
@@ -201,7 +232,7 @@ class ExtendedSteps:
         """Bind the arguments of all kernels."""
         self._emitters = sum(len(s) for s in self.extended.emitted.values())
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
-        self._steps_known = range(0)
+        self._times.forget()
         self._counted: tuple[int, int, int] | None = None
         num = np.int32
         self._given = {
@@ -209,7 +240,7 @@ class ExtendedSteps:
             "capacity": num(self.max_spikes), "first_item": num(0), "num_items": num(0),
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
             "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._step_state,
-            "step_begin": self._step_begin, "active": self._active,
+            "step_begin": self._times.begin, "active": self._active,
             "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
             "x": self._x, "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
@@ -246,32 +277,13 @@ class ExtendedSteps:
         many steps after it the next one is, twice: kernels before the solve read the one and set
         the other, and the last kernel of a step does it the other way round.
         """
-        if self._know_times(first, count):
+        if self._times.put(first, count):
             self._counted = None
-        begin = self._steps_known.start
+        begin = self._times.steps.start
         now = begin, row - (first - begin), first - begin
         if now != self._counted:
             self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
         self._counted = (*now[:2], now[2] + count)
-
-    def _know_times(self, first: int, count: int) -> bool:
-        """Put the times of steps on the device; whether they were not there."""
-        if first in self._steps_known and first + count <= self._steps_known.stop:
-            return False
-        half = np.full(2 * MOST_STEPS - 1, 0.5 * self.model.dt)
-        half[0] = self._clock.at(first)
-        self._step_begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self.queue)
-        self._steps_known = range(first, first + MOST_STEPS)
-        return True
-
-    def _step(self) -> None:
-        before, finish = self._launches[0]
-        for kernel in before:
-            kernel.launch(self.queue)
-        self.solver.enqueue(self._d, self._u, self._b, out=self._x)
-        finish.launch(self.queue)
-        self._v.reverse()
-        self._launches.reverse()
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
@@ -280,7 +292,13 @@ class ExtendedSteps:
             self._first = first
         self._count_from(first, row, count)
         for _ in range(count):
-            self._step()
+            before, finish = self._launches[0]
+            for kernel in before:
+                kernel.launch(self.queue)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+            finish.launch(self.queue)
+            self._v.reverse()
+            self._launches.reverse()
 
     # -- records -------------------------------------------------------------------------------
 

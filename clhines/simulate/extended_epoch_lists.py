@@ -10,8 +10,8 @@ import numpy as np
 from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Model
 from clhines.simulate.epoch_nodes import NodeLists
-from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.epoch_rates import side_by_side, with_pairs
+from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.extended_epoch_spec import (
     SPECIAL,
     ExtendedEpochSpec,
@@ -103,7 +103,7 @@ def with_blocks(
         for name, value in kind.parameters.items():
             if np.ndim(value) == 0 and len(numbers) < _MOST_NUMBERS:
                 found = f"numbers.n{len(numbers)}"
-                numbers.append(float(value))  # type: ignore[arg-type]
+                numbers.append(float(value))
             elif np.ndim(value) == 0:
                 continue
             elif name in uniform:
@@ -113,12 +113,16 @@ def with_blocks(
             if name not in played:
                 given.append(("parameter", name, found))
         scalar += len(uniform)
-        blocks.append(epoch_blocks(text, tuple(given), k in held, len(of_lane), spec.kinds[k].local))
+        blocks.append(
+            epoch_blocks(text, tuple(given), k in held, len(of_lane), spec.kinds[k].local)
+        )
     extended = variables.extended
     nernst = [ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()]
     spec = replace(
         spec,
-        functions=replace(functions, by_cell=True, far=spec.far, kinds=tuple(map(quick, functions.kinds))),
+        functions=replace(
+            functions, by_cell=True, far=spec.far, kinds=tuple(map(quick, functions.kinds))
+        ),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=tuple(nernst),

@@ -71,18 +71,20 @@ class EpochBlocks(KindBlocks):
             return self.in_memory(name)
         return f"{'local_state' if self.local else 'state'}[{self.states.index(name) * WARP}]"
 
-    def _value(self, a: Argument, values: Values) -> str:
+    def value(self, a: Argument, values: Values) -> str:
+        """Return the expression of an argument."""
         if a.role == "table" and self.quick:
             return f"mem + pairs_{self.number}_{a.name}"
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
-        return found[0] if found else super()._value(a, values)
+        return found[0] if found else super().value(a, values)
 
-    def _stores(self, a: Argument, block: str, local: str) -> list[str]:
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
+        """Return statements that put a result where it belongs."""
         current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
         if block == "current" and (current or a.role == "ion_current"):
             share = " * (100 / mem[area + a])" if self.kind == "point" else ""
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
-        return super()._stores(a, block, local)
+        return super().stores(a, block, local)
 
 
 @dataclass(frozen=True)
@@ -182,13 +184,17 @@ class ExtendedEpochSpec(EpochSpec):
         return first + (" local_state = first_local;" if self.local_lines else "")
 
     def _rank(self, kind: EpochBlocks) -> int:
-        """Number of a kind among those of its sort."""
+        """Return the number of a kind among those of its sort."""
         alike = [k.number for k in self.blocks if (k.kind == "density") == (kind.kind == "density")]
         return alike.index(kind.number)
 
 
 def epoch_blocks(
-    kind: KindBlocks, given: tuple[tuple[str, str, str], ...], held: bool, num_values: int, local: bool
+    kind: KindBlocks,
+    given: tuple[tuple[str, str, str], ...],
+    held: bool,
+    num_values: int,
+    local: bool,
 ) -> EpochBlocks:
     """Return a kind as the lists of an epoch take it."""
     fields = {name: getattr(kind, name) for name in KindBlocks.__dataclass_fields__}

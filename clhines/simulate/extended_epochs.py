@@ -128,15 +128,13 @@ class ExtendedEpochs(ExtendedSteps):
         flat = np.ascontiguousarray(values).reshape(-1).astype(dtype)
         return self._put(flat if flat.size else np.zeros(1, dtype))
 
-    def _set_voltages(self, v: np.ndarray, remote: np.ndarray) -> None:
-        packed = np.zeros(len(self._node), self.dtype)
-        packed[self.place] = v
-        self._v[0].set(packed, self.queue)
-
     # -- kernels -------------------------------------------------------------------------------
 
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
-        """Build the kernels of all plans."""
+        """Set voltages, and make the specs of all plans' kernels."""
+        packed = np.zeros(len(self._node), self.dtype)
+        packed[self.place] = self._variables.v
+        self._v[0].set(packed, self.queue)
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
             regions[name] = value
@@ -154,7 +152,7 @@ class ExtendedEpochs(ExtendedSteps):
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
-        self._steps_known = range(0)
+        self._times.forget()
         num, recorded, real = np.int32, self._recorded_at, real_name(self.dtype)
         at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
         nodes = self._node[at]
@@ -167,7 +165,7 @@ class ExtendedEpochs(ExtendedSteps):
                 entry = np.maximum(entry, launch.plan.lane_and_row(nodes[order]))
         given = {
             "first_step": num(0), "num_steps": num(0), "all_v": self._v[0], "first_time": num(0),
-            "step_begin": self._step_begin, "dt": self.dtype.type(self.model.dt),
+            "step_begin": self._times.begin, "dt": self.dtype.type(self.model.dt),
             "half_dt": np.float64(0.5 * self.model.dt),
             "seed": np.uint64(self.model.seed & (1 << 64) - 1), "capacity": num(self.max_spikes),
             "spike_count": self._found[0], "spike_source": self._found[1],
@@ -201,10 +199,10 @@ class ExtendedEpochs(ExtendedSteps):
         self._taken = True
         if row == 0:
             self._first = first
-        self._know_times(first, count)
+        self._times.put(first, count)
         for done in range(0, count, self.epoch):
             some = min(self.epoch, count - done)
-            now = first + done, some, self._steps_known.start, row + done
+            now = first + done, some, self._times.steps.start, row + done
             for launch in self._tables:
                 kernel, group = self._kernel(launch), launch.plan.spec.work_group
                 for k, value in zip(launch.numbers, now, strict=True):

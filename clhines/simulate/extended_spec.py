@@ -114,16 +114,16 @@ class KindBlocks:
         before, given, after = [], [*self.leading], []
         for a in self.arguments(block):
             if a.direction == "in":
-                given.append(self._value(a, values))
+                given.append(self.value(a, values))
                 continue
             new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
             new = "new_" if a.role.endswith("weight") else new
             local = f"{new}{a.role}_{a.name.replace('.', '_')}"
-            start = f" = {self._value(a, values)}" if a.direction == "inout" else ""
+            start = f" = {self.value(a, values)}" if a.direction == "inout" else ""
             sort = "ulong" if a.role == "drawn" else "real"
             before.append(f"{space}{sort} {local}{start};\n")
             given.append(f"&{local}")
-            after += [f"{space}{line}\n" for line in self._stores(a, block, local)]
+            after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
         function = next(f for name, f, _ in self.blocks if name == block)
         text = f"{space}{function}(\n{space}    "
         line = text.splitlines()[-1]
@@ -148,7 +148,7 @@ class KindBlocks:
             elif a.role == "ion":
                 value = f"some_at(mem + ion_{a.name}, node, n)"
             else:
-                value = self._value(a, values)
+                value = self.value(a, values)
             if a.direction == "in":
                 given.append(value)
                 continue
@@ -167,7 +167,8 @@ class KindBlocks:
     def _place(self, a: Argument) -> str:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
 
-    def _value(self, a: Argument, values: Values) -> str:
+    def value(self, a: Argument, values: Values) -> str:
+        """Return the expression of an argument."""
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
@@ -196,7 +197,7 @@ class KindBlocks:
         """Where the halves are of how many words a stream of random numbers has given."""
         return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
 
-    def _stores(self, a: Argument, block: str, local: str) -> list[str]:
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
         """Return statements that put a result where it belongs."""
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
@@ -297,7 +298,7 @@ class ExtendedSpec(TemplateSpec):
 
     @property
     def extended(self) -> ExtendedSpec:
-        """This spec, which the functions of blocks and events are printed for."""
+        """What the functions of blocks and events are printed for: itself."""
         return self
 
     @property

@@ -80,8 +80,8 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
         with naming_memory(request.what, request.chunk):
             runner = make_extended(ranks, model, request)
         names = {ExtendedReference: "reference", ExtendedEpochs: "epochs"}
-        own = runner.run if isinstance(runner, ExtendedSplit) else runner
-        return Made(runner, names.get(type(own), "steps"), request.chunk)
+        of_rank = runner.run if isinstance(runner, ExtendedSplit) else runner
+        return Made(runner, names.get(type(of_rank), "steps"), request.chunk)
     share = None
     with agreed(ranks):
         part: PartRun
