@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from clhines.forest import Forest
+from clhines.arrays import shifted
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.network.network import Network
@@ -18,14 +18,6 @@ from clhines.network.wiring import Wiring
 def structure_of_copies(structure: Structure, count: int) -> Structure:
     """Return the structure of so many copies, one after another."""
     forest, turns = structure.forest, structure.turns
-    cells, n = forest.num_cells, forest.num_nodes
-    bounds = forest.cell_offsets
-    parents = [
-        np.where(p < 0, -1, p - first)
-        for p, first in zip(np.split(forest.parent, bounds[1:-1]), bounds[:-1], strict=True)
-    ]
-    different = len(structure.area) if turns == cells else cells
-    again = different if cells % different == 0 else cells  # cells until they come again
     in_turn = range(len(structure.area)) if turns % len(structure.area) == 0 else range(turns)
 
     def taken(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -33,8 +25,8 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
     cables = structure.cables
     return Structure(
-        forest=Forest.repeated(parents[:again], cells * count),
-        soma=(structure.soma + n * np.arange(count)[:, None]).reshape(-1),
+        forest=forest.copies(count),
+        soma=shifted(structure.soma, forest.num_nodes, count),
         cables=tuple(cables[k % len(cables)] for k in in_turn) if cables else (),
         turns=turns * count,
         area=taken(structure.area),

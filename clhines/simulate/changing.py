@@ -403,7 +403,7 @@ def _protect(model: Model) -> None:
     """Make the arrays of a model read-only: what is written there would act nowhere."""
     owners: list[object] = [model, *model.kinds, model.connections, model.events]
     arrays = [a for owner in owners for a in vars(owner).values()]
-    arrays += [a for kind in model.kinds for a in kind.parameters.values()]
+    arrays += [a for kind in model.kinds for a in vars(kind).get("parameters", {}).values()]
     for array in arrays:
         if isinstance(array, np.ndarray):
             array.setflags(write=False)

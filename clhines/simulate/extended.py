@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -24,6 +24,7 @@ from clhines.simulate.extended_tables import (
     filled_arenas,
     locations,
     loose_targets,
+    num_active,
     owner_of,
     read_back,
     spec_of,
@@ -31,7 +32,6 @@ from clhines.simulate.extended_tables import (
 from clhines.simulate.recorder import Recorder
 from clhines.simulate.records import Record
 from clhines.simulate.reduced import DeviceReducer, Reducers
-from clhines.simulate.runs import Request
 from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.steps import of_whole
 from clhines.simulate.variables import Variables
@@ -122,7 +122,7 @@ class ExtendedSteps:
             )
         self.wires = wires_of(model, self.extended)
         self._clock, self._taken, self._rows = Clock(model.dt), False, 0
-        self._host = ExtendedReference(model)
+        self._host = ExtendedReference(self._one(model))
         self._wanted: Wanted = tuple(() for _ in model.kinds)
         self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
         self._step_state = cla.zeros(queue, 4, np.int32)
@@ -134,10 +134,14 @@ class ExtendedSteps:
         self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
         self._recorder, self._first = Recorder(queue, self.dtype), 0
         nothing = np.zeros(0, np.int64)
-        last = len(active_nodes(model))
+        last = num_active(model)
         self._recorded_at = self._recorder.begin(0, [], nothing, last)
         self._early: Chunk | None = self._host.end()
         self._build(self._host.variables)
+
+    def _one(self, model: Model) -> Model:
+        """Return the model that is started on the host."""
+        return model
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -166,18 +170,25 @@ class ExtendedSteps:
     def _build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
-        tables = filled_arenas(variables, self.dtype, self.place, self._base_d)
-        self.arenas: dict[str, Arena] = tables
+        self.arenas = tables = self._tables(variables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
                            devices.is_cpu(self.queue.device))  # fmt: skip
         self._at = self._put(at)
-        packed = self.solver.pack(variables.v).get(self.queue)
-        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
+        self._put_voltages(variables)
         self._built = program.build(self.queue.context, spec), spec
         self._bind()
+
+    def _tables(self, variables: Variables) -> dict[str, Arena]:
+        """Return the arenas."""
+        return filled_arenas(variables, self.dtype, self.place, self._base_d)
+
+    def _put_voltages(self, variables: Variables) -> None:
+        """Put the voltages on the device."""
+        packed = self.solver.pack(variables.v).get(self.queue)
+        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
@@ -215,7 +226,7 @@ class ExtendedSteps:
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
-            items = max(1, min(len(active_nodes(self.model)) // LEAST_NODES, most))
+            items = max(1, min(num_active(self.model) // LEAST_NODES, most))
         given["num_items"] = np.int32(items)
         return before, bound(self.queue, self._built, "finish_step", given, items, alone)
 
@@ -286,7 +297,7 @@ class ExtendedSteps:
         owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
         self._recorded_at = self._recorder.begin(
             rows, locations(sources, self._variables, self.arenas, self.place),
-            np.concatenate([np.zeros(0, np.int64), *owner]), len(active_nodes(self.model)),
+            np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
         )  # fmt: skip
         self._bind()
 
@@ -398,30 +409,3 @@ class ExtendedSteps:
         self._failed.set(saved["failed"].astype(np.int32), self.queue)
         self._host.load(saved)
         self._build(self._host.variables)
-
-
-def extended_run(
-    model: Model, request: Request, whole: Forest | None = None
-) -> ExtendedReference | ExtendedSteps:
-    """Return what advances an extended network.
-
-    Raises
-    ------
-    InputError
-        The engine is for networks that are not extended.
-    """
-    if not isinstance(request.engine, str):
-        raise InputError(
-            "engine is a function; expected the name of one, as the network needs engine "
-            "'steps' or 'reference'"
-        )
-    if request.engine == "epochs":
-        raise InputError(
-            "engine='epochs' is for networks without ions, pointers, detectors and artificial "
-            "cells; expected 'steps'"
-        )
-    if request.engine == "reference":
-        return ExtendedReference(model)
-    assert request.queue is not None
-    given = request.queue, request.dtype, request.max_spikes, request.method, whole
-    return ExtendedSteps(model, *given, **cast("dict[str, Any]", request.options))
