@@ -77,6 +77,9 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     num_cells : int
     """
     rounds, rest = divmod(num_cells, len(per_cell))
+    if not rest:
+        whole = np.concatenate(per_cell)
+        return np.tile(whole, (rounds,) + (1,) * (whole.ndim - 1))
     return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
 
 

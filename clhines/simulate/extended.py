@@ -73,6 +73,14 @@ def bound(
     return Bound(kernel, known, items if alone else total, 1 if alone else group)
 
 
+def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
+    """(1, r): wait, and return values of an array on a device; only those between them come."""
+    first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
+    if not len(at):
+        return np.zeros((1, 0), array.dtype)
+    return array[first:end].get(queue)[at - first][None]
+
+
 class ExtendedSteps:
     """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
 
@@ -296,10 +304,16 @@ class ExtendedSteps:
         self._rows, self._records = rows, list(records)
         owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
         self._recorded_at = self._recorder.begin(
-            rows, locations(sources, self._variables, self.arenas, self.place),
+            rows, self._located(sources),
             np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
         )  # fmt: skip
         self._bind()
+
+    def _located(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
+        """Return where each record is; see `extended_tables.location`."""
+        if not sources:
+            return []
+        return locations(sources, self._variables, self.arenas, self.place)
 
     def end(self) -> Chunk:
         """Wait, and return what was found since `begin`."""
@@ -381,11 +395,8 @@ class ExtendedSteps:
         self._reducers.begin(records)
         sources = self._reducers.sources
         self._want(sources)
-        arrays = {"v": self._v[0].get(self.queue), "mem": self._mem.get(self.queue)}
-        found = [
-            arrays[source][at][None]
-            for source, at in locations(sources, self._variables, self.arenas, self.place)
-        ]
+        arrays = {"v": self._v[0], "mem": self._mem}
+        found = [_values_at(arrays[source], at, self.queue) for source, at in self._located(sources)]
         return self._reducers.now(found, step)
 
     def voltages(self) -> np.ndarray:

@@ -65,24 +65,19 @@ class CopiedSteps(ExtendedSteps):
     @cached_property
     def place(self) -> np.ndarray:  # type: ignore[override]
         """(n,) int64: place of each node in the solver's order."""
-        gather = self.solver.plan.gather
-        found = np.zeros(self.model.forest.num_nodes, np.int64)
-        found[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
-        return found
-
-    def _packed(self, once: np.ndarray) -> cla.Array:
-        return self.solver.pack(self._tiler.whole(once))
+        return self._tiler.places(self._gather, self.model.forest.num_nodes)
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
         once = self.model.once
+        gather = np.ascontiguousarray(self.solver.plan.gather, np.int32)
+        self._gather, self._places = cla.to_device(self.queue, gather), len(gather)
         self._base_d = once.capacitance_over_dt + once.constant_d
-        self._over_dt = self._packed(once.capacitance_over_dt)
-        self._constant_b = self._packed(once.constant_b)
-        self._d, self._u = self._packed(self._base_d), self._packed(once.u)
+        values = once.capacitance_over_dt, once.constant_b, self._base_d, once.u, once.v_init
+        packed = [self._tiler.packed(a, self._gather) for a in values]
+        self._over_dt, self._constant_b, self._d, self._u, v = packed
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
-        self._v = [self._packed(once.v_init) for _ in range(2)]
-        self._places = len(self.solver.plan.gather)
+        self._v = [v, v.copy(self.queue)]
         self._active = cla.empty(self.queue, self._places, np.int32)
 
     def _build(self, variables: Variables) -> None:
@@ -101,9 +96,8 @@ class CopiedSteps(ExtendedSteps):
         number = np.full(once.forest.num_nodes, -1, np.int32)
         nodes = active_nodes(once)
         number[nodes] = np.arange(len(nodes))
-        gather = cla.to_device(self.queue, np.ascontiguousarray(self.solver.plan.gather, np.int32))
         at = self.arenas["ints"].offset["place_of"]
-        self._tiler.find_places(gather, number, self._active, self._ints, at)
+        self._tiler.find_places(self._gather, number, self._active, self._ints, at)
 
     def _tables(self, variables: Variables) -> dict[str, Arena]:
         if isinstance(variables, Tiled):
@@ -116,7 +110,7 @@ class CopiedSteps(ExtendedSteps):
 
     def _put_voltages(self, variables: Variables) -> None:
         if isinstance(variables, Tiled):
-            self._v[0] = self._packed(variables.v)
+            self._v[0] = self._tiler.packed(variables.v, self._gather)
         else:
             super()._put_voltages(variables)
 

@@ -50,9 +50,16 @@ class TiledSpec(TemplateSpec):
             "int n, int copies, long begin",
             "const real *restrict values, real *restrict whole",
         ),
+        "pack_values": (
+            "int num_places, int n",
+            "const int *restrict gather, const real *restrict values, real *restrict whole",
+        ),
         "tile_numbers": (
             "int n, int copies, long begin, int step",
             "const int *restrict values, int *restrict whole",
+        ),
+        "invert_places": (
+            "int num_places, const int *restrict gather, int *restrict place",
         ),
         "find_places": (
             "int num_places, int n, int num_active, long begin",
@@ -78,7 +85,9 @@ class Tiler:
         self.queue, self.dtype, self.copies = queue, np.dtype(dtype), copies
         built = program.build(queue.context, TiledSpec(real_name(dtype)))
         self._values = program.typed_kernel(built, "tile_values", "iil")
+        self._pack = program.typed_kernel(built, "pack_values", "ii")
         self._numbers = program.typed_kernel(built, "tile_numbers", "iili")
+        self._invert = program.typed_kernel(built, "invert_places", "i")
         self._places = program.typed_kernel(built, "find_places", "iiil")
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
@@ -105,11 +114,30 @@ class Tiler:
             assert not step and once.dtype == self.dtype
             self._values(self.queue, *size, once.shape[1], self.copies, begin, *arrays)
 
-    def whole(self, once: np.ndarray) -> cla.Array:
-        """Values of all copies, of those of one."""
-        found = cla.empty(self.queue, len(once) * self.copies, self.dtype)
-        self.tile(np.ascontiguousarray(once[None], self.dtype), found, 0, 0)
+    def packed(self, once: np.ndarray, gather: cla.Array) -> cla.Array:
+        """Values of all copies in the solver's order, of those of one in natural order.
+
+        Parameters
+        ----------
+        once : (n,) float64
+        gather : (places,) int32
+            Node at each place, -1 for none.
+        """
+        given = cla.to_device(self.queue, np.ascontiguousarray(once, self.dtype))
+        places = len(gather)
+        found = cla.empty(self.queue, places, self.dtype)
+        self._pack(
+            self.queue, *devices.wide_groups(self.queue.device, places), places, len(once),
+            gather.base_data, given.base_data, found.base_data,
+        )  # fmt: skip
         return found
+
+    def places(self, gather: cla.Array, num_nodes: int) -> np.ndarray:
+        """(n,) int64: wait, and return the place of each node; see `packed`."""
+        found, places = cla.empty(self.queue, num_nodes, np.int32), len(gather)
+        sizes = devices.wide_groups(self.queue.device, places)
+        self._invert(self.queue, *sizes, places, gather.base_data, found.base_data)
+        return found.get(self.queue).astype(np.int64)
 
     def find_places(
         self, gather: cla.Array, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int

@@ -14,6 +14,15 @@ __kernel void tile_values(${signature(spec, "tile_values")})
     for (int j = get_global_id(0); j < n; j += get_global_size(0)) to[j] = values[once + j];
 }
 
+// The same in the solver's order; 0 where that has no node.
+__kernel void pack_values(${signature(spec, "pack_values")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_places) return;
+    const int node = gather[i];
+    whole[i] = node < 0 ? 0 : values[node % n];
+}
+
 // Numbers of a copy are larger by a step than those of the copy before; -1 is none.
 __kernel void tile_numbers(${signature(spec, "tile_numbers")})
 {
@@ -24,6 +33,12 @@ __kernel void tile_numbers(${signature(spec, "tile_numbers")})
         const int value = values[once + j];
         to[j] = value < 0 ? value : value + shift;
     }
+}
+
+__kernel void invert_places(${signature(spec, "invert_places")})
+{
+    const int i = get_global_id(0);
+    if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
 // The active node at each place of the solver's order, -1 for none, and the place of each of them.
