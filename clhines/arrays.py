@@ -13,12 +13,12 @@ def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
 
 
 def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
-    """(copies * m,) int64: the numbers, then all of them `step` larger, and so on."""
+    """Return numbers, then all of them `step` larger, and so on, (copies * m,) int64."""
     return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
 
 
 def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
-    """(copies, m) int64: numbers of m things in all copies, where each block has copy after copy.
+    """Return numbers of m things in all copies, (copies, m) int64; blocks have copy after copy.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, shifted, starts, stretch_of
+from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts, stretch_of
 from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
 
@@ -305,19 +305,6 @@ class Forest:
         bounds = offsets(sizes)
         local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
         return cls._of_own(moved(local, bounds[:-1], sizes), bounds)
-
-    def copies(self, count: int) -> Forest:
-        """Return the forest of so many copies of this one, one after another."""
-        nodes, cells = self.num_nodes * count, self.num_cells * count
-        check_room(_NODE_BYTES * nodes + _CELL_BYTES * cells, f"{shown(cells)} cells")
-        forest = type(self).__new__(type(self))
-        forest.parent = shifted(self.parent, self.num_nodes, count)
-        forest.parent.reshape(count, -1)[:, self.parent < 0] = -1
-        begins = shifted(self.cell_offsets[:-1], self.num_nodes, count)
-        forest.cell_offsets = np.append(begins, nodes)
-        forest.shape_of_cell, forest.trees = np.tile(self.shape_of_cell, count), self.trees
-        forest._freeze()
-        return forest
 
     @classmethod
     def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:

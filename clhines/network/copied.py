@@ -54,14 +54,14 @@ class CopiedGroup(Group):
         return len(self._shape[0]) * self._shape[1]
 
     @cached_property
-    def nodes(self) -> np.ndarray:  # type: ignore[override]
+    def nodes(self) -> np.ndarray:
         """(count,) int64."""
         once, copies, num_nodes = self._shape
         step = 0 if self.mechanism.kind == "artificial" else num_nodes
         return _frozen(shifted(once.nodes, step, copies))
 
     @cached_property
-    def parameters(self) -> Parameters:  # type: ignore[override]
+    def parameters(self) -> Parameters:
         """Dict of name -> float or (count,) float64."""
         once, copies, _ = self._shape
         values = {
@@ -99,14 +99,14 @@ class CopiedKind(Kind):
         return self._shape[0].is_single(name)
 
     @cached_property
-    def node(self) -> np.ndarray:  # type: ignore[override]
+    def node(self) -> np.ndarray:
         """(count,) int64."""
         once, copies, num_nodes = self._shape
         step = 0 if self.mechanism.kind == "artificial" else num_nodes
         return _frozen(shifted(once.node, step, copies))
 
     @cached_property
-    def parameters(self) -> dict[str, float | np.ndarray]:  # type: ignore[override]
+    def parameters(self) -> dict[str, float | np.ndarray]:
         """Dict of name -> float or (count,) float64."""
         once, copies, _ = self._shape
         return {
@@ -115,7 +115,7 @@ class CopiedKind(Kind):
         }
 
     @cached_property
-    def factor(self) -> np.ndarray:  # type: ignore[override]
+    def factor(self) -> np.ndarray:
         """(count,) float64."""
         return _frozen(np.tile(self._shape[0].factor, self._shape[1]))
 
@@ -138,28 +138,28 @@ class CopiedIon(IonNodes):
         own["_shape"] = once, copies, num_nodes
 
     @cached_property
-    def node(self) -> np.ndarray:  # type: ignore[override]
+    def node(self) -> np.ndarray:
         """(count,) int64."""
         once, copies, num_nodes = self._shape
         return shifted(once.node, num_nodes, copies)
 
     @cached_property
-    def e(self) -> np.ndarray:  # type: ignore[override]
+    def e(self) -> np.ndarray:
         """(count,) float64, mV."""
         return np.tile(self._shape[0].e, self._shape[1])
 
     @cached_property
-    def ci(self) -> np.ndarray:  # type: ignore[override]
+    def ci(self) -> np.ndarray:
         """(count,) float64, mM."""
         return np.tile(self._shape[0].ci, self._shape[1])
 
     @cached_property
-    def co(self) -> np.ndarray:  # type: ignore[override]
+    def co(self) -> np.ndarray:
         """(count,) float64, mM."""
         return np.tile(self._shape[0].co, self._shape[1])
 
     @cached_property
-    def style(self) -> np.ndarray:  # type: ignore[override]
+    def style(self) -> np.ndarray:
         """(count,) int64."""
         return np.tile(self._shape[0].style, self._shape[1])
 
@@ -174,12 +174,12 @@ class _IonGiven(IonGiven):
         own["_shape"] = once, copies, num_nodes
 
     @cached_property
-    def nodes(self) -> np.ndarray:  # type: ignore[override]
+    def nodes(self) -> np.ndarray:
         once, copies, num_nodes = self._shape
         return shifted(once.nodes, num_nodes, copies)
 
     @cached_property
-    def values(self) -> dict[str, np.ndarray]:  # type: ignore[override]
+    def values(self) -> dict[str, np.ndarray]:
         once, copies, _ = self._shape
         return {k: np.tile(v, copies) for k, v in once.values.items()}
 
@@ -252,27 +252,27 @@ class CopiedModel(Model):
         own["events"] = nothing.compiled_events(once.dt, first, ())
 
     @cached_property
-    def u(self) -> np.ndarray:  # type: ignore[override]
+    def u(self) -> np.ndarray:
         """(n,) float64, µS."""
         return _frozen(np.tile(self.once.u, self.copies))
 
     @cached_property
-    def capacitance(self) -> np.ndarray:  # type: ignore[override]
+    def capacitance(self) -> np.ndarray:
         """(n,) float64, nF."""
         return _frozen(np.tile(self.once.capacitance, self.copies))
 
     @cached_property
-    def constant_d(self) -> np.ndarray:  # type: ignore[override]
+    def constant_d(self) -> np.ndarray:
         """(n,) float64, µS."""
         return _frozen(np.tile(self.once.constant_d, self.copies))
 
     @cached_property
-    def constant_b(self) -> np.ndarray:  # type: ignore[override]
+    def constant_b(self) -> np.ndarray:
         """(n,) float64, nA."""
         return _frozen(np.tile(self.once.constant_b, self.copies))
 
     @cached_property
-    def v_init(self) -> np.ndarray:  # type: ignore[override]
+    def v_init(self) -> np.ndarray:
         """(n,) float64, mV."""
         return _frozen(np.tile(self.once.v_init, self.copies))
 
@@ -281,15 +281,15 @@ class CopiedModel(Model):
         return self._network.sources_of(source)
 
     def connections_of(self) -> np.ndarray:
-        """(copies, m) int64: numbers of the connections of one copy in all copies."""
+        """Return numbers of the connections of one copy in all copies, (copies, m) int64."""
         return self._network.connections_of()
 
     def detectors_of(self) -> np.ndarray:
-        """(copies, m) int64: numbers of the detectors of one copy, the cells' first, in all."""
+        """Return numbers of detectors of one copy, the cells' first, in all, (copies, m) int64."""
         return self._network.detectors_of()
 
     @cached_property
-    def extended(self) -> Extended:  # type: ignore[override]
+    def extended(self) -> Extended:
         """What only executors of extended networks take."""
         assert self.once.extended is not None
         n = self.once.forest.num_nodes
@@ -366,7 +366,7 @@ class CopiedNetwork(Network):
         )
 
     def _copied_wiring(self, wiring: Wiring) -> Wiring:
-        """Connections, those of one `connect` copy after copy, and events from outside."""
+        """Return all connections, of one `connect` copy after copy, and events from outside."""
         copies, sizes = self._copies, [len(group) for group in self._once.groups]
         connections: Columns = []
         weights, events = list[np.ndarray](), Columns()
@@ -394,12 +394,12 @@ class CopiedNetwork(Network):
         return in_blocks(sizes, self._copies)[:, source].reshape(-1)
 
     def connections_of(self) -> np.ndarray:
-        """(copies, m) int64: numbers of the connections of one copy in all copies."""
+        """Return numbers of the connections of one copy in all copies, (copies, m) int64."""
         given = self._once.wiring(Changes()).given
         return in_blocks([len(columns[0]) for columns in given], self._copies)
 
     def detectors_of(self) -> np.ndarray:
-        """(copies, m) int64: numbers of the detectors of one copy, the cells' first, in all."""
+        """Return numbers of detectors of one copy, the cells' first, in all, (copies, m) int64."""
         sizes = [len(s) for s in self._once.added.sources if not s.times]
         return in_blocks([self._once.num_cells, *sizes], self._copies)
 

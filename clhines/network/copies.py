@@ -7,12 +7,37 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from clhines.arrays import shifted
+from clhines.checks import check_room
+from clhines.forest import Forest
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure
 from clhines.network.wiring import Wiring
+
+_NODE_BYTES, _CELL_BYTES = 17, 32  # that a forest of copies takes at its peak
+
+
+class CopiedForest(Forest):
+    """Copies of a forest, one after another: neither analysed nor checked again.
+
+    Parameters
+    ----------
+    once : Forest
+    count : int
+        Of copies.
+    """
+
+    def __init__(self, once: Forest, count: int) -> None:
+        nodes, cells = once.num_nodes * count, once.num_cells * count
+        check_room(_NODE_BYTES * nodes + _CELL_BYTES * cells, f"{cells} cells")
+        self.parent = shifted(once.parent, once.num_nodes, count)
+        self.parent.reshape(count, -1)[:, once.parent < 0] = -1
+        begins = shifted(once.cell_offsets[:-1], once.num_nodes, count)
+        self.cell_offsets = np.append(begins, nodes)
+        self.shape_of_cell, self.trees = np.tile(once.shape_of_cell, count), once.trees
+        self._freeze()
 
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
@@ -25,7 +50,7 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
     cables = structure.cables
     return Structure(
-        forest=forest.copies(count),
+        forest=CopiedForest(forest, count),
         soma=shifted(structure.soma, forest.num_nodes, count),
         cables=tuple(cables[k % len(cables)] for k in in_turn) if cables else (),
         turns=turns * count,

@@ -110,14 +110,18 @@ def extended_of(
         emitted=_emitted(added, kinds, instances),
         netcons=netcons,
         pointers=_pointers(added, kinds, instances),
-        played=tuple(
-            Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
-            for p in added.plays
-            for k, place in [instances[p.group]]
-        ),
+        played=_played(added, instances),
         streams=_streams(added, kinds, instances),
         random_index=added.random_index,
         second_order_currents=bool(secondorder) and (secondorder is True or secondorder == 2),
+    )
+
+
+def _played(added: Added, instances: Instances) -> tuple[Played, ...]:
+    return tuple(
+        Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
+        for p in added.plays
+        for k, place in [instances[p.group]]
     )
 
 

@@ -286,9 +286,7 @@ def _connect(
     return np.array(made + _connect_pending(model, network, groups), np.int64)
 
 
-def _connect_pending(
-    model: Model, network: Network, groups: dict[str, Group]
-) -> list[int]:
+def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -> list[int]:
     """Let each event on its way come from a source of its own."""
     wires, made = model.wires, list[int]()
     for name, group in groups.items():

@@ -25,6 +25,7 @@ from clhines.simulate.extended_tables import (
     locations,
     loose_targets,
     num_active,
+    one_of,
     owner_of,
     read_back,
     spec_of,
@@ -130,7 +131,7 @@ class ExtendedSteps:
             )
         self.wires = wires_of(model, self.extended)
         self._clock, self._taken, self._rows = Clock(model.dt), False, 0
-        self._host = ExtendedReference(self._one(model))
+        self._host = ExtendedReference(one_of(model))
         self._wanted: Wanted = tuple(() for _ in model.kinds)
         self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
         self._step_state = cla.zeros(queue, 4, np.int32)
@@ -146,10 +147,6 @@ class ExtendedSteps:
         self._recorded_at = self._recorder.begin(0, [], nothing, last)
         self._early: Chunk | None = self._host.end()
         self._build(self._host.variables)
-
-    def _one(self, model: Model) -> Model:
-        """Return the model that is started on the host."""
-        return model
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -178,25 +175,21 @@ class ExtendedSteps:
     def _build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
-        self.arenas = tables = self._tables(variables)
+        self.arenas = tables = self._fill(variables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
                            devices.is_cpu(self.queue.device))  # fmt: skip
         self._at = self._put(at)
-        self._put_voltages(variables)
         self._built = program.build(self.queue.context, spec), spec
         self._bind()
 
-    def _tables(self, variables: Variables) -> dict[str, Arena]:
-        """Return the arenas."""
-        return filled_arenas(variables, self.dtype, self.place, self._base_d)
-
-    def _put_voltages(self, variables: Variables) -> None:
-        """Put the voltages on the device."""
+    def _fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
         packed = self.solver.pack(variables.v).get(self.queue)
         self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
+        return filled_arenas(variables, self.dtype, self.place, self._base_d)
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
@@ -258,15 +251,6 @@ class ExtendedSteps:
             self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
         self._counted = (*now[:2], now[2] + count)
 
-    def _step(self) -> None:
-        before, finish = self._launches[0]
-        for kernel in before:
-            kernel.launch(self.queue)
-        self.solver.enqueue(self._d, self._u, self._b, out=self._x)
-        finish.launch(self.queue)
-        self._v.reverse()
-        self._launches.reverse()
-
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._taken = True
@@ -274,7 +258,13 @@ class ExtendedSteps:
             self._first = first
         self._count_from(first, row, count)
         for _ in range(count):
-            self._step()
+            before, finish = self._launches[0]
+            for kernel in before:
+                kernel.launch(self.queue)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+            finish.launch(self.queue)
+            self._v.reverse()
+            self._launches.reverse()
 
     # -- records -------------------------------------------------------------------------------
 
@@ -304,16 +294,10 @@ class ExtendedSteps:
         self._rows, self._records = rows, list(records)
         owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
         self._recorded_at = self._recorder.begin(
-            rows, self._located(sources),
+            rows, locations(sources, self._variables, self.arenas, lambda: self.place),
             np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
         )  # fmt: skip
         self._bind()
-
-    def _located(self, sources: Sequence[Record]) -> list[tuple[str, np.ndarray]]:
-        """Return where each record is; see `extended_tables.location`."""
-        if not sources:
-            return []
-        return locations(sources, self._variables, self.arenas, self.place)
 
     def end(self) -> Chunk:
         """Wait, and return what was found since `begin`."""
@@ -396,7 +380,8 @@ class ExtendedSteps:
         sources = self._reducers.sources
         self._want(sources)
         arrays = {"v": self._v[0], "mem": self._mem}
-        found = [_values_at(arrays[source], at, self.queue) for source, at in self._located(sources)]
+        where = locations(sources, self._variables, self.arenas, lambda: self.place)
+        found = [_values_at(arrays[source], at, self.queue) for source, at in where]
         return self._reducers.now(found, step)
 
     def voltages(self) -> np.ndarray:

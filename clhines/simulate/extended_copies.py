@@ -11,7 +11,6 @@ import pyopencl as cl
 import pyopencl.array as cla
 
 from clhines.network.copied import CopiedModel
-from clhines.network.model import Model
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_reference import wanted_outputs
@@ -48,10 +47,6 @@ class CopiedSteps(ExtendedSteps):
         self._tiler = Tiler(queue, dtype, model.copies)
         super().__init__(model, queue, dtype, **options)
         self._early = self._of_all(self._early)
-
-    def _one(self, model: Model) -> Model:
-        assert isinstance(model, CopiedModel)
-        return model.once
 
     def _of_all(self, early: Chunk | None) -> Chunk | None:
         """Return a chunk of one copy as one of all."""
@@ -99,20 +94,16 @@ class CopiedSteps(ExtendedSteps):
         at = self.arenas["ints"].offset["place_of"]
         self._tiler.find_places(self._gather, number, self._active, self._ints, at)
 
-    def _tables(self, variables: Variables) -> dict[str, Arena]:
+    def _fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
         if isinstance(variables, Tiled):
+            self._v[0] = self._tiler.packed(variables.v, self._gather)
             return tiled_arenas(variables, self._tiler, self._base_d, lambda: self.place)
         self._base_d, once = np.tile(self._base_d, self.model.copies), self._base_d
         try:
-            return super()._tables(variables)
+            return super()._fill(variables)
         finally:
             self._base_d = once
-
-    def _put_voltages(self, variables: Variables) -> None:
-        if isinstance(variables, Tiled):
-            self._v[0] = self._tiler.packed(variables.v, self._gather)
-        else:
-            super()._put_voltages(variables)
 
     # -- records -------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -243,8 +243,8 @@ def extended_run(
     if request.engine == "reference":
         return ExtendedReference(model)
     assert request.queue is not None
-    given = {"max_spikes": request.max_spikes, "method": request.method, "whole": whole}
-    given |= cast("dict[str, Any]", request.options)
+    given: dict[str, Any] = {**request.options, "max_spikes": request.max_spikes}
+    given |= {"method": request.method, "whole": whole}
     if isinstance(model, CopiedModel):
         return CopiedSteps(model, request.queue, request.dtype, **given)
     return ExtendedSteps(model, request.queue, request.dtype, **given)

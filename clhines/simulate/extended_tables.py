@@ -35,6 +35,11 @@ def active_nodes(model: Model) -> np.ndarray:
     return np.flatnonzero(active[:-1])
 
 
+def one_of(model: Model) -> Model:
+    """Return the model that is started on the host: of one copy, where there are copies."""
+    return model.once if isinstance(model, CopiedModel) else model
+
+
 def num_active(model: Model) -> int:
     """Return how many nodes are active."""
     if isinstance(model, CopiedModel):
@@ -90,7 +95,7 @@ def filled_arenas(
 
 
 def nernst_scale(extended: Extended, ion: IonNodes) -> float:
-    """What the logarithm of an ion's concentrations is multiplied by, mV."""
+    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
     kelvin = extended.celsius + ABSOLUTE_ZERO
     return 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
 
@@ -400,10 +405,13 @@ def owner_of(record: Record, variables: Variables) -> np.ndarray:
 
 
 def locations(
-    records: Sequence[Record], variables: Variables, arenas: dict[str, Arena], place: np.ndarray
+    records: Sequence[Record],
+    variables: Variables,
+    arenas: dict[str, Arena],
+    place: Callable[[], np.ndarray],
 ) -> list[tuple[str, np.ndarray]]:
-    """Return where each record is; see `location`."""
-    return [location(record, variables, arenas["mem"], place) for record in records]
+    """Return where each record is; see `location`. `place` is asked only if there are records."""
+    return [location(record, variables, arenas["mem"], place()) for record in records]
 
 
 def check_room_for_events(model: Model, code: int) -> None:

@@ -14,10 +14,9 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.arrays import in_blocks, shifted
+from clhines.arrays import shifted
 from clhines.device import devices, program
 from clhines.errors import DeviceMemoryError
-from clhines.network.changes import Changes
 from clhines.network.copied import CopiedModel
 from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Kind
@@ -58,9 +57,7 @@ class TiledSpec(TemplateSpec):
             "int n, int copies, long begin, int step",
             "const int *restrict values, int *restrict whole",
         ),
-        "invert_places": (
-            "int num_places, const int *restrict gather, int *restrict place",
-        ),
+        "invert_places": ("int num_places, const int *restrict gather, int *restrict place",),
         "find_places": (
             "int num_places, int n, int num_active, long begin",
             "const int *restrict gather, const int *restrict number",
