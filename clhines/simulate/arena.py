@@ -23,12 +23,14 @@ class Arena:
         self._size, self._parts = 0, list[np.ndarray]()
         self._shape: dict[str, tuple[int, ...]] = {}
 
-    def add(self, name: str, values: np.ndarray, align: int = 1) -> None:
-        """Add a region, which begins at a multiple of `align` numbers."""
-        gap = -self._size % align
-        if gap:
-            self._parts.append(np.zeros(gap, self.dtype))
-            self._size += gap
+    def align(self, size: int) -> None:
+        """Let the next region begin at a multiple of `size` numbers."""
+        gap = -self._size % size
+        self._parts.append(np.zeros(gap, self.dtype))
+        self._size += gap
+
+    def add(self, name: str, values: np.ndarray) -> None:
+        """Add a region."""
         array = np.ascontiguousarray(values, self.dtype)
         self.offset[name], self._shape[name] = self._size, array.shape
         self._parts.append(array.reshape(-1))

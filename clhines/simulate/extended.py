@@ -24,6 +24,8 @@ from clhines.simulate.extended_tables import (
     filled_arenas,
     locations,
     loose_targets,
+    num_active,
+    one_of,
     owner_of,
     read_back,
     spec_of,
@@ -72,8 +74,20 @@ def bound(
     return Bound(kernel, known, items if alone else total, 1 if alone else group)
 
 
+def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
+    """(1, r): wait, and return values of an array on a device; only those between them come."""
+    first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
+    if not len(at):
+        return np.zeros((1, 0), array.dtype)
+    return array[first:end].get(queue)[at - first][None]
+
+
+def _put(queue: cl.CommandQueue, a: np.ndarray) -> cla.Array:
+    return cla.to_device(queue, a)
+
+
 class StepTimes:
-    """Times at which steps begin, on a device: of `MOST_STEPS` one after another.
+    """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
 
     Parameters
     ----------
@@ -83,27 +97,41 @@ class StepTimes:
     Attributes
     ----------
     begin : (MOST_STEPS,) float64 on the device, ms
+    state : (4,) int32 on the device
+        The first step whose time is on the device, the row of that step, and how many steps after
+        it the next one is, twice: kernels before the solve read the one and set the other, and the
+        last kernel of a step does it the other way round.
     steps : range
         Whose times these are.
     """
 
     def __init__(self, queue: cl.CommandQueue, dt: float) -> None:
-        self._queue, self._dt, self._clock, self.steps = queue, dt, Clock(dt), range(0)
+        self._queue, self._dt, self._clock = queue, dt, Clock(dt)
         self.begin = cla.zeros(queue, MOST_STEPS, np.float64)
+        self.state = cla.zeros(queue, 4, np.int32)
+        self.forget()
 
     def forget(self) -> None:
-        """Have the next times put on the device, whatever is there."""
-        self.steps = range(0)
+        """Have all put on the device the next time."""
+        self.steps, self._counted = range(0), (-1, -1, -1)
 
-    def put(self, first: int, count: int) -> bool:
-        """Put the times of steps on the device; whether they were not there."""
+    def put(self, first: int, count: int) -> None:
+        """Put the times of steps on the device, if they are not there."""
         if first in self.steps and first + count <= self.steps.stop:
-            return False
+            return
         half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
         half[0] = self._clock.at(first)
         self.begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self._queue)
-        self.steps = range(first, first + MOST_STEPS)
-        return True
+        self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
+
+    def count_from(self, first: int, row: int, count: int) -> None:
+        """Let the device count steps from `first`, which is recorded in `row`."""
+        self.put(first, count)
+        begin = self.steps.start
+        now = begin, row - (first - begin), first - begin
+        if now != self._counted:
+            self.state.set(np.array([*now, now[2]], np.int32), self._queue)
+        self._counted = (*now[:2], now[2] + count)
 
 
 class ExtendedSteps:
@@ -113,8 +141,6 @@ class ExtendedSteps:
     ----------
     of_vectors : bool
         Whether CPUs advance several instances at once.
-    by_cell : bool
-        Whether whole cells are advanced, by `ExtendedEpochs`.
 
     Parameters
     ----------
@@ -131,7 +157,7 @@ class ExtendedSteps:
         Of the solver.
     """
 
-    of_vectors, by_cell = True, False
+    of_vectors = True
 
     def __init__(
         self,
@@ -155,11 +181,9 @@ class ExtendedSteps:
         self._seen = 0
         self.max_spikes = max_spikes or MAX_SPIKES
         self.wires = wires_of(model, self.extended)
-        self._taken, self._rows = False, 0
-        self._host = ExtendedReference(model)
+        self._taken, self._rows, self._times = False, 0, StepTimes(queue, model.dt)
+        self._host = ExtendedReference(one_of(model))
         self._wanted: Wanted = tuple(() for _ in model.kinds)
-        self._times = StepTimes(queue, model.dt)
-        self._step_state = cla.zeros(queue, 4, np.int32)
         self._prepare(method, whole, options)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
@@ -168,23 +192,28 @@ class ExtendedSteps:
         self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
         self._recorder, self._first = Recorder(queue, self.dtype), 0
         nothing = np.zeros(0, np.int64)
-        last = len(active_nodes(model))
+        last = num_active(model)
         self._recorded_at = self._recorder.begin(0, [], nothing, last)
         self._early: Chunk | None = self._host.end()
-        self._build(self._host.variables)
+        self.build(self._host.variables)
 
     def _prepare(self, method: str, whole: Forest | None, options: dict[str, Any]) -> None:
-        """Make the solver, and put what does not change, by place, on the device."""
+        """Make the solver, and put what does not change on the device."""
         model, queue = self.model, self.queue
         if whole is not None:
             limits = devices.limits(devices.whole_device(queue.device))
             method, options = of_whole(whole, method, self.dtype, limits, options)
-        self.solver = solver = Solver(model.forest, method, self.dtype, None, queue, **options)
-        if not solver.takes_device_order:
+        self.solver = Solver(model.forest, method, self.dtype, None, queue, **options)
+        if not self.solver.takes_device_order:
             raise DeviceMemoryError(
                 f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
-                f"solver would need {solver.num_slices} slices"
+                f"solver would need {self.solver.num_slices} slices"
             )
+        self._put_matrix()
+
+    def _put_matrix(self) -> None:
+        """Put what does not change, by place, on the device."""
+        model, solver = self.model, self.solver
         self._base_d = model.capacitance_over_dt + model.constant_d
         self._over_dt = solver.pack(model.capacitance_over_dt)
         self._constant_b = solver.pack(model.constant_b)
@@ -192,7 +221,9 @@ class ExtendedSteps:
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
         remote = len(self.extended.remote_v)
         packed = solver.pack(model.v_init).get(self.queue)
-        self._v = [self._put(np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)]
+        self._v = [
+            _put(self.queue, np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)
+        ]
         gather = solver.plan.gather
         self._places = len(gather)
         self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
@@ -201,17 +232,12 @@ class ExtendedSteps:
         nodes = active_nodes(model)
         number = np.full(model.forest.num_nodes, -1, np.int32)
         number[nodes] = np.arange(len(nodes))
-        self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
+        self._active = _put(self.queue, np.where(gather < 0, -1, number[gather]).astype(np.int32))
 
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self.queue, a)
-
-    def _build(self, variables: Variables) -> None:
+    def build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
-        given = variables, self.dtype, self.place, self._base_d
-        tables = filled_arenas(*given, pairs=self.by_cell)
-        self.arenas: dict[str, Arena] = tables
+        self.arenas = tables = self.fill(variables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
@@ -221,25 +247,27 @@ class ExtendedSteps:
         self._bind()
 
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
-        """Set voltages, and build the kernels; `at` is where the regions of the arenas begin."""
-        packed = self.solver.pack(self._variables.v).get(self.queue)
-        v = np.append(packed, self._variables.remote_v)
-        self._v[0].set(v.astype(self.dtype), self.queue)
-        self._at = self._put(at)
+        """Build the kernels; `at` is where the regions of the arenas begin."""
+        self._at = _put(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
+
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
+        packed = self.solver.pack(variables.v).get(self.queue)
+        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
+        return filled_arenas(variables, self.dtype, self.place, self._base_d)
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
         self._emitters = sum(len(s) for s in self.extended.emitted.values())
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
         self._times.forget()
-        self._counted: tuple[int, int, int] | None = None
         num = np.int32
         self._given = {
             "num_places": num(self._places), "num_emitters": num(self._emitters),
             "capacity": num(self.max_spikes), "first_item": num(0), "num_items": num(0),
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
-            "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._step_state,
+            "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._times.state,
             "step_begin": self._times.begin, "active": self._active,
             "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
             "x": self._x, "failed": self._failed, "spike_count": self._found[0],
@@ -264,33 +292,18 @@ class ExtendedSteps:
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
-            items = max(1, min(len(active_nodes(self.model)) // LEAST_NODES, most))
+            items = max(1, min(num_active(self.model) // LEAST_NODES, most))
         given["num_items"] = np.int32(items)
         return before, bound(self.queue, self._built, "finish_step", given, items, alone)
 
     # -- steps ---------------------------------------------------------------------------------
-
-    def _count_from(self, first: int, row: int, count: int) -> None:
-        """Let the device count steps from `first`, which is recorded in `row`; it has their times.
-
-        `step_state` has the first step whose time is on the device, the row of that step, and how
-        many steps after it the next one is, twice: kernels before the solve read the one and set
-        the other, and the last kernel of a step does it the other way round.
-        """
-        if self._times.put(first, count):
-            self._counted = None
-        begin = self._times.steps.start
-        now = begin, row - (first - begin), first - begin
-        if now != self._counted:
-            self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
-        self._counted = (*now[:2], now[2] + count)
 
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._taken = True
         if row == 0:
             self._first = first
-        self._count_from(first, row, count)
+        self._times.count_from(first, row, count)
         for _ in range(count):
             before, finish = self._launches[0]
             for kernel in before:
@@ -313,7 +326,7 @@ class ExtendedSteps:
         if saved is not None:
             known = {**self._host.variables.save(), **saved}
             self._host.variables.load(known)
-        self._build(self._host.variables)
+        self.build(self._host.variables)
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Make room for rows of records."""
@@ -328,8 +341,8 @@ class ExtendedSteps:
         self._rows, self._records = rows, list(records)
         owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
         self._recorded_at = self._recorder.begin(
-            rows, locations(sources, self._variables, self.arenas, self.place),
-            np.concatenate([np.zeros(0, np.int64), *owner]), len(active_nodes(self.model)),
+            rows, locations(sources, self._variables, self.arenas, lambda: self.place),
+            np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
         )  # fmt: skip
         self._bind()
 
@@ -382,7 +395,10 @@ class ExtendedSteps:
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
-            given = {"source": self._put(source.astype(np.int32)), "time": self._put(time)}
+            given = {
+                "source": _put(self.queue, source.astype(np.int32)),
+                "time": _put(self.queue, time),
+            }
             self._take.launch(self.queue, num_taken=np.int32(len(source)), **given)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
@@ -413,11 +429,9 @@ class ExtendedSteps:
         self._reducers.begin(records)
         sources = self._reducers.sources
         self._want(sources)
-        arrays = {"v": self._v[0].get(self.queue), "mem": self._mem.get(self.queue)}
-        found = [
-            arrays[source][at][None]
-            for source, at in locations(sources, self._variables, self.arenas, self.place)
-        ]
+        arrays = {"v": self._v[0], "mem": self._mem}
+        where = locations(sources, self._variables, self.arenas, lambda: self.place)
+        found = [_values_at(arrays[source], at, self.queue) for source, at in where]
         return self._reducers.now(found, step)
 
     def voltages(self) -> np.ndarray:
@@ -440,4 +454,4 @@ class ExtendedSteps:
         self._taken, self._early = True, None
         self._failed.set(saved["failed"].astype(np.int32), self.queue)
         self._host.load(saved)
-        self._build(self._host.variables)
+        self.build(self._host.variables)

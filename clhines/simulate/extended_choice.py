@@ -8,8 +8,10 @@ from typing import Any, cast
 from clhines.device import devices
 from clhines.errors import InputError
 from clhines.forest import Forest
+from clhines.network.copied import CopiedModel
 from clhines.network.model import Model
 from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_copies import CopiedSteps
 from clhines.simulate.extended_epochs import ExtendedEpochs
 from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.runs import Request
@@ -49,11 +51,12 @@ def extended_run(
     plain = request.method == "auto" and not request.options
     if request.engine == "epochs" and not plain:
         raise InputError("engine='epochs' uses no solver; method and its options are for 'steps'")
-    if request.engine == "epochs" and whole is not None:
+    alone = whole is None and not isinstance(model, CopiedModel)
+    if request.engine == "epochs" and not alone:
         raise InputError(
-            "engine='epochs' is for extended networks on one rank; expected engine 'steps'"
+            "engine='epochs' is for extended networks on one rank, without copies; expected 'steps'"
         )
-    auto = request.engine == "auto" and plain and whole is None and not devices.is_cpu(queue.device)
+    auto = request.engine == "auto" and plain and alone and not devices.is_cpu(queue.device)
     if request.engine == "epochs" or auto:
         try:
             return ExtendedEpochs(model, *given)
@@ -61,5 +64,7 @@ def extended_run(
             if not auto:
                 raise
             _log.info("engine steps (%s)", error)
-    options = cast("dict[str, Any]", request.options)
-    return ExtendedSteps(model, *given, request.method, whole, **options)
+    options = cast("dict[str, Any]", {**request.options, "method": request.method, "whole": whole})
+    if isinstance(model, CopiedModel):
+        return CopiedSteps(model, queue, request.dtype, max_spikes=request.max_spikes, **options)
+    return ExtendedSteps(model, *given, **options)

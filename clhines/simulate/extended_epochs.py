@@ -22,6 +22,7 @@ from clhines.forest import Forest
 from clhines.network.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate import epoch_rates
+from clhines.simulate.arena import Arena
 from clhines.simulate.decisions import MAX_EPOCH, Decisions
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
 from clhines.simulate.epoch_spec import WARP
@@ -29,6 +30,8 @@ from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epoch_lists import first_active, node_words, refusal, with_blocks
 from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
 from clhines.simulate.extended_spec import ExtendedSpec
+from clhines.simulate.extended_tables import filled_arenas
+from clhines.simulate.variables import Variables
 
 _CHANGES = ("first_step", "num_steps", "first_time", "record_row")  # arguments of each launch
 
@@ -62,7 +65,7 @@ class ExtendedEpochs(ExtendedSteps):
         Epochs cannot take the network; see `refusal`.
     """
 
-    of_vectors, by_cell = False, True
+    of_vectors = False
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class ExtendedEpochs(ExtendedSteps):
     ) -> None:
         found = refusal(model)
         if found:
-            raise InputError(f"engine='epochs' takes no {found}; expected engine 'steps'")
+            raise InputError(f"engine='epochs' takes no {found}; expected 'steps'")
         super().__init__(model, queue, dtype, max_spikes)
 
     # -- tables --------------------------------------------------------------------------------
@@ -126,15 +129,19 @@ class ExtendedEpochs(ExtendedSteps):
     def _some(self, values: np.ndarray, dtype: np.dtype) -> cla.Array:
         """Numbers on the device, one at least."""
         flat = np.ascontiguousarray(values).reshape(-1).astype(dtype)
-        return self._put(flat if flat.size else np.zeros(1, dtype))
+        return cla.to_device(self.queue, flat if flat.size else np.zeros(1, dtype))
 
     # -- kernels -------------------------------------------------------------------------------
 
-    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
-        """Set voltages, and make the specs of all plans' kernels."""
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
         packed = np.zeros(len(self._node), self.dtype)
-        packed[self.place] = self._variables.v
+        packed[self.place] = variables.v
         self._v[0].set(packed, self.queue)
+        return filled_arenas(variables, self.dtype, self.place, self._base_d, pairs=True)
+
+    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+        """Make the specs of all plans' kernels."""
         regions = np.zeros((), [(name, np.int32) for name in spec.regions])
         for name, value in zip(spec.regions, at.tolist(), strict=True):
             regions[name] = value
