@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_whole_number
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
@@ -56,6 +56,9 @@ class At:
     """
 
     imported: Imported
+
+    def __repr__(self) -> str:
+        return f"At({self.imported.model.tree.num_nodes} nodes, {self.imported.copies} copies)"
 
     def __call__(
         self, thing: Hoc, copy: int = 0
@@ -240,8 +243,9 @@ def _advance(
 
 def num_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``h.continuerun(tstop)`` takes."""
-    if not math.isfinite(tstop):
-        raise InputError(f"tstop is {tstop}; expected a time in ms")
+    real = isinstance(tstop, (int, float, np.integer, np.floating))
+    if not real or not math.isfinite(tstop):
+        raise InputError(f"tstop is {shown(tstop)}; expected a time in ms")
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together

@@ -149,6 +149,17 @@ found = {"weight": netcon.weight[0], "t": h.t}
 """
 
 
+def test_mechanisms_that_cannot_be_loaded_are_rejected(tmp_path):
+    script = tmp_path / "model.py"
+    script.write_text("from neuron import h\nsoma = h.Section(name='soma')\n")
+    command = [sys.executable, "-m", "clhines.cli", "simulate", str(script), "--check"]
+    library = str(tmp_path / "libnrnmech.so")
+    done = subprocess.run([*command, "--mechanisms", library], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    expected = f"clhines: --mechanisms {library}: NEURON cannot load it; expected the library"
+    assert done.stderr.splitlines()[-1].startswith(expected)
+
+
 def test_a_run_in_float32_leaves_weights_as_they_were():
     found = result_of(WEIGHTS)
     assert found["weight"] == 0.03 and found["t"] > 0.05
