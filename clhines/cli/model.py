@@ -114,7 +114,10 @@ def _build(arguments: argparse.Namespace) -> None:
         try:
             loaded = h.nrn_load_dll(arguments.mechanisms)  # 0: it cannot be opened
         except RuntimeError as error:
-            raise InputError(f"--mechanisms {arguments.mechanisms}: {error}") from None
+            text = f"--mechanisms {arguments.mechanisms}: {error}"
+            if "already exists" in text:
+                text += "; NEURON has loaded the working folder's, so leave --mechanisms out"
+            raise InputError(text) from None
         if not loaded:
             raise InputError(
                 f"--mechanisms {arguments.mechanisms}: NEURON cannot load it; expected the "

@@ -70,7 +70,7 @@ class At:
         ----------
         thing : Segment, Section, point process, artificial cell or NetCon
         copy : int
-            Of the model.
+            Of the model, 0 or more and below the number of copies.
 
         Returns
         -------
@@ -83,7 +83,13 @@ class At:
         (Sources or Group, int, int)
             Source of a NetCon, and the number of the connection; the source is -1 where it has
             none.
+
+        Raises
+        ------
+        InputError
+            The model has no such thing, or no such copy.
         """
+        copy = as_whole_number("copy", copy, 0, self.imported.copies - 1)
         model, tree = self.imported.model, self.imported.model.tree
         if hasattr(thing, "sec"):
             return tree.at(thing) + copy * tree.num_nodes

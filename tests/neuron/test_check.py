@@ -45,6 +45,12 @@ h.finitialize(-61)
 sim, at = clhines.from_neuron(engine="reference")
 v = sim.record("v", [at(soma(0.5)), at(dendrite(0.9))])
 group, index = at(other)
+refused = []
+for thing, copy in ((soma(0.5), 1), (dendrite, -1), (netcon, 1), (synapse, 0.5)):
+    try:
+        at(thing, copy)
+    except clhines.InputError as error:
+        refused.append(str(error)[:8])
 source, number, connection = at(netcon)
 found = {
     "v": sim.run(1)[v][0].tolist(),
@@ -52,6 +58,7 @@ found = {
     "nodes": at(dendrite).tolist() == [at(s) for s in dendrite],
     "source": int(source.node[number]) == at(soma(0.5)),
     "connection": connection,
+    "refused": refused,
     "t": h.t,
 }
 """
@@ -85,7 +92,7 @@ def test_at_finds_things_and_a_simulation_starts_from_the_present_state():
     found = result_of(AT)
     assert found["v"] == [-61.0, -61.0]
     assert found["node"] and found["nodes"] and found["source"]
-    assert found["connection"] == 0
+    assert found["connection"] == 0 and found["refused"] == ["copy is "] * 4
     assert found["t"] == 0  # NEURON's own time stays
 
 
