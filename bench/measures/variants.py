@@ -150,7 +150,8 @@ def row_of(
 
 def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Time all generations; an interrupt (SIGINT) leaves out the one that runs and the others."""
-    each = [(dtype, count) for dtype in args.dtype for count in args.variants]
+    most = {"float64": args.most_float64, "float32": np.inf}
+    each = [(dtype, n) for dtype in args.dtype for n in args.variants if n <= most[dtype]]
     for k, (dtype, count) in enumerate(each):
         try:
             yield row_of(queue, args, dtype, count)
@@ -255,6 +256,7 @@ def main(arguments: Sequence[str]) -> None:
     add = parser.add_argument
     add("--variants", type=int, nargs="*", default=[100, 1000, 10000])
     add("--dtype", nargs="+", choices=["float64", "float32"], default=["float64", "float32"])
+    add("--most-float64", type=float, default=np.inf, help="variants of a generation in float64")
     add("--stop", type=float, default=1000.0, help="of each protocol, ms")
     add("--batch", type=int, default=1000, help="sets that are simulated at once")
     add("--peers", nargs="*", choices=list(PEERS), default=["neuron", "arbor"])
