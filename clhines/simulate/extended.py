@@ -73,6 +73,24 @@ def bound(
     return Bound(kernel, known, items if alone else total, 1 if alone else group)
 
 
+def placed(model: Model, gather: np.ndarray, remote: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of each node in the solver's order, and the active node at each place.
+
+    Returns
+    -------
+    place : (n + remote,) int64
+    active : (places,) int32
+        Number among the active nodes, -1: none.
+    """
+    nodes, n = active_nodes(model), model.forest.num_nodes
+    place = np.zeros(n + remote, np.int64)
+    place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
+    place[n:] = len(gather) + np.arange(remote)
+    number = np.full(n, -1, np.int32)
+    number[nodes] = np.arange(len(nodes))
+    return place, np.where(gather < 0, -1, number[gather]).astype(np.int32)
+
+
 class ExtendedSteps:
     """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
 
@@ -106,10 +124,7 @@ class ExtendedSteps:
                 f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
                 "the times of events; expected another device"
             )
-        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
-        assert model.extended is not None
-        self.extended, self.max_steps = model.extended, MOST_STEPS
-        self._seen = 0
+        self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
         self.max_spikes = max_spikes or MAX_SPIKES
         if whole is not None:
             limits = devices.limits(devices.whole_device(queue.device))
@@ -120,45 +135,40 @@ class ExtendedSteps:
                 f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
                 f"solver would need {self.solver.num_slices} slices"
             )
-        self.wires = wires_of(model, self.extended)
-        self._clock, self._taken, self._rows = Clock(model.dt), False, 0
-        self._host = ExtendedReference(model)
-        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        assert model.extended is not None
+        self.wires, self._clock = wires_of(model, model.extended), Clock(model.dt)
         self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
         self._step_state = cla.zeros(queue, 4, np.int32)
-        self._put_matrix()
+        gather = self.solver.plan.gather
+        self._places = len(gather)
+        self.place, active = placed(model, gather, len(model.extended.remote_v))
+        self._active = self._put(active)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
-        self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
-        self._records: list[Record] = []
-        self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
-        self._recorder, self._first = Recorder(queue, self.dtype), 0
-        nothing = np.zeros(0, np.int64)
-        last = len(active_nodes(model))
-        self._recorded_at = self._recorder.begin(0, [], nothing, last)
-        self._early: Chunk | None = self._host.end()
-        self._build(self._host.variables)
+        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self.restart(model)
 
-    def _put_matrix(self) -> None:
-        """Put what does not change, by place, on the device."""
-        model, solver = self.model, self.solver
+    def restart(self, model: Model) -> None:
+        """Go to the start of a model: the first, or it with other parameters or `v_init`."""
+        assert model.extended is not None
+        host = ExtendedReference(model, self.wires, self._wanted)  # may reject values
+        self.model, self.extended, self._host = model, model.extended, host
+        self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
+        solver, queue, remote = self.solver, self.queue, len(self.extended.remote_v)
         self._base_d = model.capacitance_over_dt + model.constant_d
         self._over_dt = solver.pack(model.capacitance_over_dt)
         self._constant_b = solver.pack(model.constant_b)
         self._d, self._u = solver.pack(self._base_d), solver.pack(model.u)
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
-        remote = len(self.extended.remote_v)
-        packed = solver.pack(model.v_init).get(self.queue)
+        packed = solver.pack(model.v_init).get(queue)
         self._v = [self._put(np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)]
-        gather = solver.plan.gather
-        self._places = len(gather)
-        self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
-        self.place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
-        self.place[model.forest.num_nodes :] = self._places + np.arange(remote)
-        nodes = active_nodes(model)
-        number = np.full(model.forest.num_nodes, -1, np.int32)
-        number[nodes] = np.arange(len(nodes))
-        self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
+        self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
+        self._records: list[Record] = []
+        self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
+        self._recorder, last = Recorder(queue, self.dtype), len(active_nodes(model))
+        self._recorded_at = self._recorder.begin(0, [], np.zeros(0, np.int64), last)
+        self._early: Chunk | None = host.end()
+        self._build(host.variables)
 
     def _put(self, a: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, a)

@@ -120,6 +120,7 @@ class Variables:
         n = model.forest.num_nodes
         self.v, self.remote_v = model.v_init.copy(), extended.remote_v.copy()
         self.wanted: list[tuple[str, ...]] = [()] * len(model.kinds)
+        self._singles: dict[int, list[tuple[str, bool]]] = {}
         self.parameters = [{k: a.copy() for k, a in kind.arrays().items()} for kind in model.kinds]
         self.states, self.outputs = [], []
         for kind in model.kinds:
@@ -186,10 +187,14 @@ class Variables:
 
     def singles(self, k: int) -> list[tuple[str, bool]]:
         """Names of a kind's parameters, and whether each is one number for all instances."""
-        kind = self.model.kinds[k]
-        played = {p.parameter for p in self.extended.played if p.kind == k}
-        names = kind.mechanism.parameters
-        return [(n, np.ndim(kind.parameters[n]) == 0 and n not in played) for n in names]
+        if k not in self._singles:
+            kind = self.model.kinds[k]
+            played = {p.parameter for p in self.extended.played if p.kind == k}
+            names = kind.mechanism.parameters
+            self._singles[k] = [
+                (n, np.ndim(kind.parameters[n]) == 0 and n not in played) for n in names
+            ]
+        return self._singles[k]
 
     def place_of_parameter(self, k: int, name: str) -> int:
         """Where a parameter that is not single begins in the array of all parameters."""

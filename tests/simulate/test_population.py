@@ -13,6 +13,7 @@ from clhines.analysis import extract
 from clhines.device import program
 
 GCA = "ext_ca", "gbar"
+PLANNED = "planned", "engine", "built", "method"  # what messages of planning begin with
 PROTOCOLS = {
     "step": {"stop": 5.0, "stimuli": [{"amp": 0.8, "delay": 0.5, "dur": 4.0}]},
     "two": {
@@ -67,8 +68,7 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
         found = many.evaluate({name: SETS[:, k] for k, name in enumerate(PARAMETERS)})
     assert len(program.build_seconds) == built
     if engine != "reference":
-        words = "planned", "engine", "built", "method"
-        assert not [m for m in caplog.messages if m.startswith(words) or "planned again" in m]
+        assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
     assert found.v.shape == (5, 3, 201)
     tolerance = 1e5 * 100 * np.finfo(float).eps  # as of `test_changing`; mV
     for n in (1, 4):  # of both slices
@@ -141,7 +141,7 @@ def extended_model(gca=None, tau=None):
     return net
 
 
-def test_extended_models(fast_queue):
+def test_extended_models(fast_queue, caplog):
     """Each copy has its own sources, ions, pointers and played values: the model alone."""
     sets = np.array([[2e-4, 5.0], [1e-3, 20.0], [4e-4, 9.0]])
     protocols = {
@@ -152,8 +152,12 @@ def test_extended_models(fast_queue):
     many = Population(
         extended_model(), parameters, protocols, dt=0.05, batch=2, record=5, queue=fast_queue
     )
-    for _ in range(2):
+    many.evaluate(sets)
+    built = len(program.build_seconds)
+    with caplog.at_level(logging.INFO, "clhines"):
         found = many.evaluate(sets)
+    assert len(program.build_seconds) == built
+    assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
     for n, p in ((0, 0), (1, 0), (2, 0), (1, 1)):
         net = extended_model(*sets[n])
         if not p:

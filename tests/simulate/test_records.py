@@ -1,6 +1,7 @@
 """What is kept of recorded values, against NumPy on all rows; i_membrane against NEURON."""
 
 import importlib.util
+import logging
 import math
 
 import networks
@@ -187,13 +188,14 @@ def test_currents_that_cannot_be_recorded_are_rejected():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_computed_records_follow_set(fast_queue, needs, engine):
-    """After `set` those of electrodes and mechanisms are of the new values."""
+def test_computed_records_follow_set(fast_queue, needs, engine, caplog):
+    """After `set` those of electrodes and mechanisms are of the new values, without planning."""
     needs(fast_queue, "float64")
+    caplog.set_level(logging.INFO, "clhines")
     found = []
     for amps in ([0.3], [0.1, 0.3]):
         net, syn = networks.simple_network()
-        clamp = net.add("iclamp", at=net.soma[:1], delay=0.2, dur=5.0, amp=amps[0])
+        clamp = net.add("iclamp", at=net.soma[:1], delay=0.2, dur=5.0, amp=[amps[0]])
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         numbers = [sim.record("i_membrane", net.soma), sim.record("i", clamp), sim.record("i", syn)]
         for amp in amps[1:]:
@@ -202,6 +204,7 @@ def test_computed_records_follow_set(fast_queue, needs, engine):
             sim.reset()
         result = sim.run(1.0)
         found.append([result[k] for k in numbers])
+    assert engine == "reference" or not [m for m in caplog.messages if "planned again" in m]
     assert (found[0][1][20:] == -0.3).all()
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, 0, 1e-11)
