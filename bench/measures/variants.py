@@ -33,6 +33,7 @@ from bench import child, neurons, record, table
 from bench.peers import variants
 from clhines.device import devices, program
 
+KEPT, LEFT = 100, 20  # variants whose features a file has, and one put together of several
 SAME = 0.9  # share of traces with as many spikes as NEURON's, at least, in float64
 PEERS = {
     "neuron": ("peers.variants_neuron", ()),
@@ -188,7 +189,7 @@ def compare(rows: list[dict[str, Any]]) -> None:
             continue
         count = min(truth["variants"], row["variants"])
         against = f"{truth['name']} {truth['dtype']}, {count} variants"
-        if row.get("against") != against:  # a file of an earlier run has fewer features
+        if row.get("against") != against or row["variants"] <= KEPT:
             row["against"] = against
             row["apart"] = variants.compared(row["features"], truth["features"])
 
@@ -202,6 +203,18 @@ def check(rows: list[dict[str, Any]]) -> None:
                 sys.exit(
                     f"{r['variants']} variants: {share:.0%} of the traces have NEURON's spikes"
                 )
+
+
+def differences(apart: dict[str, float]) -> str:
+    """Return differences of features as text."""
+    return ", ".join(f"{name} {apart[name]:.1e}" for name in variants.FEATURES[1:])
+
+
+def typical(apart: dict[str, Any]) -> str:
+    """Return the differences that most traces do not exceed as text, where they are known."""
+    if "most" not in apart:
+        return ""
+    return f"; in 95 % of all traces by at most {differences(apart['most'])}"
 
 
 def text(result: dict[str, Any]) -> str:
@@ -239,7 +252,7 @@ def text(result: dict[str, Any]) -> str:
         f"{r['name']}, {r['where']}, {r['dtype']}, {r['variants']} variants, against "
         f"{r['against']}: "
         f"{r['apart']['same_count']:.1%} of the traces have as many spikes; in those the features "
-        "differ by at most " + ", ".join(f"{n} {r['apart'][n]:.1e}" for n in variants.FEATURES[1:])
+        f"differ by at most {differences(r['apart'])}" + typical(r["apart"])
         for r in rows
         if "apart" in r
     ]
@@ -275,8 +288,9 @@ def main(arguments: Sequence[str]) -> None:
     rows = [r for r in found if "reason" not in r]
     compare(rows)
     check(rows)
-    for row in rows:  # features of a hundred suffice to compare another run with this one
-        row["features"] = {name: values[:100] for name, values in row["features"].items()}
+    kept = LEFT if args.earlier else KEPT  # they suffice to compare another run with this one
+    for row in rows:
+        row["features"] = {name: values[:kept] for name, values in row["features"].items()}
     result = {
         "record": record.record(queue, "variants", arguments) | {"earlier": earlier},
         "variants": rows,

@@ -84,7 +84,7 @@ class Population:
     """N parameter sets x P protocols of one model.
 
     The first `evaluate` makes the simulations of a batch; the later ones set values and go back to
-    t = 0, without planning and without compilation, unless the model is an extended network.
+    t = 0, without planning and without compilation.
 
     Parameters
     ----------
