@@ -17,6 +17,7 @@ from clhines.device.guard import exclusive
 from clhines.errors import InputError, meant
 from clhines.network.changes import Changes, Value, as_value
 from clhines.network.compiled import with_values
+from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
@@ -64,9 +65,12 @@ class Changing:
         """Keep how the model and its run were made."""
         self._changes, self._settings = Changes(), dict(settings)
         self._request, self._overlap = request, overlap
-        self._sums = self.network.constant_sums()
         self._fresh = True  # nothing has happened since the start
         self._take(make_run(self.ranks, model, request, overlap), model)
+
+    @cached_property
+    def _sums(self) -> ConstantSums:
+        return self.network.constant_sums()
 
     def _take(self, made: Made, model: Model) -> None:
         """Go on with another run."""
@@ -92,7 +96,7 @@ class Changing:
         return self._model
 
     def _compiled(self) -> Model:
-        if not self._wiring_is_old:
+        if type(self._model) is Model and not self._wiring_is_old:
             net, v_init = self.network, self._settings["v_init"]
             return with_values(net, self._model, net.groups, v_init, self._changes, self._sums)  # type: ignore[arg-type]
         return self.network.compile(**self._settings, changes=self._changes)  # type: ignore[arg-type]
@@ -332,7 +336,7 @@ class Changing:
         with agreed(self.ranks):
             model = self._compiled()
         start_is_old = self._start_is_old
-        if isinstance(self.runner, ExtendedSteps) and model.extended is self._model.extended:
+        if type(self.runner) is ExtendedSteps and model.extended is self._model.extended:
             self.runner.restart(model)
             made = Made(self.runner, self.engine, self.chunk)
         else:
@@ -417,7 +421,7 @@ def _protect(model: Model) -> None:
     """Make the arrays of a model read-only: what is written there would act nowhere."""
     owners: list[object] = [model, *model.kinds, model.connections, model.events]
     arrays = [a for owner in owners for a in vars(owner).values()]
-    arrays += [a for kind in model.kinds for a in kind.parameters.values()]
+    arrays += [a for kind in model.kinds for a in vars(kind).get("parameters", {}).values()]
     for array in arrays:
         if isinstance(array, np.ndarray):
             array.setflags(write=False)
