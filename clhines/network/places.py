@@ -30,6 +30,7 @@ class PerCell:
 
 
 Value = ArrayLike | PerCell | Callable[[np.ndarray], ArrayLike]
+Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of distances a mask
 
 
 class Places:
@@ -52,10 +53,18 @@ class Places:
         self._need_cables("a function of the distance")
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
-    def where(self, where: ArrayLike) -> np.ndarray:
-        """Nodes that a word, a mask or indices mean; (m,) int64."""
+    def where(self, where: Where) -> np.ndarray:
+        """Nodes that a word, a mask, indices or a function of the distance mean; (m,) int64."""
         if isinstance(where, str):
             return self._region(where)
+        if callable(where):
+            mask = as_array("where", where(self.distance))
+            if mask.dtype.kind != "b" or mask.shape != self.distance.shape:
+                raise InputError(
+                    f"where is a function that returned {mask.dtype} of shape {mask.shape}; "
+                    f"expected a mask of the distances, {self.distance.shape}"
+                )
+            return np.flatnonzero(mask & (self.area > 0))
         nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
             return as_indices("where", nodes, self.forest.num_nodes, "node")
@@ -65,7 +74,7 @@ class Places:
             )
         return np.flatnonzero(nodes)
 
-    def membrane(self, mechanism: str, where: ArrayLike) -> np.ndarray:
+    def membrane(self, mechanism: str, where: Where) -> np.ndarray:
         """Nodes as of `where`, for a mechanism of the membrane: junctions are refused."""
         nodes = self.where(where)
         if len(nodes) and not self.area[nodes].all():
@@ -77,7 +86,7 @@ class Places:
             )
         return nodes
 
-    def nodes(self, cell: ArrayLike | None, where: ArrayLike) -> np.ndarray:
+    def nodes(self, cell: ArrayLike | None, where: Where) -> np.ndarray:
         """Nodes of some cells that `where` means; (m,) int64, in the order of `where`."""
         nodes = self.where(where)
         if cell is None:
