@@ -33,6 +33,7 @@ from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_cell.schedule import k_lane_steps
 
 WARP = 32
+MANY = 10_000  # cells above which few threads a cell are enough
 ARBOR_BRANCHES = 128  # of a level of a block, and threads of a block
 ARBOR_LEAST = 10  # nodes of a piece of a branch
 KERNELS = {"kernel17.cubin": "kernel17", "matrix_fine.cubin": "solve_matrix_fine"}
@@ -170,12 +171,12 @@ def lane_of(cells: np.ndarray, k: int) -> np.ndarray:
 
 
 def deepdendrite(case: Case, folder: Path) -> Iterator[Candidate]:
-    """DeepDendrite's kernel, with each number of threads a cell and a block."""
+    """DeepDendrite's kernel, with several numbers of threads a cell and a block."""
     if case.dtype != np.float64:
         raise MissingError("float64 only")
     cp = cuda.cupy()
     solve = kernel(folder, "kernel17.cubin")
-    for k in (4, 8, 16, 32):
+    for k in (4, 8) if case.cells > MANY else (8, 16, 32):
         gather, tables = deepdendrite_layout(case.forest, k)
         most, cells, threads = map(np.int32, tables.pop("numbers"))
         given = {name: cp.asarray(a) for name, a in tables.items()}
