@@ -47,9 +47,7 @@ ORIGINALS: dict[str, Callable[[Case, Path], Iterable[Candidate]]] = {
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fine": [
         {"split": split, "work_group": group, "local": local}
-        for split, group, local in itertools.product(
-            ("mean", "block"), (32, 64, 128), (None, True)
-        )
+        for split, group, local in itertools.product(("mean", "block"), (32, 64, 128), (None, True))
     ],
     "dhs": [{"k": k, "work_group": g} for k, g in itertools.product((4, 8, 16, 32), (32, 64, 128))]
     + [{"k": k, "local": True} for k in (16, 32)],
@@ -123,9 +121,13 @@ def cases(queue: cl.CommandQueue, names: Sequence[str]) -> Iterator[Case]:
 
 def batch(cells: int, nodes: int) -> Forest:
     """Return cells with the shapes of a small batch in turn."""
-    return Forest.repeated([
-        random_binary_tree(nodes, nodes // 10, record.SEED + k) for k in range(min(SHAPES, cells))
-    ], cells)
+    return Forest.repeated(
+        [
+            random_binary_tree(nodes, nodes // 10, record.SEED + k)
+            for k in range(min(SHAPES, cells))
+        ],
+        cells,
+    )
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -33,7 +33,9 @@ from clhines.plan.by_branch import layout, schedule
 from clhines.plan.by_cell.schedule import k_lane_steps
 
 WARP = 32
-MANY = 10_000  # cells above which few threads a cell are enough
+MANY = 10_000  # cells above which few threads a cell are the fastest
+FEW_LANES, LANES = 4, (8, 16, 32)  # threads a cell
+TABLES = ("parent", "stride", "most", "least", "first", "last")  # of DeepDendrite
 ARBOR_BRANCHES = 128  # of a level of a block, and threads of a block
 ARBOR_LEAST = 10  # nodes of a piece of a branch
 KERNELS = {"kernel17.cubin": "kernel17", "matrix_fine.cubin": "solve_matrix_fine"}
@@ -176,19 +178,21 @@ def deepdendrite(case: Case, folder: Path) -> Iterator[Candidate]:
         raise MissingError("float64 only")
     cp = cuda.cupy()
     solve = kernel(folder, "kernel17.cubin")
-    for k in (4, 8) if case.cells > MANY else (8, 16, 32):
+    for k in (FEW_LANES,) if case.cells > MANY else LANES:
         gather, tables = deepdendrite_layout(case.forest, k)
-        most, cells, threads = map(np.int32, tables.pop("numbers"))
-        given = {name: cp.asarray(a) for name, a in tables.items()}
+        most, cells, threads = tables.pop("numbers").tolist()
+        given = [cp.asarray(tables[name]) for name in TABLES]
+        given += [np.int32(most), np.int32(cells), np.int32(threads)]
         for block in (32, 128):
-            names = ("parent", "stride", "most", "least", "first", "last")
-
-            def launch(d: Any, u: Any, b: Any, block: int = block, given: Any = given) -> None:
-                tables = [given[name] for name in names]
-                solve((-(-int(threads) // block),), (block,),
-                      (u, u, d, b, *tables, most, cells, threads))  # fmt: skip
-
+            launch = deepdendrite_launch(solve, -(-threads // block), block, given)
             yield in_place(f"DeepDendrite, k={k}, block {block}", case, gather, launch)
+
+
+def deepdendrite_launch(
+    solve: Any, blocks: int, block: int, given: list[Any]
+) -> Callable[[Any, Any, Any], None]:
+    """Return what launches DeepDendrite's kernel on d, u and b."""
+    return lambda d, u, b: solve((blocks,), (block,), (u, u, d, b, *given))
 
 
 # -- Arbor -------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
 
 LANES = 16  # per cell, by default
+FEW_LANES = 4  # where cells alone fill a GPU
+FULL = 1024  # work-items that fill a compute unit of a GPU
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,8 @@ def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
     lanes, work_group = options["k"], options["work_group"]
     most = limits.max_work_group
     if lanes is None:
-        lanes = gcd(LANES, work_group) if work_group else min(LANES, 1 << most.bit_length() - 1)
+        lanes = _usual_lanes(num_cells, limits)
+        lanes = gcd(lanes, work_group) if work_group else min(lanes, 1 << most.bit_length() - 1)
     lanes = int(lanes)
     if lanes > most:
         raise InputError(f"k={lanes} is above the device's limit of {most} work-items")
@@ -240,6 +243,16 @@ def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
     if work_group % lanes:
         raise InputError(f"work_group={work_group} is not a multiple of k={lanes}")
     return lanes, int(work_group)
+
+
+def _usual_lanes(num_cells: int, limits: Limits) -> int:
+    """Lanes per cell by default: on GPUs, fewer where many cells would need several rounds."""
+    lanes = LANES
+    while (
+        not limits.is_cpu and lanes > FEW_LANES and num_cells * lanes > limits.compute_units * FULL
+    ):
+        lanes //= 2
+    return lanes
 
 
 def _cell_tables(
