@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,17 +45,11 @@ ORIGINALS: dict[str, Callable[[Case, Path], Iterable[Candidate]]] = {
 }
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fine": [
-        {"split": split, "work_group": group, "local": local}
-        for split, group, local in itertools.product(("mean", "block"), (32, 64, 128), (None, True))
+        {"split": "mean", "work_group": 64},
+        {"split": "mean", "work_group": 128},
+        {"split": "mean", "local": True},
     ],
-    "dhs": [{"k": k, "work_group": g} for k, g in itertools.product((4, 8, 16, 32), (32, 64, 128))]
-    + [{"k": k, "local": True} for k in (16, 32)],
-}
-FEW = {
-    "fine": [{"split": "mean", "work_group": g} for g in (32, 64, 128)]
-    + [{"split": "block"}, {"split": "mean", "local": True}],
-    "dhs": [{"k": 4, "work_group": g} for g in (32, 64, 128)]
-    + [{"k": 8}, {"k": 16}, {"k": 32}, {"k": 16, "local": True}],
+    "dhs": [{"k": 4}, {"k": 4, "work_group": 128}, {"k": 8}, {"k": 16}],
 }
 SHAPES = 64
 AIM = 1.05  # times the original
@@ -101,7 +94,7 @@ def candidates(case: Case, args: argparse.Namespace, missing: list[dict]) -> Ite
             yield from ORIGINALS[method](case, args.folder)
         except Exception as error:  # whatever CuPy does
             missing.append(peers.absent(case, f"original of {method}", error))
-        for options in (FEW if args.few else OPTIONS)[method]:
+        for options in OPTIONS[method]:
             try:
                 yield own(case, method, options)
             except ClhinesError as error:
@@ -185,7 +178,6 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     add("folder", type=Path, help="with the cubins of the originals")
     add("--cases", nargs="+", default=list(CASES), metavar="CELLSxNODES")
     add("--methods", nargs="+", choices=list(ORIGINALS), default=list(ORIGINALS))
-    add("--few", action="store_true", help="few options of each method")
     add("--budget", type=float, default=0.5, help="seconds of rounds a case of 12 solvers")
     args = parser.parse_args(arguments)
     for name in args.cases:

@@ -55,11 +55,11 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
     __local real exchange[(1 + RHS) * SLOTS * CELLS];
     const int me = get_local_id(0);
     const int group = get_group_id(0);
-    const int cell = group * CELLS + me % CELLS;   // idle ones, after the last, have no steps
-    const int lane = me / CELLS;
+    const int lane = me / CELLS, column = me - lane * CELLS;
+    const int cell = group * CELLS + column;   // idle ones, after the last, have no steps
     const int steps = cell_steps[cell], most_steps = group_steps[group];
     const int own = cell_step[cell], shared = group_step[group], start = group_start[group];
-    __local real *lost = exchange + me % CELLS, *passed = lost + SLOTS * CELLS;
+    __local real *lost = exchange + column, *passed = lost + SLOTS * CELLS;
     b += (long)first_row * num_values;   // of the right-hand sides
     x += (long)first_row * num_values;
     node_code += cell_node[cell];

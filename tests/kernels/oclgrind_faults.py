@@ -78,7 +78,7 @@ FAULTS = {
     "dhs: local memory too far": ("dhs, local", "* g[parent", "* g[CAPACITY + parent", "read"),
     "exchange: cells share slots": (
         "dhs, exchange",
-        "= exchange + me % CELLS",
+        "= exchange + column",
         "= exchange",
         "race",
     ),
