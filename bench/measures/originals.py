@@ -47,6 +47,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fine": [
         {"split": "mean", "work_group": 64},
         {"split": "mean", "work_group": 128},
+        {"split": "mean", "work_group": 256},
         {"split": "mean", "local": True},
     ],
     "dhs": [{"k": 4}, {"k": 4, "work_group": 128}, {"k": 8}, {"k": 16}],
