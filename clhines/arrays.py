@@ -12,6 +12,25 @@ def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(counts)))
 
 
+def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
+    """Return numbers, then all of them `step` larger, and so on, (copies * m,) int64."""
+    return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
+
+
+def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
+    """Return numbers of m things in all copies, (copies, m) int64; blocks have copy after copy.
+
+    Parameters
+    ----------
+    sizes : integer array
+        Of the blocks of one copy; m in all.
+    copies : int
+    """
+    each = np.asarray(sizes, np.int64)
+    base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
+    return base + np.repeat(each, each) * np.arange(copies)[:, None]
+
+
 def starts(counts: np.ndarray) -> np.ndarray:
     """(m,) int64: where each of m stretches of so many entries begins."""
     return np.cumsum(counts) - counts
@@ -58,6 +77,9 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     num_cells : int
     """
     rounds, rest = divmod(num_cells, len(per_cell))
+    if not rest:
+        whole = np.concatenate(per_cell)
+        return np.tile(whole, (rounds,) + (1,) * (whole.ndim - 1))
     return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
 
 
