@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_ROUND = 1 << 13  # entries that are worth a copy of their own
+_CHUNK = 1 << 18  # entries that stay in the cache
+
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     """(m + 1,) int64: where each of m stretches of so many entries begins, and the end."""
@@ -57,8 +60,49 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     per_cell : sequence of (n_c, ...) arrays
     num_cells : int
     """
-    rounds, rest = divmod(num_cells, len(per_cell))
-    return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
+    once = np.concatenate(per_cell[:num_cells])
+    count = repeated_nodes([len(a) for a in per_cell], num_cells)
+    return repeat_moved(once, count)
+
+
+def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
+    """Repeat an array to `count` entries, with `step` more added in each further round.
+
+    Every entry is written once and nothing else is as large.
+
+    Parameters
+    ----------
+    once : (m, ...) array
+        One round.
+    count : int
+        Entries of the result; the last round may be cut.
+    step : int
+        0 for arrays that are not of integers.
+    """
+    more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
+    if more > 1:  # short rounds are joined
+        rounds = np.broadcast_to(once, (more, *once.shape))
+        if step:
+            rounds = rounds + step * np.arange(more).reshape(-1, *[1] * once.ndim)
+        once, step = rounds.reshape(-1, *once.shape[1:]), step * more
+    out = np.empty((count, *once.shape[1:]), once.dtype)
+    rounds, rest = divmod(count, max(1, len(once)))
+    whole = out[: rounds * len(once)].reshape(rounds, *once.shape)
+    last = out[rounds * len(once) :]
+    if step:
+        np.add(once, step * np.arange(rounds).reshape(-1, *[1] * once.ndim), out=whole)
+        np.add(once[:rest], step * rounds, out=last)
+    else:
+        whole[...], last[...] = once, once[:rest]
+    return out
+
+
+def ascending(values: np.ndarray) -> bool:
+    """Whether each entry is larger than the one before it."""
+    return all(
+        (values[k + 1 : k + 1 + _CHUNK] > values[k : k + _CHUNK][: len(values) - k - 1]).all()
+        for k in range(0, len(values) - 1, _CHUNK)
+    )
 
 
 def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:

@@ -6,17 +6,26 @@ a million nodes takes twenty passes instead of a million.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts, stretch_of
+from clhines.arrays import (
+    climb,
+    moved,
+    offsets,
+    ranges,
+    repeat_moved,
+    repeated_nodes,
+    starts,
+    stretch_of,
+)
 from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
 
-_NODE_BYTES, _CELL_BYTES = 25, 32  # that `Forest.repeated` takes at its peak
+_NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeated` takes, `parent` included
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
 
 
@@ -228,6 +237,8 @@ class Forest:
         offsets not increasing, wrong dtype, NaN. The message names the cell and the node.
     """
 
+    _parents: Callable[[], np.ndarray]  # makes `parent`, where it is made when asked for
+
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
         own = integers(parent, "parent").copy()
         if cell_offsets is None:
@@ -237,7 +248,7 @@ class Forest:
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
         """Analyse and freeze arrays that nobody else has."""
         self.parent, self.cell_offsets = parent, cell_offsets
-        self._check_offsets()
+        self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
         self.trees = self._distinct_trees(first_cell)
         self._check_trees(first_cell)
@@ -246,8 +257,17 @@ class Forest:
     def _freeze(self) -> None:
         """Make the arrays read-only: all else is derived from them once."""
         trees = self.trees
-        for a in (self.parent, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
+        for a in (self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
             a.flags.writeable = False
+        if "parent" in vars(self):
+            self.parent.flags.writeable = False
+
+    @cached_property
+    def parent(self) -> np.ndarray:
+        """(n,) integer: parent of each node; made when first asked for, where others have it."""
+        parent = self._parents()
+        parent.flags.writeable = False
+        return parent
 
     @classmethod
     def _of_own(cls, parent: np.ndarray, cell_offsets: np.ndarray) -> Forest:
@@ -300,11 +320,12 @@ class Forest:
             f"{shown(num_cells)} cells",
         )
         once = cls.from_cells(parents[:num_cells])
-        local = moved(once.parent, -once.cell_offsets[:-1], once.sizes)
-        sizes = once.sizes[np.arange(num_cells) % len(once.sizes)]
-        bounds = offsets(sizes)
-        local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
-        return cls._of_own(moved(local, bounds[:-1], sizes), bounds)
+        forest = cls.__new__(cls)
+        forest.cell_offsets = offsets(np.resize(once.sizes, num_cells))
+        forest.shape_of_cell = np.resize(once.shape_of_cell, num_cells)
+        forest.trees, forest._parents = once.trees, partial(_repeated_parents, once, num_cells)
+        forest._freeze()
+        return forest
 
     @classmethod
     def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
@@ -333,7 +354,7 @@ class Forest:
     @property
     def num_nodes(self) -> int:
         """Number of nodes over all cells."""
-        return len(self.parent)
+        return int(self.cell_offsets[-1])
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -364,17 +385,10 @@ class Forest:
         cells : (m,) integer
         """
         cells = np.arange(self.num_cells)[cells]
-        sizes, starts = self.sizes[cells], self.cell_offsets[cells]
         part = type(self).__new__(type(self))
-        part.cell_offsets = offsets(sizes)
-        if (np.diff(cells) == 1).all():  # neighbours: in one piece, and of the same dtype
-            first = int(starts[0]) if len(cells) else 0
-            parent = self.parent[first : first + int(part.cell_offsets[-1])]
-            part.parent = np.where(parent < 0, -1, parent - first)
-        else:
-            parent = self.parent[ranges(starts, sizes)].astype(np.int64)
-            part.parent = moved(parent, part.cell_offsets[:-1] - starts, sizes)
-        part._check_offsets()
+        part.cell_offsets = offsets(self.sizes[cells])
+        part._check_offsets(part.num_nodes)
+        part._parents = partial(_parents_of, self, cells)
         part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
         part._freeze()
         return part
@@ -385,8 +399,8 @@ class Forest:
             f"{self.trees.num_trees} distinct shapes)"
         )
 
-    def _check_offsets(self) -> None:
-        bounds, n = self.cell_offsets, len(self.parent)
+    def _check_offsets(self, n: int) -> None:
+        bounds = self.cell_offsets
         if len(bounds) < 2:
             raise ForestError(f"cell_offsets has {len(bounds)} entries; expected at least 2")
         if bounds[0] != 0 or bounds[-1] != n:
@@ -495,3 +509,22 @@ class Forest:
             raise ForestError(
                 f"cell {cell}, node {node}: its parents run in a cycle, not to a root"
             )
+
+
+def _parents_of(forest: Forest, cells: np.ndarray) -> np.ndarray:
+    """(m,) integer: parents of some cells, numbered in a forest of these alone."""
+    sizes, first = forest.sizes[cells], forest.cell_offsets[cells]
+    if (np.diff(cells) == 1).all():  # neighbours: in one piece, and of the same dtype
+        parent = forest.parent[first[0] : first[-1] + sizes[-1]]
+        return np.where(parent < 0, -1, parent - int(first[0]))
+    parent = forest.parent[ranges(first, sizes)].astype(np.int64)
+    return moved(parent, starts(sizes) - first, sizes)
+
+
+def _repeated_parents(once: Forest, num_cells: int) -> np.ndarray:
+    """(n,) int64: parents of so many cells that are those of a forest in turn."""
+    nodes = repeated_nodes(once.sizes.tolist(), num_cells)
+    parent = repeat_moved(once.parent, nodes, once.num_nodes)
+    roots = np.flatnonzero(once.parent < 0)
+    parent[repeat_moved(roots, num_cells, once.num_nodes)] = -1
+    return parent

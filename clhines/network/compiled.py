@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from clhines.arrays import repeat
 from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.forest import Forest
@@ -15,7 +16,7 @@ from clhines.network.additions import Added, Sources
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Owner
-from clhines.network.instances import check_celsius, kinds_of
+from clhines.network.instances import check_celsius, constant_sums, kinds_of
 from clhines.network.model import Kind, Model
 from clhines.network.structure import Structure
 from clhines.network.times import as_step
@@ -58,10 +59,9 @@ def compiled(
         dt, v_init, secondorder and seed.
     """
     dt, structure, n = as_step(times[0]), network.structure, network.forest.num_nodes
-    constant_d, constant_b = structure.whole("g_total"), np.zeros(n)
+    constant_d, constant_b = constant_sums(groups, structure, network.area)
     extended = needs_extension(added, groups, wiring.given)
-    sums = network.area, constant_d, constant_b
-    kinds, instances = kinds_of(groups, *sums, network.celsius, stored)
+    kinds, instances = kinds_of(groups, network.area, network.celsius, stored)
     check_celsius(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
@@ -70,7 +70,7 @@ def compiled(
     return Model(
         forest=network.forest,
         soma=network.soma,
-        u=-structure.whole("g_axial"),
+        u=repeat([-g for g in structure.g_axial], structure.turns),
         capacitance=structure.whole("capacitance"),
         area=network.area,
         constant_d=constant_d,
@@ -81,7 +81,7 @@ def compiled(
         connections=own.compiled_connections(*places),
         events=own.compiled_events(dt, first, instances),
         threshold=spread("threshold", network.threshold, network.num_cells),
-        v_init=spread("v_init", times[1], n),
+        v_init=spread("v_init", times[1], n, own=False),
         dt=dt,
         secondorder=_second_order(times[2], extended),
         seed=as_seed(times[3]),

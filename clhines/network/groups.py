@@ -92,6 +92,9 @@ class Group:
         Natural index of each instance's node, in the order given.
     parameters : dict of name -> float or (count,) float64
         Values may be replaced until a `Simulation` is made of the network.
+    in_round : int
+        Nodes of the first round of the network's `Structure`, which the others repeat; 0 where they
+        may be any.
     """
 
     network: Owner = field(repr=False)
@@ -99,6 +102,7 @@ class Group:
     mechanism: Mechanism
     nodes: np.ndarray
     parameters: dict[str, float | np.ndarray] = field(repr=False)
+    in_round: int = field(default=0, repr=False)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -111,7 +115,7 @@ def values_of(
     area: np.ndarray,
     parameters: Mapping[str, object],
 ) -> dict[str, float | np.ndarray]:
-    """Return all parameters of instances at nodes of some areas, defaults for those not given."""
+    """Return all parameters of instances, defaults for those not given; `area` is of all nodes."""
     known, built_in = mechanism.parameters, mechanism.program.built_in
     for name in parameters:
         if name not in known:
@@ -121,7 +125,7 @@ def values_of(
             )
     default: dict[str, object] = {**mechanism.defaults}
     if "area" in built_in:
-        default["area"] = area
+        default["area"] = area[nodes]
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
     return {

@@ -127,12 +127,21 @@ class Model:
     @cached_property
     def constant_factors(self) -> bool:
         """Whether only the roots' conductances change, so that all other factors are constants."""
-        return all(np.isin(kind.node, self.soma).all() for kind in self.kinds)
+        return all(self._at_somas(kind) for kind in self.kinds)
+
+    def _at_somas(self, kind: Kind) -> bool:
+        many = kind.mechanism.kind == "density" and kind.count > len(self.soma)
+        return not many and bool(np.isin(kind.node, self.soma).all())
 
     @cached_property
     def capacitance_over_dt(self) -> np.ndarray:
         """(n,) float64, µS: of the step that is solved, half as long for the second order."""
-        return self.capacitance / (self.dt / 2 if self.secondorder else self.dt)
+        return self.capacitance / self.solved_dt
+
+    @property
+    def solved_dt(self) -> float:
+        """Length of the step that is solved, ms: half as long for the second order."""
+        return self.dt / 2 if self.secondorder else self.dt
 
     def cell_of_target(self) -> np.ndarray:
         """(num_targets,) int64: the cell of the network in which each target of events is."""
@@ -212,10 +221,10 @@ def targets_of(
     """Look up the number among all targets of instances of groups."""
     if not len(group):
         return np.zeros(0, np.int64)
-    sizes = np.array([len(number) for _, number in instances])
-    start = starts(sizes)
-    number = np.concatenate([number for _, number in instances])
-    return first[group] + number[start[group] + index]
+    used, which = np.unique(group, return_inverse=True)
+    numbers = [instances[k][1] for k in used.tolist()]
+    start = starts(np.array([len(number) for number in numbers]))
+    return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
 
 
 def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:

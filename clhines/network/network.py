@@ -210,8 +210,9 @@ class Network(Additions):
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
         nodes = self._places.membrane(found.name, where)
-        check_once(self.groups, found, nodes, self.forest)
-        return self._group(found, nodes, parameters)
+        again = self._places.in_round(where, nodes)
+        check_once(self.groups, found, nodes, self.forest, again)
+        return self._group(found, nodes, parameters, again)
 
     def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
@@ -237,14 +238,18 @@ class Network(Additions):
         return self._group(found, nodes, parameters)
 
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
+        self,
+        mechanism: Mechanism,
+        nodes: np.ndarray,
+        parameters: Mapping[str, object],
+        in_round: int = 0,
     ) -> Group:
         check_name(self.groups, mechanism)
-        area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
+        area = self.area if mechanism.kind != "artificial" else np.zeros(1)  # they are at no node
         values = values_of(self, mechanism, nodes, area, parameters)
         nodes.setflags(write=False)
         given = Parameters(self, mechanism.name, nodes, values)
-        group = Group(self, len(self._groups), mechanism, nodes, given)
+        group = Group(self, len(self._groups), mechanism, nodes, given, in_round)
         self._groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:

@@ -68,14 +68,23 @@ class Places:
     def membrane(self, mechanism: str, where: ArrayLike) -> np.ndarray:
         """Nodes as of `where`, for a mechanism of the membrane: junctions are refused."""
         nodes = self.where(where)
-        if len(nodes) and not self.area[nodes].all():
-            node = nodes[int(np.argmin(self.area[nodes]))]
+        some = nodes[: self.in_round(where, nodes) or None]
+        if len(some) and not self.area[some].all():
+            node = some[int(np.argmin(self.area[some]))]
             cell = int(self.cell_of(node))
             raise InputError(
                 f"{mechanism}: node {node} of cell {cell} is a junction without membrane; "
                 "expected nodes with an area"
             )
         return nodes
+
+    def in_round(self, where: ArrayLike, nodes: np.ndarray) -> int:
+        """How many of the nodes of `where` are of the first round; the others repeat them.
+
+        0 where there is one round, or where nodes were given and may be any.
+        """
+        end = self._structure.in_round if isinstance(where, str) else 0
+        return int(np.searchsorted(nodes, end)) if end else 0
 
     def nodes(self, cell: ArrayLike | None, where: ArrayLike) -> np.ndarray:
         """Nodes of some cells that `where` means; (m,) int64, in the order of `where`."""
@@ -157,20 +166,23 @@ class Places:
                 f"where={shown(where)}; expected {', '.join(words)}, nodes or a mask"
                 f"{meant(where, words)}"
             )
+        structure = self._structure
         if where == "all":
-            return np.flatnonzero(self.area > 0)
+            return structure.nodes_of([area > 0 for area in structure.area])
         if where in ("soma", "soma.middle"):
             _check_somas(self.cables, where)
         if where == "soma.middle":
             return self.soma
         if where in ("soma", "dendrites"):
-            in_soma = self._structure.whole("in_soma")
-            return np.flatnonzero(in_soma if where == "soma" else (self.area > 0) & ~in_soma)
+            if where == "soma":
+                return structure.nodes_of(structure.in_soma)
+            pairs = zip(structure.area, structure.in_soma, strict=True)
+            return structure.nodes_of([(area > 0) & ~in_soma for area, in_soma in pairs])
         self._need_cables(f"where={shown(where)}")
         masks = [np.zeros(cable.num_nodes, bool) for cable in self.cables]
         for mask, cable in zip(masks, self.cables, strict=True):
             mask[cable.nodes(where)] = True
-        nodes = np.flatnonzero(repeat(masks, self.forest.num_cells))
+        nodes = structure.nodes_of(masks)
         if not len(nodes):
             raise InputError(
                 f"where={shown(where)}: no cell has such a section; expected types of the file, "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import repeat, repeated_nodes
+from clhines.arrays import repeat, repeat_moved, repeated_nodes
 from clhines.cells.cable import Cable, check_cables
 from clhines.checks import as_array, as_finite, as_indices, as_whole_number, check_room
 from clhines.errors import InputError
@@ -53,6 +54,18 @@ class Structure:
     def whole(self, name: str) -> np.ndarray:
         """(n,): one of the arrays, over all cells."""
         return repeat(getattr(self, name), self.turns)
+
+    @cached_property
+    def in_round(self) -> int:
+        """Nodes of one round, after which all repeats; 0 where there is one round or less."""
+        nodes = sum(map(len, self.area))
+        return nodes if nodes < self.forest.num_nodes else 0
+
+    def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
+        """(m,) int64: the nodes of masks in turn, one for each of the arrays."""
+        once = np.flatnonzero(np.concatenate(masks[: self.turns]))
+        count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
+        return repeat_moved(once, count, self.in_round)
 
 
 def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structure:
