@@ -79,18 +79,19 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
     step : int
         0 for arrays that are not of integers.
     """
+    axes = [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short rounds are joined
-        rounds = np.broadcast_to(once, (more, *once.shape))
+        joined = np.broadcast_to(once, (more, *once.shape))
         if step:
-            rounds = rounds + step * np.arange(more).reshape(-1, *[1] * once.ndim)
-        once, step = rounds.reshape(-1, *once.shape[1:]), step * more
+            joined = joined + step * np.arange(more).reshape(-1, *axes)
+        once, step = joined.reshape(-1, *once.shape[1:]), step * more
     out = np.empty((count, *once.shape[1:]), once.dtype)
     rounds, rest = divmod(count, max(1, len(once)))
     whole = out[: rounds * len(once)].reshape(rounds, *once.shape)
     last = out[rounds * len(once) :]
     if step:
-        np.add(once, step * np.arange(rounds).reshape(-1, *[1] * once.ndim), out=whole)
+        np.add(once, step * np.arange(rounds).reshape(-1, *axes), out=whole)
         np.add(once[:rest], step * rounds, out=last)
     else:
         whole[...], last[...] = once, once[:rest]

@@ -136,12 +136,12 @@ def as_finite(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def spread(name: str, value: object, count: int, own: bool = True) -> np.ndarray:
-    """Return (count,) float64 of a number or as many; read-only and not stored unless `own`."""
+    """Return (count,) float64 of a number or as many; a number is not repeated unless `own`."""
     array = as_array(name, value)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
-    found = np.broadcast_to(as_finite(name, np.atleast_1d(array)), count)
-    return found.copy() if own else found
+    found = as_finite(name, np.atleast_1d(array))
+    return np.broadcast_to(found, count).copy() if own else found
 
 
 def broadcast(given: dict[str, object]) -> dict[str, np.ndarray]:

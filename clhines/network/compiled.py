@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import repeat
 from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.forest import Forest
@@ -18,6 +17,7 @@ from clhines.network.extended import Extended
 from clhines.network.groups import Group, Owner
 from clhines.network.instances import check_celsius, constant_sums, kinds_of
 from clhines.network.model import Kind, Model
+from clhines.network.rounds import NodeValues
 from clhines.network.structure import Structure
 from clhines.network.times import as_step
 from clhines.network.wiring import Columns, Wiring
@@ -28,9 +28,15 @@ class Described(Owner, Protocol):
 
     forest: Forest
     soma: np.ndarray
-    area: np.ndarray
     structure: Structure
     celsius: float
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
 
     @property
     def threshold(self) -> float | np.ndarray:
@@ -59,29 +65,32 @@ def compiled(
         dt, v_init, secondorder and seed.
     """
     dt, structure, n = as_step(times[0]), network.structure, network.forest.num_nodes
-    constant_d, constant_b = constant_sums(groups, structure, network.area)
+    constant_d, constant_b = constant_sums(groups, structure)
     extended = needs_extension(added, groups, wiring.given)
-    kinds, instances = kinds_of(groups, network.area, network.celsius, stored)
+    kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
     check_celsius(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     places = dt, 0 if extended else targets, first, instances
     own = wiring if not extended else Wiring(network)
+    of_nodes = {
+        "u": -structure.once("g_axial"),
+        "capacitance": structure.once("capacitance"),
+        "area": structure.once("area"),
+        "constant_d": constant_d,
+        "constant_b": constant_b,
+        "v_init": spread("v_init", times[1], n, own=False),
+    }
     return Model(
         forest=network.forest,
         soma=network.soma,
-        u=repeat([-g for g in structure.g_axial], structure.turns),
-        capacitance=structure.whole("capacitance"),
-        area=network.area,
-        constant_d=constant_d,
-        constant_b=constant_b,
+        of_nodes=NodeValues(of_nodes, n),
         kinds=kinds,
         instances=instances,
         num_targets=places[1],
         connections=own.compiled_connections(*places),
         events=own.compiled_events(dt, first, instances),
         threshold=spread("threshold", network.threshold, network.num_cells),
-        v_init=spread("v_init", times[1], n, own=False),
         dt=dt,
         secondorder=_second_order(times[2], extended),
         seed=as_seed(times[3]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
@@ -112,10 +112,13 @@ def values_of(
     network: Owner,
     mechanism: Mechanism,
     nodes: np.ndarray,
-    area: np.ndarray,
+    area_at: Callable[[np.ndarray], np.ndarray],
     parameters: Mapping[str, object],
 ) -> dict[str, float | np.ndarray]:
-    """Return all parameters of instances, defaults for those not given; `area` is of all nodes."""
+    """Return all parameters of instances, defaults for those not given.
+
+    `area_at` gives the areas of nodes.
+    """
     known, built_in = mechanism.parameters, mechanism.program.built_in
     for name in parameters:
         if name not in known:
@@ -125,7 +128,7 @@ def values_of(
             )
     default: dict[str, object] = {**mechanism.defaults}
     if "area" in built_in:
-        default["area"] = area[nodes]
+        default["area"] = area_at(nodes)
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def check_once(
 
 def kinds_of(
     given: Sequence[Group],
-    area: np.ndarray,
+    area_at: Callable[[np.ndarray], np.ndarray],
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
@@ -70,7 +70,8 @@ def kinds_of(
     ----------
     given : sequence of Group
         All of a network, in order.
-    area : (n,) float64, µm²
+    area_at : callable
+        Gives the areas of nodes, µm².
     celsius : float
         Of mechanisms that use it.
     stored : collection of (str, str)
@@ -99,8 +100,9 @@ def kinds_of(
         }
         if "celsius" in mechanism.program.built_in:
             values["celsius"] = celsius
+        factor = factor_of(mechanism, area_at(node))
         target = targets if mechanism.takes_events else -1
-        kinds.append(Kind(mechanism, node, values, factor_of(mechanism, area[node]), target, first))
+        kinds.append(Kind(mechanism, node, values, factor, target, first))
         first += len(node)
         targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)
@@ -118,26 +120,21 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
     return node[order], order, np.split(rank, np.cumsum([len(g) for g in groups])[:-1])
 
 
-def constant_sums(
-    given: Sequence[Group], structure: Structure, area: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) float64 each: axial conductances and those of constant mechanisms, µS; currents, nA.
+def constant_sums(given: Sequence[Group], structure: Structure) -> tuple[np.ndarray, np.ndarray]:
+    """(m,) float64 each: axial conductances and those of constant mechanisms, µS; currents, nA.
 
-    These are the currents at 0 mV, negated. What repeats is worked out for one round of the
-    structure; the sums have the bits of those of all nodes.
+    These are the currents at 0 mV, negated. They are of one round of the structure where all
+    mechanisms repeat, and have the bits of those of all nodes, (n,), which they are otherwise.
     """
     constant = [group for group in given if group.mechanism.constant]
-    in_round, count = structure.in_round, 0
-    if in_round:
-        d, b = np.concatenate(structure.g_total), np.zeros(in_round)
-        while count < len(constant) and _repeats(constant[count]):
-            nodes = constant[count].nodes[: constant[count].in_round]
-            _fold(constant[count], nodes, area[:in_round], d, b)
-            count += 1
-        d, b = (repeat_moved(a, structure.forest.num_nodes) for a in (d, b))
-    else:
-        d = structure.whole("g_total")
-        b = np.zeros(len(d))
+    area, d = structure.once("area"), structure.once("g_total")
+    b, count = np.zeros(len(d)), 0
+    while count < len(constant) and _repeats(constant[count]):
+        nodes = constant[count].nodes[: constant[count].in_round]
+        _fold(constant[count], nodes, area, d, b)
+        count += 1
+    if count < len(constant):
+        area, d, b = (repeat_moved(a, structure.forest.num_nodes) for a in (area, d, b))
     for group in constant[count:]:
         _fold(group, group.nodes, area, d, b)
     return d, b

@@ -85,12 +85,10 @@ class Network(Additions):
         self._frozen, self.structure, self.branched_from = False, structure, branched_from
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
-        self.area = structure.whole("area")
         self.threshold = 10.0
         self._groups: list[Group] = []
-        for array in (self.soma, self.area):
-            array.setflags(write=False)
-        self._places = Places(structure, self.area)
+        self.soma.setflags(write=False)
+        self._places = Places(structure)
         self._begin_additions()
         self._wiring = Wiring(self)
 
@@ -156,6 +154,15 @@ class Network(Additions):
     def frozen(self) -> bool:
         """Whether a `Simulation` has been made of it."""
         return self._frozen
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²: 0 at junctions, which have no membrane."""
+        return self._places.area
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
+        return self._places.area_at(nodes)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -245,8 +252,8 @@ class Network(Additions):
         in_round: int = 0,
     ) -> Group:
         check_name(self.groups, mechanism)
-        area = self.area if mechanism.kind != "artificial" else np.zeros(1)  # they are at no node
-        values = values_of(self, mechanism, nodes, area, parameters)
+        area_at = np.zeros_like if mechanism.kind == "artificial" else self._places.area_at
+        values = values_of(self, mechanism, nodes, area_at, parameters)
         nodes.setflags(write=False)
         given = Parameters(self, mechanism.name, nodes, values)
         group = Group(self, len(self._groups), mechanism, nodes, given, in_round)

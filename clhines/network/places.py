@@ -14,6 +14,7 @@ from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
 from clhines.checks import as_array, as_finite, as_indices, shown
 from clhines.errors import InputError, meant
+from clhines.network.rounds import NodeValues
 from clhines.network.structure import Structure
 
 
@@ -38,13 +39,22 @@ class Places:
     Parameters
     ----------
     structure : Structure
-    area : (n,) float64, µm²
     """
 
-    def __init__(self, structure: Structure, area: np.ndarray) -> None:
+    def __init__(self, structure: Structure) -> None:
         self.cables = structure.cables[: structure.forest.num_cells]
-        self.forest, self.soma, self.area = structure.forest, structure.soma, area
+        self.forest, self.soma = structure.forest, structure.soma
         self._structure = structure
+        self._values = NodeValues({"area": structure.once("area")}, self.forest.num_nodes)
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+        return self._values.whole("area")
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
+        return self._values.at("area", nodes)
 
     @cached_property
     def distance(self) -> np.ndarray:
@@ -69,8 +79,8 @@ class Places:
         """Nodes as of `where`, for a mechanism of the membrane: junctions are refused."""
         nodes = self.where(where)
         some = nodes[: self.in_round(where, nodes) or None]
-        if len(some) and not self.area[some].all():
-            node = some[int(np.argmin(self.area[some]))]
+        if len(some) and not self.area_at(some).all():
+            node = some[int(np.argmin(self.area_at(some)))]
             cell = int(self.cell_of(node))
             raise InputError(
                 f"{mechanism}: node {node} of cell {cell} is a junction without membrane; "

@@ -55,6 +55,10 @@ class Structure:
         """(n,): one of the arrays, over all cells."""
         return repeat(getattr(self, name), self.turns)
 
+    def once(self, name: str) -> np.ndarray:
+        """(m,): one round of an array, of all nodes where there is one round or less."""
+        return np.concatenate(getattr(self, name)[: self.turns])
+
     @cached_property
     def in_round(self) -> int:
         """Nodes of one round, after which all repeats; 0 where there is one round or less."""

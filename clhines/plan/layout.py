@@ -185,14 +185,11 @@ def block_gather(
     place: np.ndarray,
     slot: np.ndarray,
     rank: np.ndarray,
-    first: np.ndarray | None = None,
 ) -> np.ndarray:
     """Gather of a layout in blocks, from one entry for each node of each template.
 
     Parameters
     ----------
-    first : (num_cells,) int64, optional
-        Number of each cell's first node; default: those of `forest`.
     place : within the block
     slot : counted over all templates
     rank : place in `Trees.order`
@@ -206,9 +203,8 @@ def block_gather(
     node_at[bounds[template] + place] = trees.order[rank] - trees.offsets[blocks.slot_tree[slot]]
     block_size = template_size[blocks.template]
     block_start = starts(block_size)
-    first = forest.cell_offsets[:-1] if first is None else first
-    first_node = first[blocks.cells].astype(index_type(first, trees.sizes))
-    gather = np.empty(int(block_size.sum()), first_node.dtype)
+    gather = np.empty(int(block_size.sum()), np.int32)
+    first_node = forest.cell_offsets[blocks.cells].astype(np.int32)
     for lo, hi in runs(blocks.template):
         t = blocks.template[lo]
         here = slice(bounds[t], bounds[t + 1])
@@ -220,7 +216,7 @@ def block_gather(
         if slots == 1:
             add_to_rows(base[:, 0], np.where(slot_at[here] < 0, -1, node_at[here]), out)
             continue
-        base = np.concatenate((base, np.full((hi - lo, 1), -1, base.dtype)), axis=1)
+        base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
         np.take(base, slot_at[here], axis=1, out=out, mode="wrap")
         out += node_at[here]
     return gather

@@ -9,7 +9,6 @@ import numpy as np
 from clhines.network.model import Model
 
 MAX_EPOCH = 256  # steps between two deliveries of spikes at most
-_FIRST = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +71,7 @@ class Decisions:
             slots=ring_slots(network),
             scale=incoming_scale(network),
             constant_factors=network.constant_factors,
-            inflow=bool(network.stored) or _any(network.constant_b),
+            inflow=bool(network.stored) or network.of_nodes.any("constant_b"),
         )
 
     @property
@@ -89,11 +88,6 @@ def epoch_steps(model: Model, overlap: bool = False) -> int:
     """
     delay = model.connections.min_delay
     return min((delay + 1) // 2 if overlap else delay, MAX_EPOCH)
-
-
-def _any(values: np.ndarray) -> bool:
-    """Whether a value is not 0; mostly one of the first is."""
-    return bool(values[:_FIRST].any() or values.any())
 
 
 def ring_slots(model: Model) -> int:

@@ -80,10 +80,6 @@ class EpochPlan:
     ----------
     cells : (m,) int64
     lists : NodeLists or None
-    gather : (size,) integer
-        Natural node at every place of the device order, -1 for none.
-    tie, up : (size,) and (lanes,) integer
-        Natural node whose `u` ties a place to the next of its segment, and a lane to its parent.
     units : (m, 8) int64
         Of each cell what ``epoch.mako`` takes, in the order of the plan.
     spec : EpochSpec
@@ -120,10 +116,24 @@ class EpochPlan:
             raise self._too_large(int(cut.lanes.max()))
         self._forest, self.table = forest, CellTable(forest, cut, most, self._first)
         table = self.table
-        self.gather, self.tie, self.up = table.gather, table.tie, table.up
         self.units = table.units.copy()
         self.units[:, _CELL] = cells[table.units[:, _CELL]]
         self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
+
+    @property
+    def gather(self) -> np.ndarray:
+        """(size,) integer: natural node at every place of the device order, -1 for none."""
+        return self.table.gather
+
+    @property
+    def tie(self) -> np.ndarray:
+        """(size,) integer: natural node whose `u` ties a place to the next of its segment."""
+        return self.table.tie
+
+    @property
+    def up(self) -> np.ndarray:
+        """(lanes,) integer: natural node whose `u` ties a lane to its parent."""
+        return self.table.up
 
     @cached_property
     def nodes(self) -> np.ndarray:
@@ -492,7 +502,7 @@ def _factor_of_capacitance(network: Model, kind: Kind, dtype: np.dtype) -> str:
     kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
     if kind.mechanism.kind != "density":
         return ""
-    ratio = kind.factor / (network.capacitance[kind.node] / network.solved_dt)
+    ratio = kind.factor / (network.of_nodes.at("capacitance", kind.node) / network.solved_dt)
     if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
         return ""
     return _literal(float(ratio[0]), dtype)

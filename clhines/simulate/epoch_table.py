@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
+
 import numpy as np
 
 from clhines.arrays import ranges, starts, stretch_of
@@ -10,8 +13,10 @@ from clhines.plan import packing
 from clhines.plan.by_cell.layout import runs
 from clhines.plan.by_segment import codes, layout, schedule
 from clhines.plan.by_segment.cut import Cut
-from clhines.plan.layout import add_to_rows
+from clhines.plan.layout import add_to_rows, index_type
 from clhines.simulate.epoch_spec import RECORDED
+
+_CACHED = 1 << 17  # entries written at once, which stay in the cache
 
 
 class CellTable:
@@ -27,12 +32,6 @@ class CellTable:
         Most nodes of a segment.
     first : (num_cells,) int64
         Number of the first node of each cell in the network.
-
-    Attributes
-    ----------
-    gather, tie : (size,) integer
-        See `EpochPlan`; numbers of the network.
-    up : (lanes,) integer
     """
 
     def __init__(self, forest: Forest, cut: Cut, most: int, first: np.ndarray) -> None:
@@ -43,8 +42,6 @@ class CellTable:
         )
         rows = layout.SegmentRows(lanes, blocks, most)
         self.blocks, self.lanes, self.rows = blocks, lanes, rows
-        self.gather = rows.gather(forest, first)
-        self._node_at, self._place_of = self._within()
         kind, counts = blocks.template, np.diff(lanes.template_start)
         self.lane_base = starts(counts[kind])
         self.num_lanes = int(counts[kind].sum())
@@ -63,7 +60,8 @@ class CellTable:
         )
         self.unit_of_cell = np.empty(forest.num_cells, np.int64)
         self.unit_of_cell[blocks.cells] = np.arange(forest.num_cells)
-        self._ties()
+        self._node_at, self._place_of = self._within()
+        self._tie_at, self._up_at = self._ties()
 
     def _within(self) -> tuple[np.ndarray, np.ndarray]:
         """Node of its cell at each place of each template, -1 for none; places of trees' nodes."""
@@ -77,12 +75,12 @@ class CellTable:
         place_of[trees.order[rank]] = place
         return node_at, place_of
 
-    def _ties(self) -> None:
+    def _ties(self) -> tuple[np.ndarray, np.ndarray]:
         """Find whose `u` ties each place to the next of its segment, and each lane to its parent.
 
-        `tie` and `up` are numbers of the network, -1 for none.
+        Nodes of the cell, for each place and each lane of each template, -1 for none.
         """
-        lanes, rows, kind = self.lanes, self.rows, self.blocks.template
+        lanes, rows = self.lanes, self.rows
         length, template = lanes.length, lanes.template
         lane = np.arange(len(length)) - lanes.template_start[template]
         leaf = lane >= lanes.inner[template]
@@ -104,20 +102,46 @@ class CellTable:
         )
         every = np.arange(len(length))
         top = place(every, np.where(leaf, length - 1, 0))
-        self.tie = np.empty(rows.size, self.gather.dtype)
-        self.up = np.empty(self.num_lanes, self.gather.dtype)
+        tie = np.where(source < 0, -1, self._node_at[np.repeat(begin, size) + source])
+        return tie, self._node_at[begin[template] + top]
+
+    def spread(self, name: str) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield `gather`, `tie` or `up` from place to place, in arrays that stay in the cache."""
+        of_lanes, kind = name == "up", self.blocks.template
+        within = {"gather": self._node_at, "tie": self._tie_at, "up": self._up_at}[name]
+        size = np.diff(self.lanes.template_start) if of_lanes else self.rows.template_size
+        begin, place = starts(size), self.lane_base if of_lanes else self.rows.block_start
+        first = self._first[self.blocks.cells]
+        first = first.astype(index_type(first, self._forest.trees.sizes))
         for lo, hi in runs(kind):  # units of the same tree, one after another
-            t = kind[lo]
-            here = slice(rows.block_start[lo], rows.block_start[lo] + (hi - lo) * size[t])
-            first = self._first[self.blocks.cells[lo:hi]].astype(self.gather.dtype)
-            node = self._node_at[begin[t] : begin[t] + size[t]]
-            from_place = source[begin[t] : begin[t] + size[t]]
-            within = np.where(from_place < 0, -1, node[from_place])
-            add_to_rows(first, within, self.tie[here].reshape(hi - lo, -1))
-            mine = slice(lanes.template_start[t], lanes.template_start[t + 1])
-            above = node[top[mine]]
-            up = self.up[self.lane_base[lo] :][: (hi - lo) * len(above)]
-            add_to_rows(first, above, up.reshape(hi - lo, -1))
+            width, own = int(size[kind[lo]]), within[begin[kind[lo]] :][: size[kind[lo]]]
+            step = max(1, _CACHED // max(1, width))
+            for k in range(lo, hi, step):
+                base = first[k : min(k + step, hi)]
+                out = np.empty((len(base), width), first.dtype)
+                add_to_rows(base, own, out)
+                yield slice(int(place[k]), int(place[k]) + out.size), out.reshape(-1)
+
+    @cached_property
+    def gather(self) -> np.ndarray:
+        """(size,) integer: number in the network of the node at each place, -1 for none."""
+        return self._whole("gather", self.rows.size)
+
+    @cached_property
+    def tie(self) -> np.ndarray:
+        """(size,) integer: that of the node whose `u` ties each place to the next."""
+        return self._whole("tie", self.rows.size)
+
+    @cached_property
+    def up(self) -> np.ndarray:
+        """(lanes,) integer: that of the node whose `u` ties each lane to its parent."""
+        return self._whole("up", self.num_lanes)
+
+    def _whole(self, name: str, size: int) -> np.ndarray:
+        out = np.full(size, -1, index_type(self._first, self._forest.trees.sizes))
+        for here, index in self.spread(name):
+            out[here] = index
+        return out
 
     def places_of_all(self) -> np.ndarray:
         """Place of every node, cell after cell, among those of its cell."""

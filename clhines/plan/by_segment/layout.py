@@ -57,13 +57,9 @@ class SegmentRows:
         place = self._row_of_lane[k, row] + self._column[k]
         return place, lanes.slot[k], lanes.first[k] + step
 
-    def gather(self, forest: Forest, first: np.ndarray | None = None) -> np.ndarray:
-        """(size,) integer: natural index at every place of the device order.
-
-        `first` are other numbers of the first nodes of the cells than those of the forest.
-        """
-        entries = self.entries()
-        return block_gather(forest, self._blocks, self.template_size, *entries, first)
+    def gather(self, forest: Forest) -> np.ndarray:
+        """(size,) int32: natural index at every place of the device order."""
+        return block_gather(forest, self._blocks, self.template_size, *self.entries())
 
 
 def tables(
