@@ -98,6 +98,23 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
     return out
 
 
+def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
+    """Parents of so many nodes, those of some cells in turn; roots are -1 in each."""
+    parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
+    rounds, rest = divmod(count, len(once))
+    some = rounds * len(roots) + int(np.searchsorted(roots, rest))
+    parent[repeat_moved(roots, some, len(once))] = -1
+    return parent
+
+
+def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """(sum(sizes),) integer: parents of the nodes of some cells, numbered among these alone."""
+    if (first[1:] == first[:-1] + sizes[:-1]).all():  # neighbours: in one piece, of the same dtype
+        some = parent[first[0] : first[-1] + sizes[-1]]
+        return np.where(some < 0, -1, some - int(first[0]))
+    return moved(parent[ranges(first, sizes)].astype(np.int64), starts(sizes) - first, sizes)
+
+
 def ascending(values: np.ndarray) -> bool:
     """Whether each entry is larger than the one before it."""
     return all(

@@ -16,9 +16,10 @@ from clhines.arrays import (
     climb,
     moved,
     offsets,
+    parents_of,
     ranges,
-    repeat_moved,
     repeated_nodes,
+    repeated_parents,
     starts,
     stretch_of,
 )
@@ -256,11 +257,9 @@ class Forest:
 
     def _freeze(self) -> None:
         """Make the arrays read-only: all else is derived from them once."""
-        trees = self.trees
-        for a in (self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
+        trees, known = self.trees, [self.parent] if "parent" in vars(self) else []
+        for a in (*known, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
             a.flags.writeable = False
-        if "parent" in vars(self):
-            self.parent.flags.writeable = False
 
     @cached_property
     def parent(self) -> np.ndarray:
@@ -268,13 +267,6 @@ class Forest:
         parent = self._parents()
         parent.flags.writeable = False
         return parent
-
-    @classmethod
-    def _of_own(cls, parent: np.ndarray, cell_offsets: np.ndarray) -> Forest:
-        """Make a forest of arrays that nobody else has, without copying them."""
-        forest = cls.__new__(cls)
-        forest._take_over(parent, cell_offsets)
-        return forest
 
     @classmethod
     def from_cells(cls, parents: Iterable[np.ndarray]) -> Forest:
@@ -297,7 +289,9 @@ class Forest:
                 f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        return cls._of_own(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
+        forest = cls.__new__(cls)
+        forest._take_over(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
+        return forest
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -315,15 +309,12 @@ class Forest:
                 f"got {len(parents)} trees for {shown(num_cells)} cells; expected 1 or more"
             )
         nodes = repeated_nodes([len(p) for p in parents], num_cells)
-        check_room(
-            _NODE_BYTES * nodes + _CELL_BYTES * num_cells,
-            f"{shown(num_cells)} cells",
-        )
+        check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
         once = cls.from_cells(parents[:num_cells])
         forest = cls.__new__(cls)
         forest.cell_offsets = offsets(np.resize(once.sizes, num_cells))
         forest.shape_of_cell = np.resize(once.shape_of_cell, num_cells)
-        forest.trees, forest._parents = once.trees, partial(_repeated_parents, once, num_cells)
+        forest.trees, forest._parents = once.trees, partial(repeated_parents, once.parent, nodes)
         forest._freeze()
         return forest
 
@@ -338,10 +329,7 @@ class Forest:
         forest = cls.__new__(cls)
         sizes = trees.sizes[shape_of_cell]
         forest.cell_offsets = offsets(sizes)
-        parent = trees.parent[ranges(trees.offsets[shape_of_cell], sizes)]
-        forest.parent = moved(
-            parent, forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes
-        )
+        forest.parent = parents_of(trees.parent, trees.offsets[shape_of_cell], sizes)
         forest.shape_of_cell, forest.trees = np.array(shape_of_cell), trees
         forest._freeze()
         return forest
@@ -388,16 +376,18 @@ class Forest:
         part = type(self).__new__(type(self))
         part.cell_offsets = offsets(self.sizes[cells])
         part._check_offsets(part.num_nodes)
-        part._parents = partial(_parents_of, self, cells)
+        first, sizes = self.cell_offsets[cells], self.sizes[cells]
+        part._parents = lambda: parents_of(self.parent, first, sizes)
         part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
         part._freeze()
         return part
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "parent": self.parent, "_parents": None}
+
     def __repr__(self) -> str:
-        return (
-            f"Forest({self.num_cells} cells, {self.num_nodes} nodes, "
-            f"{self.trees.num_trees} distinct shapes)"
-        )
+        shapes = f"{self.trees.num_trees} distinct shapes"
+        return f"Forest({self.num_cells} cells, {self.num_nodes} nodes, {shapes})"
 
     def _check_offsets(self, n: int) -> None:
         bounds = self.cell_offsets
@@ -482,13 +472,12 @@ class Forest:
 
     def _distinct_trees(self, first_cell: np.ndarray) -> Trees:
         sizes = self.sizes[first_cell]
-        bounds = offsets(sizes)
-        parent = self.parent[ranges(self.cell_offsets[first_cell], sizes)].astype(np.int64)
-        return Trees(bounds, moved(parent, bounds[:-1] - self.cell_offsets[first_cell], sizes))
+        parent = parents_of(self.parent, self.cell_offsets[first_cell], sizes)
+        return Trees(offsets(sizes), parent.astype(np.int64))
 
     def _check_trees(self, first_cell: np.ndarray) -> None:
         trees = self.trees
-        roots = np.add.reduceat((trees.parent < 0).astype(np.int64), trees.offsets[:-1])
+        roots = np.add.reduceat((trees.parent < 0) + 0, trees.offsets[:-1])
         bad = np.flatnonzero(roots != 1)
         if len(bad):
             s = int(bad[np.argmin(first_cell[bad])])
@@ -509,22 +498,3 @@ class Forest:
             raise ForestError(
                 f"cell {cell}, node {node}: its parents run in a cycle, not to a root"
             )
-
-
-def _parents_of(forest: Forest, cells: np.ndarray) -> np.ndarray:
-    """(m,) integer: parents of some cells, numbered in a forest of these alone."""
-    sizes, first = forest.sizes[cells], forest.cell_offsets[cells]
-    if (np.diff(cells) == 1).all():  # neighbours: in one piece, and of the same dtype
-        parent = forest.parent[first[0] : first[-1] + sizes[-1]]
-        return np.where(parent < 0, -1, parent - int(first[0]))
-    parent = forest.parent[ranges(first, sizes)].astype(np.int64)
-    return moved(parent, starts(sizes) - first, sizes)
-
-
-def _repeated_parents(once: Forest, num_cells: int) -> np.ndarray:
-    """(n,) int64: parents of so many cells that are those of a forest in turn."""
-    nodes = repeated_nodes(once.sizes.tolist(), num_cells)
-    parent = repeat_moved(once.parent, nodes, once.num_nodes)
-    roots = np.flatnonzero(once.parent < 0)
-    parent[repeat_moved(roots, num_cells, once.num_nodes)] = -1
-    return parent

@@ -347,7 +347,7 @@ class _Launch:
         if lists is not None:
             return lists.of_own_cells and self._set_lists(lists, total, b)
         for array, values, padding in ((self._d, total, 1.0), (self._k, b, 0.0)):
-            gather = self.plan.gather
+            gather = self.plan.table.gather
             packed = np.where(gather < 0, padding, values[gather])
             array[: len(packed)].set(packed.astype(self._state.dtype), self.queue)
         if self.spec.constant:
@@ -368,10 +368,10 @@ class _Launch:
 
     def get_voltages(self, v: np.ndarray) -> None:
         """Write those of the own cells into (n,) voltages in natural order."""
-        gather = self.plan.gather
+        gather = self.plan.table.gather
         v[gather[gather >= 0]] = self.v.get()[gather >= 0]
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Take those of the own cells from (n,) voltages in natural order."""
-        gather = self.plan.gather
+        gather = self.plan.table.gather
         self.v.set(np.where(gather < 0, 0, v[gather]).astype(self._state.dtype))

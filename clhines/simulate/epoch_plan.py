@@ -120,21 +120,6 @@ class EpochPlan:
         self.units[:, _CELL] = cells[table.units[:, _CELL]]
         self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
 
-    @property
-    def gather(self) -> np.ndarray:
-        """(size,) integer: natural node at every place of the device order, -1 for none."""
-        return self.table.gather
-
-    @property
-    def tie(self) -> np.ndarray:
-        """(size,) integer: natural node whose `u` ties a place to the next of its segment."""
-        return self.table.tie
-
-    @property
-    def up(self) -> np.ndarray:
-        """(lanes,) integer: natural node whose `u` ties a lane to its parent."""
-        return self.table.up
-
     @cached_property
     def nodes(self) -> np.ndarray:
         """(k,) int64: natural numbers of the nodes of the cells, in order."""
