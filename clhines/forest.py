@@ -311,12 +311,8 @@ class Forest:
         nodes = repeated_nodes([len(p) for p in parents], num_cells)
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
         once = cls.from_cells(parents[:num_cells])
-        forest = cls.__new__(cls)
-        forest.cell_offsets = offsets(np.resize(once.sizes, num_cells))
-        forest.shape_of_cell = np.resize(once.shape_of_cell, num_cells)
-        forest.trees, forest._parents = once.trees, partial(repeated_parents, once.parent, nodes)
-        forest._freeze()
-        return forest
+        shape_of_cell = np.resize(once.shape_of_cell, num_cells)
+        return cls._of(once.trees, shape_of_cell, partial(repeated_parents, once.parent, nodes))
 
     @classmethod
     def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
@@ -326,11 +322,17 @@ class Forest:
         ----------
         shape_of_cell : (num_cells,) integer
         """
+        first, sizes = trees.offsets[shape_of_cell], trees.sizes[shape_of_cell]
+        parents = partial(parents_of, trees.parent, first, sizes)
+        return cls._of(trees, np.array(shape_of_cell), parents)
+
+    @classmethod
+    def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
+        """Make a forest of cells of given shapes, whose `parent` is made when asked for."""
         forest = cls.__new__(cls)
-        sizes = trees.sizes[shape_of_cell]
-        forest.cell_offsets = offsets(sizes)
-        forest.parent = parents_of(trees.parent, trees.offsets[shape_of_cell], sizes)
-        forest.shape_of_cell, forest.trees = np.array(shape_of_cell), trees
+        forest.trees, forest.shape_of_cell, forest._parents = trees, shapes, parents
+        forest.cell_offsets = offsets(trees.sizes[shapes])
+        forest._check_offsets(forest.num_nodes)
         forest._freeze()
         return forest
 
@@ -373,14 +375,9 @@ class Forest:
         cells : (m,) integer
         """
         cells = np.arange(self.num_cells)[cells]
-        part = type(self).__new__(type(self))
-        part.cell_offsets = offsets(self.sizes[cells])
-        part._check_offsets(part.num_nodes)
         first, sizes = self.cell_offsets[cells], self.sizes[cells]
-        part._parents = lambda: parents_of(self.parent, first, sizes)
-        part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
-        part._freeze()
-        return part
+        shape_of_cell, trees = self.trees.used(self.shape_of_cell[cells])
+        return self._of(trees, shape_of_cell, lambda: parents_of(self.parent, first, sizes))
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "parent": self.parent, "_parents": None}
