@@ -81,14 +81,15 @@ def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structu
     rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
     turns = [rooted[id(cable)] for cable in cables]
     forest = Forest.repeated([parent for parent, _ in turns], count)
-    taken = {key: (c.capacitance.copy(), c.g_total.copy()) for key, c in different.items()}
-    capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
+    names = "area", "capacitance", "g_total"  # copies, as a cable may change later
+    taken = {key: [getattr(c, n).copy() for n in names] for key, c in different.items()}
+    area, capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
     return Structure(
         forest=forest,
         soma=forest.cell_offsets[:-1] + np.resize([cable.soma for cable in cables], count),
         cables=tuple(cables),
         turns=count,
-        area=[cable.area for cable in cables],
+        area=area,
         capacitance=capacitance,
         g_axial=[g for _, g in turns],
         g_total=g_total,
