@@ -15,6 +15,25 @@ def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(counts)))
 
 
+def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
+    """Return numbers, then all of them `step` larger, and so on, (copies * m,) int64."""
+    return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
+
+
+def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
+    """Return numbers of m things in all copies, (copies, m) int64; blocks have copy after copy.
+
+    Parameters
+    ----------
+    sizes : integer array
+        Of the blocks of one copy; m in all.
+    copies : int
+    """
+    each = np.asarray(sizes, np.int64)
+    base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
+    return base + np.repeat(each, each) * np.arange(copies)[:, None]
+
+
 def starts(counts: np.ndarray) -> np.ndarray:
     """(m,) int64: where each of m stretches of so many entries begins."""
     return np.cumsum(counts) - counts
@@ -79,7 +98,7 @@ def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
     step : int
         0 for arrays that are not of integers.
     """
-    axes = [1] * once.ndim
+    once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
     more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
     if more > 1:  # short rounds are joined
         joined = np.broadcast_to(once, (more, *once.shape))

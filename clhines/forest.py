@@ -330,11 +330,14 @@ class Forest:
     def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
         """Make a forest of cells of given shapes, whose `parent` is made when asked for."""
         forest = cls.__new__(cls)
-        forest.trees, forest.shape_of_cell, forest._parents = trees, shapes, parents
-        forest.cell_offsets = offsets(trees.sizes[shapes])
-        forest._check_offsets(forest.num_nodes)
-        forest._freeze()
+        forest._put(trees, shapes, parents)
         return forest
+
+    def _put(self, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> None:
+        self.trees, self.shape_of_cell, self._parents = trees, shapes, parents
+        self.cell_offsets = offsets(trees.sizes[shapes])
+        self._check_offsets(self.num_nodes)
+        self._freeze()
 
     @property
     def num_cells(self) -> int:

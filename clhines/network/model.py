@@ -54,6 +54,10 @@ class Kind:
         """Number of instances."""
         return len(self.node)
 
+    def is_single(self, name: str) -> bool:
+        """Whether a parameter is one number for all instances."""
+        return np.ndim(self.parameters[name]) == 0
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Parameters as (count,) float64 arrays, in the order of the mechanism's."""
         return {
@@ -77,7 +81,7 @@ class Model:
         `constant_b` and `v_init`.
     kinds : tuple of Kind
         All other mechanisms.
-    instances : tuple of (int, (count,) int64)
+    instances : sequence of (int, (count,) int64)
         For each `Group` of the network its kind, -1 for a constant one, and the instance there
         of each of the group's.
     num_targets : int
@@ -102,7 +106,7 @@ class Model:
     soma: np.ndarray
     of_nodes: NodeValues
     kinds: tuple[Kind, ...]
-    instances: tuple[tuple[int, np.ndarray], ...]
+    instances: Sequence[tuple[int, np.ndarray]]
     num_targets: int
     connections: Connections
     events: Events

@@ -45,6 +45,12 @@ class NodeValues:
         """Whether a value is not 0."""
         return bool(self._once[name][: self.count].any())
 
+    def copied(self, copies: int) -> NodeValues:
+        """Return the values of all nodes in so many copies, one after another."""
+        whole = {k: self.count % len(a) == 0 for k, a in self._once.items()}
+        once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
+        return NodeValues(once, self.count * copies)
+
     def part(self, low: int, high: int) -> NodeValues:
         """Return the values of the nodes from `low` to `high`, as arrays of these."""
         return NodeValues({k: self.whole(k)[low:high] for k in self._once}, high - low)

@@ -14,12 +14,13 @@ from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.counters import Counters
-from clhines.neuron.importer import Imported, network_of
+from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.model import Model, read_model
 from clhines.neuron.records import Records, clock, last_delivery
 from clhines.neuron.session import Hoc, interpreter, uncollected
-from clhines.neuron.states import put_values, take_values
+from clhines.neuron.states import OneCopy, put_values, take_values
 from clhines.neuron.writeback import put_events
+from clhines.simulate.extended_copies import CopiedSteps
 from clhines.simulate.simulation import Simulation
 
 
@@ -159,7 +160,8 @@ def _simulation(
     copies: int = 1,
     **options: object,
 ) -> tuple[Simulation, At]:
-    imported, h = network_of(model, copies), model.h
+    once, h = network_of(model), model.h
+    imported = once if copies == 1 else copied(once, copies)
     given = {"secondorder": int(h.secondorder), **options}
     sim = Simulation(
         imported.network,
@@ -170,7 +172,13 @@ def _simulation(
         v_init=float(h.v_init) if hasattr(h, "v_init") else -65.0,
         **given,  # type: ignore[arg-type]
     )
-    take_values(sim, imported)
+    if isinstance(sim.runner, CopiedSteps):
+        one = OneCopy(sim, sim.runner)
+        take_values(one, once)
+        crossed = np.array(once.crossed, np.int64)
+        imported.crossed += sim.runner.model.sources_of(crossed).tolist()
+    else:
+        take_values(sim, imported)
     return sim, At(imported)
 
 

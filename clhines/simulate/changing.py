@@ -16,6 +16,7 @@ from clhines.checks import as_array, as_finite, as_whole_number, shown
 from clhines.device.guard import exclusive
 from clhines.errors import InputError, meant
 from clhines.network.changes import Changes, Value, as_value
+from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
@@ -62,9 +63,12 @@ class Changing:
         """Keep how the model and its run were made."""
         self._changes, self._settings = Changes(), dict(settings)
         self._request, self._overlap = request, overlap
-        self._sums = self.network.constant_sums()
         self._fresh = True  # nothing has happened since the start
         self._take(make_run(self.ranks, model, request, overlap), model)
+
+    @cached_property
+    def _sums(self) -> ConstantSums:
+        return self.network.constant_sums()
 
     def _take(self, made: Made, model: Model) -> None:
         """Go on with another run."""
@@ -403,7 +407,7 @@ def _protect(model: Model) -> None:
     """Make the arrays of a model read-only: what is written there would act nowhere."""
     owners: list[object] = [model, *model.kinds, model.connections, model.events]
     arrays = [a for owner in owners for a in vars(owner).values()]
-    arrays += [a for kind in model.kinds for a in kind.parameters.values()]
+    arrays += [a for kind in model.kinds for a in vars(kind).get("parameters", {}).values()]
     for array in arrays:
         if isinstance(array, np.ndarray):
             array.setflags(write=False)

@@ -175,9 +175,26 @@ class EpochSpec(TemplateSpec):
         values = [f"s_{name}" for name in kind.states]
         return sampled_source(self.kinds.index(kind), f"< {len(values)}", values, row)
 
-    def sampled_current(self, kind: MechanismSpec) -> str:
-        """Source that writes the current of an instance where it is recorded."""
-        return sampled_source(self.kinds.index(kind), f"== {len(kind.states)}", ["i"], "step")
+    def sampled_current(self, kind: MechanismSpec, current: str) -> str:
+        """Source that writes the current of an instance where it is recorded.
+
+        Where operations may be fused, `current` works it out once more from values that the
+        compiler cannot know: which of them it fuses, and so the last bits of a cell, may not
+        depend on whether the current is recorded.
+        """
+        written = sampled_source(self.kinds.index(kind), f"== {len(kind.states)}", ["i"], "step")
+        if not self.fused:
+            return written
+        names = ["v", *(f"s_{name}" for name in kind.states)]
+        again = [f"const real {name} = again__[{n}];" for n, name in enumerate(names)]
+        return "\n".join(
+            (
+                f"if (samples_{self.kinds.index(kind)}[instance] >= 0) {{",
+                f"    volatile real again__[{len(names)}] = {{{', '.join(names)}}};",
+                *(f"    {line}" for line in (*again, "real i, g;", current, written)),
+                "}",
+            )
+        )
 
     @property
     def makes_factors(self) -> bool:

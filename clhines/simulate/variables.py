@@ -189,7 +189,7 @@ class Variables:
         kind = self.model.kinds[k]
         played = {p.parameter for p in self.extended.played if p.kind == k}
         names = kind.mechanism.parameters
-        return [(n, np.ndim(kind.parameters[n]) == 0 and n not in played) for n in names]
+        return [(n, kind.is_single(n) and n not in played) for n in names]
 
     def place_of_parameter(self, k: int, name: str) -> int:
         """Where a parameter that is not single begins in the array of all parameters."""

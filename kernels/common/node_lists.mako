@@ -46,6 +46,9 @@
     total = "sum" if kind.density else "point"
     always = spec.samples or kind.takes_events or kind.uses_noise or not kind.density   # the instance is needed in each step
     state = "local_state" if kind.local else "state"
+    noise = "noise, " if kind.uses_noise else ""
+    current = (f"{kind.name}_current(series__, v, (step + (real)0.5) * dt, dt, {params}{constants}{by_value}{noise}"
+               "&i, &g);")
 %>\
             ${test} {
 % if always:
@@ -75,9 +78,9 @@
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(series__, v, (step + (real)0.5) * dt, dt, ${params}${constants}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${current}
 % if spec.samples:
-                if (!closes) ${spec.sampled_current(kind)}
+                if (!closes) ${spec.sampled_current(kind, current)}
 % endif
                 ${total}_i += i;
                 ${total}_g += g;

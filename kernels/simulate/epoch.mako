@@ -328,6 +328,9 @@ ${part("common/node_states")}\
     params = "".join(f"{value(kind, p)}, " for p in range(len(kind.parameters)))
     by_value = "".join(f"s_{name}, " for name in kind.states)
     by_address = ", ".join(f"&s_{name}" for name in kind.states)
+    noise = "noise, " if kind.uses_noise else ""
+    current = (f"{kind.name}_current({c_}v, (step + (real)0.5) * dt, dt, {params}{constants(kind)}{by_value}{noise}"
+               "&i, &g);")
 %>\
 % if kind.states:
                 if (step > first_step)
@@ -349,9 +352,9 @@ ${part("common/node_states")}\
 % if kind.uses_noise:
                 const real noise = normal(seed, (ulong)(${kind.number} + instance), (ulong)step);
 % endif
-                ${kind.name}_current(${c_}v, (step + (real)0.5) * dt, dt, ${params}${constants(kind)}${by_value}${"noise, " if kind.uses_noise else ""}&i, &g);
+                ${current}
 % if spec.samples:
-                ${spec.sampled_current(kind)}
+                ${spec.sampled_current(kind, current)}
 % endif
 % if kind.density:
                 const real factor = ${factor_of(kind)};

@@ -91,7 +91,8 @@ def test_nvidia_ptx_solves_the_same(ptx_queue, monkeypatch, nodes, symmetric, dt
         if not on:
             without_ptx(monkeypatch)
         solver = Solver(forest, "contraction", dtype, queue=ptx_queue)
-        assert {part.spec.ptx for part in solver.plan.parts} == {on}
+        for spec in (part.spec for part in solver.plan.parts):  # no PTX for values in registers
+            assert spec.ptx == (on and not (spec.direct and dtype == "float32"))
         lower = {} if symmetric else {"l": system.l}
         factors = solver.factor(system.d, system.u, **lower)
         found.append((solver.solve(**system.arrays), factors.solve(system.b)))
