@@ -146,7 +146,7 @@ class ExtendedSteps:
         last = num_active(model)
         self._recorded_at = self._recorder.begin(0, [], nothing, last)
         self._early: Chunk | None = self._host.end()
-        self._build(self._host.variables)
+        self.build(self._host.variables)
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -172,10 +172,10 @@ class ExtendedSteps:
     def _put(self, a: np.ndarray) -> cla.Array:
         return cla.to_device(self.queue, a)
 
-    def _build(self, variables: Variables) -> None:
+    def build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
-        self.arenas = tables = self._fill(variables)
+        self.arenas = tables = self.fill(variables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
@@ -185,7 +185,7 @@ class ExtendedSteps:
         self._built = program.build(self.queue.context, spec), spec
         self._bind()
 
-    def _fill(self, variables: Variables) -> dict[str, Arena]:
+    def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
         packed = self.solver.pack(variables.v).get(self.queue)
         self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
@@ -279,7 +279,7 @@ class ExtendedSteps:
         if saved is not None:
             known = {**self._host.variables.save(), **saved}
             self._host.variables.load(known)
-        self._build(self._host.variables)
+        self.build(self._host.variables)
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Make room for rows of records."""
@@ -404,4 +404,4 @@ class ExtendedSteps:
         self._taken, self._early = True, None
         self._failed.set(saved["failed"].astype(np.int32), self.queue)
         self._host.load(saved)
-        self._build(self._host.variables)
+        self.build(self._host.variables)
