@@ -147,6 +147,8 @@ def from_neuron(
         An `InputError` that lists everything that cannot be simulated.
     """
     copies = as_whole_number("copies", copies, 1)
+    if options.get("comm") is not None:
+        raise InputError("from_neuron() is for one process; expected no comm")
     with uncollected():
         model = read_model(interpreter(), vectors or {})
         return _simulation(model, dtype, device, engine, copies, **options)

@@ -155,7 +155,7 @@ class ExtendedSteps:
         self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
         self._recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
         self._early: Chunk | None = host.end()
-        self._build(host.variables)
+        self.build(host.variables)
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -180,10 +180,10 @@ class ExtendedSteps:
         active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
         self._active = cla.to_device(self.queue, active)
 
-    def _build(self, variables: Variables) -> None:
+    def build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
-        self.arenas = tables = self._fill(variables)
+        self.arenas = tables = self.fill(variables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
@@ -193,7 +193,7 @@ class ExtendedSteps:
         self._built = program.build(self.queue.context, spec), spec
         self._bind()
 
-    def _fill(self, variables: Variables) -> dict[str, Arena]:
+    def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
         packed = self.solver.pack(variables.v).get(self.queue)
         self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
@@ -287,7 +287,7 @@ class ExtendedSteps:
         if saved is not None:
             known = {**self._host.variables.save(), **saved}
             self._host.variables.load(known)
-        self._build(self._host.variables)
+        self.build(self._host.variables)
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Make room for rows of records."""
@@ -413,4 +413,4 @@ class ExtendedSteps:
         self._taken, self._early = True, None
         self._failed.set(saved["failed"].astype(np.int32), self.queue)
         self._host.load(saved)
-        self._build(self._host.variables)
+        self.build(self._host.variables)
