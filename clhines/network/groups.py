@@ -100,6 +100,9 @@ class Group:
     nodes: np.ndarray
     parameters: dict[str, float | np.ndarray] = field(repr=False)
 
+    def __repr__(self) -> str:
+        return f"Group({self.number}: {self.mechanism.name} × {len(self.nodes)})"
+
     def __len__(self) -> int:
         return len(self.nodes)
 

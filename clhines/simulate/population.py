@@ -68,6 +68,11 @@ class Responses:
     spike_time: np.ndarray
     features: Mapping[str, np.ndarray | Lists] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        names = f"; features {', '.join(self.features)}" if self.features else ""
+        shape = self.v.shape[:2]
+        return f"Responses({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+
     @property
     def spike_count(self) -> np.ndarray:
         """(N, P) int64."""

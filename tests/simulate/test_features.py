@@ -117,6 +117,18 @@ def test_runs(fast_queue, needs, driven, engine, dtype, chunk):
         sim.run(5.0)  # from 26 ms on
 
 
+def test_features_of_spikes_alone_need_no_window(fast_queue, needs, driven):
+    needs(fast_queue, "float64")
+    net, given = driven
+    sim = Simulation(net, DT, np.float64, queue=fast_queue)
+    v = sim.record("v", net.soma)
+    counts = sim.record("v", net.soma, reduce=Features(["spike_count"], **given))
+    result = sim.run(26.0)
+    expected = extract(result[v].T, result.t, ["spike_count"], **given)["spike_count"]
+    assert expected.max() > 1
+    assert np.array_equal(result.features[counts]["spike_count"], expected)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
