@@ -155,7 +155,7 @@ def private_uses():
     for name, tree in MODULES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
-                own = ast.unparse(node.value) in ("self", "cls", "super()")
+                own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
                 if not own and not node.attr.startswith("__"):
                     found.append(f"{name}:{node.lineno}: {ast.unparse(node)}")
             elif isinstance(node, ast.ImportFrom) and node.module.startswith("clhines"):
