@@ -34,7 +34,7 @@ from clhines.device import devices, program
 from clhines.errors import ClhinesError
 
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
-SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2}  # ms, of a spike
+SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2, "Jaxley": 0.2}  # ms, of a spike
 OWN = "clhines"
 
 
@@ -155,7 +155,7 @@ def other(
         return {**case, "reason": found["reason"]}
     v, built = np.array(found["voltages"]), found["built"]
     due = expected[-v.shape[1] :]
-    which = "Arbor" if name.startswith("Arbor") else "float64"
+    which = name.split()[0] if name.startswith(("Arbor", "Jaxley")) else "float64"
     return timed({**case, "dtype": "float64"}, cable, found["taken"], found["used"]) | {
         "name": found["name"],
         "where": found["where"],
@@ -209,8 +209,8 @@ def swc_of(args: argparse.Namespace, cell: str) -> str | None:
     return args.swc if cell.startswith("l5pc") else None
 
 
-def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return what is to be run, one after another."""
+def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
+    """Return what is to be run, one after another, on a GPU or a CPU."""
     found = []
     for cell in args.cells:
         for copies in args.copies:
@@ -218,7 +218,7 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
                 continue
             here = {"cell": cell, "copies": copies}
             files = neurons.NEURONS[cell].from_files
-            engines = [e for e in args.engines if e != "epochs" or not files] or ["steps"]
+            engines = [e for e in args.engines if e != "epochs" or not files or gpu] or ["steps"]
             own = [(t, e) for t in args.dtype for e in engines]
             found += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in own]
             few = [p for p in args.peers if copies <= args.host_most or p == "Arbor GPU"]
@@ -232,7 +232,7 @@ def measured(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[
     gone: dict[tuple[str, str], str] = {}  # a simulator and a cell -> why it is not tried any more
     with tempfile.TemporaryDirectory(prefix="clhines-mod-") as made:
         folder = Path(args.keep or made).resolve()
-        for case in tqdm(cases(args), disable=None):
+        for case in tqdm(cases(args, not devices.is_cpu(queue.device)), disable=None):
             cell, key = case["cell"], (case["name"], case["cell"])
             swc = swc_of(args, cell)
             cable = neurons.cable_of(cell, clhines.read_swc(swc)[0] if swc else None)

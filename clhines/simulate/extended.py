@@ -82,10 +82,6 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
     return array[first:end].get(queue)[at - first][None]
 
 
-def _put(queue: cl.CommandQueue, a: np.ndarray) -> cla.Array:
-    return cla.to_device(queue, a)
-
-
 class StepTimes:
     """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
 
@@ -175,41 +171,50 @@ class ExtendedSteps:
                 f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
                 "the times of events; expected another device"
             )
-        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
-        assert model.extended is not None
-        self.extended, self.max_steps = model.extended, MOST_STEPS
-        self._seen = 0
+        self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
         self.max_spikes = max_spikes or MAX_SPIKES
-        self.wires = wires_of(model, self.extended)
-        self._taken, self._rows, self._times = False, 0, StepTimes(queue, model.dt)
-        self._host = ExtendedReference(one_of(model))
-        self._wanted: Wanted = tuple(() for _ in model.kinds)
-        self._prepare(method, whole, options)
+        self._make_solver(model, method, whole, options)
+        assert model.extended is not None
+        self.wires, self._times = wires_of(model, model.extended), StepTimes(queue, model.dt)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
-        self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
-        self._records: list[Record] = []
-        self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
-        self._recorder, self._first = Recorder(queue, self.dtype), 0
-        nothing = np.zeros(0, np.int64)
-        last = num_active(model)
-        self._recorded_at = self._recorder.begin(0, [], nothing, last)
-        self._early: Chunk | None = self._host.end()
-        self.build(self._host.variables)
+        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self.restart(model, ExtendedReference(one_of(model)))
 
-    def _prepare(self, method: str, whole: Forest | None, options: dict[str, Any]) -> None:
-        """Make the solver, and put what does not change on the device."""
-        model, queue = self.model, self.queue
+    def _make_solver(
+        self, model: Model, method: str, whole: Forest | None, options: dict[str, Any]
+    ) -> None:
         if whole is not None:
-            limits = devices.limits(devices.whole_device(queue.device))
+            limits = devices.limits(devices.whole_device(self.queue.device))
             method, options = of_whole(whole, method, self.dtype, limits, options)
-        self.solver = Solver(model.forest, method, self.dtype, None, queue, **options)
+        self.solver = Solver(model.forest, method, self.dtype, None, self.queue, **options)
         if not self.solver.takes_device_order:
             raise DeviceMemoryError(
                 f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
                 f"solver would need {self.solver.num_slices} slices"
             )
+
+    def restart(self, model: Model, host: ExtendedReference | None = None) -> None:
+        """Go to the start of a model: of the own one with other parameters or `v_init`.
+
+        Parameters
+        ----------
+        model : Model
+        host : ExtendedReference, optional
+            At the start of the model, or of one of its copies.
+        """
+        assert model.extended is not None
+        host = host or ExtendedReference(model, self.wires, self._wanted)  # may reject values
+        self.model, self.extended, self._host = model, model.extended, host
+        self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
         self._put_matrix()
+        self._failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
+        self._records: list[Record] = []
+        self._reducers = Reducers(lambda r: DeviceReducer(r, model, self.queue, self.dtype))
+        self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
+        self._recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
+        self._early: Chunk | None = host.end()
+        self.build(host.variables)
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -221,9 +226,8 @@ class ExtendedSteps:
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
         remote = len(self.extended.remote_v)
         packed = solver.pack(model.v_init).get(self.queue)
-        self._v = [
-            _put(self.queue, np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)
-        ]
+        v = np.append(packed, np.zeros(remote, self.dtype))
+        self._v = [cla.to_device(self.queue, v) for _ in range(2)]
         gather = solver.plan.gather
         self._places = len(gather)
         self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
@@ -232,7 +236,8 @@ class ExtendedSteps:
         nodes = active_nodes(model)
         number = np.full(model.forest.num_nodes, -1, np.int32)
         number[nodes] = np.arange(len(nodes))
-        self._active = _put(self.queue, np.where(gather < 0, -1, number[gather]).astype(np.int32))
+        active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
+        self._active = cla.to_device(self.queue, active)
 
     def build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
@@ -248,7 +253,7 @@ class ExtendedSteps:
 
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
         """Build the kernels; `at` is where the regions of the arenas begin."""
-        self._at = _put(self.queue, at)
+        self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
@@ -395,10 +400,8 @@ class ExtendedSteps:
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
-            given = {
-                "source": _put(self.queue, source.astype(np.int32)),
-                "time": _put(self.queue, time),
-            }
+            whose = cla.to_device(self.queue, source.astype(np.int32))
+            given = {"source": whose, "time": cla.to_device(self.queue, time)}
             self._take.launch(self.queue, num_taken=np.int32(len(source)), **given)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from clhines.simulate.arena import Arena
 from clhines.simulate.decisions import MAX_EPOCH, Decisions
 from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
 from clhines.simulate.epoch_spec import WARP
+from clhines.simulate.epoch_table import CellTable
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epoch_lists import first_active, node_words, refusal, with_blocks
 from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
@@ -81,7 +82,12 @@ class ExtendedEpochs(ExtendedSteps):
 
     # -- tables --------------------------------------------------------------------------------
 
-    def _prepare(self, method: str, whole: Forest | None, options: dict[str, Any]) -> None:
+    def _make_solver(
+        self, model: Model, method: str, whole: Forest | None, options: dict[str, Any]
+    ) -> None:
+        """Do nothing: cells are eliminated in the kernel of their epochs."""
+
+    def _put_matrix(self) -> None:
         """Plan the cells, and put what does not change on the device."""
         model, limits = self.model, devices.limits(self.queue.device)
         self.epoch = steps_of_epoch(model)
@@ -94,10 +100,10 @@ class ExtendedEpochs(ExtendedSteps):
         self.place = np.zeros(model.forest.num_nodes, np.int64)
         self._tables, base = list[_Launch](), 0
         for plan in plans:
-            real = np.flatnonzero(plan.gather >= 0)
-            self.place[plan.gather[real]] = base + real
+            real = np.flatnonzero(plan.table.gather >= 0)
+            self.place[plan.table.gather[real]] = base + real
             self._tables.append(self._launch(plan, base))
-            base += len(plan.gather)
+            base += len(plan.table.gather)
         self._places = base
         self._node = np.full(base, -1)
         self._node[self.place] = np.arange(len(self.place))
@@ -115,10 +121,9 @@ class ExtendedEpochs(ExtendedSteps):
             "node_lists": lists.rows, "node_places": lists.places, "node_members": lists.members,
             "node_active": np.where(lists.nodes < 0, -1, words[lists.nodes]),
         }  # fmt: skip
-        u = self.model.u
         reals = {
-            "all_tie": np.where(plan.tie < 0, 0.0, u[plan.tie]),
-            "all_up": np.where(plan.up < 0, 0.0, u[plan.up]),
+            "all_tie": _of_lanes(table, "tie", self.model.u),
+            "all_up": _of_lanes(table, "up", self.model.u),
             "node_scalars": lists.scalars, "node_values": lists.values,
             "node_states": np.zeros(lists.state_lines * WARP),
         }  # fmt: skip
@@ -220,6 +225,14 @@ class ExtendedEpochs(ExtendedSteps):
             cl.enqueue_copy(
                 self.queue, data, data, byte_count=size, src_offset=live, dst_offset=count_at
             )
+
+
+def _of_lanes(table: CellTable, name: str, values: np.ndarray) -> np.ndarray:
+    """Values at the nodes of `CellTable.spread`, 0 where there is none."""
+    found = np.zeros(table.num_lanes if name == "up" else table.rows.size)
+    for here, index in table.spread(name):
+        found[here] = np.where(index < 0, 0.0, values[index])
+    return found
 
 
 def steps_of_epoch(model: Model) -> int:

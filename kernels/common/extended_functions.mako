@@ -2,6 +2,7 @@
 <% e = spec.extended %>\
 % if e.calls:
 static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
+#undef exp  // a macro in some compilers' headers
 #define exp called_exp
 
 % endif

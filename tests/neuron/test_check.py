@@ -45,6 +45,12 @@ h.finitialize(-61)
 sim, at = clhines.from_neuron(engine="reference")
 v = sim.record("v", [at(soma(0.5)), at(dendrite(0.9))])
 group, index = at(other)
+refused = []
+for thing, copy in ((soma(0.5), 1), (dendrite, -1), (netcon, 1), (synapse, 0.5)):
+    try:
+        at(thing, copy)
+    except clhines.InputError as error:
+        refused.append(str(error)[:8])
 source, number, connection = at(netcon)
 found = {
     "v": sim.run(1)[v][0].tolist(),
@@ -52,6 +58,7 @@ found = {
     "nodes": at(dendrite).tolist() == [at(s) for s in dendrite],
     "source": int(source.node[number]) == at(soma(0.5)),
     "connection": connection,
+    "refused": refused,
     "t": h.t,
 }
 """
@@ -85,7 +92,7 @@ def test_at_finds_things_and_a_simulation_starts_from_the_present_state():
     found = result_of(AT)
     assert found["v"] == [-61.0, -61.0]
     assert found["node"] and found["nodes"] and found["source"]
-    assert found["connection"] == 0
+    assert found["connection"] == 0 and found["refused"] == ["copy is "] * 4
     assert found["t"] == 0  # NEURON's own time stays
 
 
@@ -147,6 +154,17 @@ h.finitialize(-65)
 clhines.neuron.run(0.1, dtype="float32", engine="steps")
 found = {"weight": netcon.weight[0], "t": h.t}
 """
+
+
+def test_mechanisms_that_cannot_be_loaded_are_rejected(tmp_path):
+    script = tmp_path / "model.py"
+    script.write_text("from neuron import h\nsoma = h.Section(name='soma')\n")
+    command = [sys.executable, "-m", "clhines.cli", "simulate", str(script), "--check"]
+    library = str(tmp_path / "libnrnmech.so")
+    done = subprocess.run([*command, "--mechanisms", library], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    expected = f"clhines: --mechanisms {library}: NEURON cannot load it; expected the library"
+    assert done.stderr.splitlines()[-1].startswith(expected)
 
 
 def test_a_run_in_float32_leaves_weights_as_they_were():
