@@ -130,6 +130,7 @@ def _reduced(
     reduce, width, taken = record.reduce, record.width, last - begin
     if reduce == "crossings":
         return _crossings(own, width, last, dt)
+    own = [rows for rows in own if len(rows)]  # the start has none
     if failed or not own:
         nothing = {"integral": 0.0, "count": 0}.get(reduce, np.nan)
         return np.full(width, (-1 if reduce == "count" else np.nan) if failed else nothing)

@@ -39,6 +39,18 @@ def test_regions_of_a_network_are_those_of_its_cells():
     assert net.nodes(cell=3, where=[offsets[3] + 1, offsets[2]]).tolist() == [offsets[3] + 1]
 
 
+def test_nodes_by_distance():
+    """A function of the distance gives a mask; junctions are left out."""
+    net = Network([AXON], 2)
+    nodes = net.nodes(where=lambda distance: distance > 50.0)
+    distance = np.tile(AXON.distance, 2)
+    np.testing.assert_array_equal(nodes, np.flatnonzero((distance > 50.0) & (net.area > 0)))
+    group = net.insert("pas", lambda distance: distance <= 50.0, g=1e-4)
+    assert len(nodes) and len(group) + len(nodes) == len(net.nodes())
+    with pytest.raises(InputError, match=r"function that returned float64 of shape .*; expected"):
+        net.nodes(where=lambda distance: 2 * distance)
+
+
 def test_values_of_every_kind():
     """Each kind of value beside the same one, node by node."""
     net = Network(AXON, 3)

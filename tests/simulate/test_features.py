@@ -52,6 +52,8 @@ def test_traces_of_all_kinds(fast_queue, needs):
             for mine, theirs in zip(found[name], expected[name], strict=True):
                 matched(name, mine, np.atleast_1d(theirs))
         np.testing.assert_allclose(found["voltage_at"], voltage_at(v, t, TIMES), rtol=1e-12)
+        alone = taken(Features(["spike_count"], **given), t, v, cuts, device)  # of no window
+        np.testing.assert_array_equal(alone["spike_count"], expected["spike_count"])
     assert expected["spike_count"].max() > 100  # more than the room for a chunk at first
 
 
