@@ -46,6 +46,7 @@ CASES = [
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
+    _driven("nmlate", ["peak", "count", "twice", "late", "gate", "at"]),
     _driven("hh", ["m", "h", "n"], ions=["na", "k"]),
     {
         "name": "ions",

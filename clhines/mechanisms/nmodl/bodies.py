@@ -165,9 +165,9 @@ class _Work:
         if body is None:
             return
         currents = self._currents()
+        if not currents:
+            return  # the block is executed after the voltages: `advance`
         statements = [s for s in body.body if s.kind != "solve"]
-        if not currents and not any(s.kind not in ("verbatim",) for s in statements):
-            return
         run = Run(self.shared, "current")
         run.solve = _nested
         self._begin_currents(run)
@@ -178,7 +178,7 @@ class _Work:
             self._twice(statements, currents)
             return
         slope = self._slope(total)
-        results = [("i", "i", total), ("g", "g", slope)] if currents else []
+        results = [("i", "i", total), ("g", "g", slope)]
         for name, _ in currents:
             if name in self.ion_currents:
                 value = run.read(name)
@@ -220,7 +220,7 @@ class _Work:
         second.drew = first.drew
         second.body(statements)
         total, step = self._total(second, currents), graph.number(SLOPE)
-        results = [("i", "i", total), ("g", "g", (i_ahead - total) / step)] if currents else []
+        results = [("i", "i", total), ("g", "g", (i_ahead - total) / step)]
         for name, _ in currents:
             if name in self.ion_currents:
                 value = second.read(name)
@@ -233,8 +233,12 @@ class _Work:
     def advance(self) -> None:
         run = Run(self.shared, "advance")
         run.solve = solve
-        solves = [s for s in self._main("BREAKPOINT") if s.kind == "solve"]
-        if solves:
+        body = self._main("BREAKPOINT")
+        solves = [s for s in body if s.kind == "solve"]
+        others = [s for s in body if s.kind != "solve"]
+        if self._currents() or self.file.kind == "artificial":
+            others = []  # else NEURON executes them once, after all SOLVE, with the new voltages
+        if solves or others:
             steady = [s for s in solves if s.names[2]]
             if self.shared.secondorder and steady:
                 raise Refused("STEADYSTATE in BREAKPOINT with secondorder", steady[0].line)
@@ -242,6 +246,9 @@ class _Work:
                 self.bodies.halved = True
                 run.given["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
             run.body(solves)
+            if self.bodies.halved:
+                run.given.pop("dt", None)
+            run.body(others)
             self._keep("advance", run)
 
     def others(self) -> None:
