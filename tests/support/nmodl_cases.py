@@ -57,6 +57,14 @@ CASES = [
         "celsius": 30.0,
     },
     {
+        "name": "again",
+        "density": [PAS, ["nmghk", {}], ["nmagain", {"tau": 3}], ["nmkca", {}]],
+        "points": [["IClamp", {"delay": 1, "dur": 6, "amp": 0.1}], BACK],
+        "records": [["nmagain", "start"], ["nmagain", "seen"], ["nmkca", "o"], ["", "cai"]],
+        "ions": ["ca", "k"],
+        "celsius": 30.0,
+    },
+    {
         "name": "point",
         "density": [PAS],
         "points": [["nmpoint", {"amp": 0.03}]],
