@@ -46,6 +46,7 @@ CASES = [
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
+    _driven("nmscaled", ["m", "alpha"], {"q10": 1.8}, celsius=29.0),
     _driven("nmlate", ["peak", "count", "twice", "late", "gate", "at"]),
     _driven("hh", ["m", "h", "n"], ions=["na", "k"]),
     {

@@ -13,7 +13,7 @@ from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.names import Names
 from clhines.mechanisms.nmodl.solve import halves, solve
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
-from clhines.mechanisms.nmodl.values import Loop, Shared, weight
+from clhines.mechanisms.nmodl.values import Loop, Shared, TableUse, weight
 from clhines.mechanisms.nmodl.verbatim import is_empty
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
@@ -248,6 +248,7 @@ class _Work:
             run.body(solves)
             if self.bodies.halved:
                 run.given.pop("dt", None)
+            run.solve = _nested
             run.body(others)
             self._keep("advance", run)
 
@@ -365,10 +366,25 @@ class _Work:
         run = Run(self.shared, f"table_{name}")
         value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
         columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
+        if known := self._known(use, {key for node in columns for key in node.free}):
+            columns = self.graph.replaced(columns, known)
         results = [("column", str(k), e) for k, e in enumerate(columns)]
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
         grid = [("grid", "low", use.low), ("grid", "high", use.high)]
         self.bodies.blocks[f"grid_{name}"] = Body(grid)
+
+    def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
+        """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""
+        writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
+        later = {key for keys in writes for key in keys}
+        ever = later.union(self.bodies.blocks["initial"].writes)
+        shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
+        return {
+            self.graph.symbol(key): node
+            for key, node in use.known.items()
+            if key in keys - later - set(use.columns)
+            and all(k in shared for k in node.free - {"celsius"})
+        }
 
 
 def _nested(run: Run, s: Statement) -> None:

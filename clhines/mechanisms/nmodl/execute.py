@@ -290,6 +290,8 @@ class Run(Evaluation):
         use = self.shared.tables.get(block.name)
         if use is None:
             use = self.shared.tables[block.name] = self._table(block, s)
+            if self.where == "initial":  # NEURON makes the table here
+                use.known = {key: self.values[key] for key in self.writes}
         graph = self.graph
         share = (values[0] - use.low) * (graph.number(use.n) / (use.high - use.low))
         place = graph.local(
