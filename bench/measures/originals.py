@@ -3,10 +3,9 @@
     python -m bench originals FOLDER [--device SPEC] [--cases 2560x512 409600x128]
 
 FOLDER, or that in CLHINES_ORIGINALS, has the originals, compiled by nvcc (`bench.peers.originals`
-says how). Needs an NVIDIA GPU
-and CuPy. All run on the same systems and the same card, in one run, in float64, with the host
-ahead: a kernel that keeps the device busy comes first, so that times are those of the device alone.
-Writes the tables ``originals-<device>.json`` and ``.txt``.
+says how). Needs an NVIDIA GPU and CuPy. All run on the same systems and the same card, in one run,
+in float64, with the host ahead: a kernel that keeps the device busy comes first, so that times are
+those of the device alone. Writes the tables ``originals-<device>.json`` and ``.txt``.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class CopiedSteps(ExtendedSteps):
         self._v = [v, v.copy(self.queue)]
         self._active = cla.empty(self.queue, self._places, np.int32)
 
-    def _build(self, variables: Variables) -> None:
+    def build(self, variables: Variables) -> None:
         """Note that variables, of one copy or of all, are to be put on the device."""
         self._waiting = variables
 
@@ -86,7 +86,7 @@ class CopiedSteps(ExtendedSteps):
         given, self._waiting = self._waiting, None
         if given.model is self.model.once:
             given = Tiled(given, self.model, self.wires)
-        super()._build(given)
+        super().build(given)
         once = self.model.once
         number = np.full(once.forest.num_nodes, -1, np.int32)
         nodes = active_nodes(once)
@@ -94,14 +94,14 @@ class CopiedSteps(ExtendedSteps):
         at = self.arenas["ints"].offset["place_of"]
         self._tiler.find_places(self._gather, number, self._active, self._ints, at)
 
-    def _fill(self, variables: Variables) -> dict[str, Arena]:
+    def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
         if isinstance(variables, Tiled):
             self._v[0] = self._tiler.packed(variables.v, self._gather)
             return tiled_arenas(variables, self._tiler, self._base_d, lambda: self.place)
         self._base_d, once = np.tile(self._base_d, self.model.copies), self._base_d
         try:
-            return super()._fill(variables)
+            return super().fill(variables)
         finally:
             self._base_d = once
 
@@ -119,7 +119,7 @@ class CopiedSteps(ExtendedSteps):
             if saved is not None:
                 self._load_values({**self._all_values(saved), **saved})
             else:
-                self._build(self._host.variables)
+                self.build(self._host.variables)
         self._ready()
 
     def _all_values(self, like: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -186,9 +186,9 @@ class CopiedSteps(ExtendedSteps):
         known = self._host
         if self._is_once(saved):
             known.load({"failed": known.failed, **saved})
-            self._build(known.variables)
+            self.build(known.variables)
             return
         known.load({"failed": known.failed, **known.variables.save()})  # which is then no start
         whole = Tiled(known.variables, self.model, self.wires).whole()
         whole.load(saved)
-        self._build(whole)
+        self.build(whole)
