@@ -15,7 +15,8 @@ Who owns what
     `compiled` makes the model. `changes`: what a simulation has changed since, with `constant`,
     sums of constant mechanisms; `copies`: a network several times in one; `copied`: the same
     without making the arrays of all copies.
-    `structure`: compartments of all cells, from cables or from arrays. `additions`: what makes a
+    `structure`: compartments of all cells, from cables or from arrays; `rounds`: values of nodes
+    that repeat, kept once. `additions`: what makes a
     network an *extended* one: detectors, trains, artificial cells, ions, pointers, parameters that
     take values in time. `extend` and `extended`: the arrays that these become.
 

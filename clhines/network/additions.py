@@ -125,8 +125,12 @@ class Additions:
     forest: Forest
     num_cells: int
     celsius: float
-    area: np.ndarray
     _wiring: Wiring
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+        raise NotImplementedError
 
     def _begin_additions(self) -> None:
         self.celsius = 6.3

@@ -73,7 +73,8 @@ class Changes:
             values[name] = group.network.parameter(
                 group.mechanism.name, name, value.given, group.nodes
             )
-        return Group(group.network, group.number, group.mechanism, group.nodes, values)
+        own = group.network, group.number, group.mechanism, group.nodes
+        return Group(*own, values, group.in_round)
 
     def value_of(self, group: Group, name: str) -> Value:
         """Return the value of a parameter as it is now."""

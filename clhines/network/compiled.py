@@ -18,8 +18,9 @@ from clhines.network.constant import ConstantSums
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Owner
-from clhines.network.instances import check_celsius, kinds_of, revalued
+from clhines.network.instances import check_celsius, constant_sums, kinds_of, revalued
 from clhines.network.model import Kind, Model
+from clhines.network.rounds import NodeValues
 from clhines.network.structure import Structure
 from clhines.network.times import as_step
 from clhines.network.wiring import Columns, Wiring
@@ -30,9 +31,15 @@ class Described(Owner, Protocol):
 
     forest: Forest
     soma: np.ndarray
-    area: np.ndarray
     structure: Structure
     celsius: float
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
 
     @property
     def threshold(self) -> float | np.ndarray:
@@ -61,30 +68,32 @@ def compiled(
         dt, v_init, secondorder and seed.
     """
     dt, structure, n = as_step(times[0]), network.structure, network.forest.num_nodes
-    constant_d, constant_b = structure.whole("g_total"), np.zeros(n)
+    constant_d, constant_b = constant_sums(groups, structure)
     extended = needs_extension(added, groups, wiring.given)
-    sums = network.area, constant_d, constant_b
-    kinds, instances = kinds_of(groups, *sums, network.celsius, stored)
+    kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
     check_celsius(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     places = dt, 0 if extended else targets, first, instances
     own = wiring if not extended else Wiring(network)
+    of_nodes = {
+        "u": -structure.once("g_axial"),
+        "capacitance": structure.once("capacitance"),
+        "area": structure.once("area"),
+        "constant_d": constant_d,
+        "constant_b": constant_b,
+        "v_init": spread("v_init", times[1], n, own=False),
+    }
     return Model(
         forest=network.forest,
         soma=network.soma,
-        u=-structure.whole("g_axial"),
-        capacitance=structure.whole("capacitance"),
-        area=network.area,
-        constant_d=constant_d,
-        constant_b=constant_b,
+        of_nodes=NodeValues(of_nodes, n),
         kinds=kinds,
         instances=instances,
         num_targets=places[1],
         connections=own.compiled_connections(*places),
         events=own.compiled_events(dt, first, instances),
         threshold=spread("threshold", network.threshold, network.num_cells),
-        v_init=spread("v_init", times[1], n),
         dt=dt,
         secondorder=_second_order(times[2], extended),
         seed=as_seed(times[3]),
@@ -125,9 +134,11 @@ def with_values(
     return replace(
         model,
         kinds=kinds,
-        constant_d=constant_d,
-        constant_b=constant_b,
-        v_init=spread("v_init", v_init, network.forest.num_nodes),
+        of_nodes=model.of_nodes.changed(
+            constant_d=constant_d,
+            constant_b=constant_b,
+            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False),
+        ),
         stored=frozenset(changes.stored),
     )
 

@@ -241,7 +241,8 @@ class CopiedModel(Model):
         own["once"], own["copies"], own["_network"], own["_order"] = (
             once, copies, network, secondorder,
         )  # fmt: skip
-        own["forest"], own["soma"], own["area"] = network.forest, network.soma, network.area
+        own["forest"], own["soma"] = network.forest, network.soma
+        own["of_nodes"] = once.of_nodes.copied(copies)
         own["kinds"] = tuple(CopiedKind(kind, copies, n) for kind in once.kinds)
         own["instances"] = _Instances(once, network.groups, copies)
         own["num_targets"], own["first_cell"], own["stored"] = 0, 0, once.stored
@@ -250,31 +251,6 @@ class CopiedModel(Model):
         nothing, first = Wiring(network), np.zeros(0, int)
         own["connections"] = nothing.compiled_connections(once.dt, 0, first, ())
         own["events"] = nothing.compiled_events(once.dt, first, ())
-
-    @cached_property
-    def u(self) -> np.ndarray:
-        """(n,) float64, µS."""
-        return _frozen(np.tile(self.once.u, self.copies))
-
-    @cached_property
-    def capacitance(self) -> np.ndarray:
-        """(n,) float64, nF."""
-        return _frozen(np.tile(self.once.capacitance, self.copies))
-
-    @cached_property
-    def constant_d(self) -> np.ndarray:
-        """(n,) float64, µS."""
-        return _frozen(np.tile(self.once.constant_d, self.copies))
-
-    @cached_property
-    def constant_b(self) -> np.ndarray:
-        """(n,) float64, nA."""
-        return _frozen(np.tile(self.once.constant_b, self.copies))
-
-    @cached_property
-    def v_init(self) -> np.ndarray:
-        """(n,) float64, mV."""
-        return _frozen(np.tile(self.once.v_init, self.copies))
 
     def sources_of(self, source: np.ndarray) -> np.ndarray:
         """Return the numbers of sources of one copy in all copies, copy after copy."""

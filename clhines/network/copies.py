@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
-from clhines.arrays import shifted
+from clhines.arrays import repeated_parents, shifted
 from clhines.checks import check_room
 from clhines.forest import Forest
 from clhines.network.additions import Sources
@@ -16,7 +17,7 @@ from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure
 from clhines.network.wiring import Wiring
 
-_NODE_BYTES, _CELL_BYTES = 17, 32  # that a forest of copies takes at its peak
+_NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` included
 
 
 class CopiedForest(Forest):
@@ -32,8 +33,7 @@ class CopiedForest(Forest):
     def __init__(self, once: Forest, count: int) -> None:
         nodes, cells = once.num_nodes * count, once.num_cells * count
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * cells, f"{cells} cells")
-        self.parent = shifted(once.parent, once.num_nodes, count)
-        self.parent.reshape(count, -1)[:, once.parent < 0] = -1
+        self._parents = partial(repeated_parents, once.parent, nodes)
         begins = shifted(once.cell_offsets[:-1], once.num_nodes, count)
         self.cell_offsets = np.append(begins, nodes)
         self.shape_of_cell, self.trees = np.tile(once.shape_of_cell, count), once.trees

@@ -85,12 +85,10 @@ class Network(Additions):
         self._frozen, self.structure, self.branched_from = False, structure, branched_from
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
-        self.area = structure.whole("area")
         self.threshold = 10.0
         self._groups: list[Group] = []
-        for array in (self.soma, self.area):
-            array.setflags(write=False)
-        self._places = Places(structure, self.area)
+        self.soma.setflags(write=False)
+        self._places = Places(structure)
         self._begin_additions()
         self._wiring = Wiring(self)
 
@@ -158,6 +156,15 @@ class Network(Additions):
         return self._frozen
 
     @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²: 0 at junctions, which have no membrane."""
+        return self._places.area
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
+        return self._places.area_at(nodes)
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         """All groups, in the order in which they came."""
         return tuple(self._groups)
@@ -211,8 +218,9 @@ class Network(Additions):
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
         nodes = self._places.membrane(found.name, where)
-        check_once(self.groups, found, nodes, self.forest)
-        return self._group(found, nodes, parameters)
+        again = self._places.in_round(where, nodes)
+        check_once(self.groups, found, nodes, self.forest, again)
+        return self._group(found, nodes, parameters, again)
 
     def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
@@ -238,14 +246,18 @@ class Network(Additions):
         return self._group(found, nodes, parameters)
 
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
+        self,
+        mechanism: Mechanism,
+        nodes: np.ndarray,
+        parameters: Mapping[str, object],
+        in_round: int = 0,
     ) -> Group:
         check_name(self.groups, mechanism)
-        area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
-        values = values_of(self, mechanism, nodes, area, parameters)
+        area_at = np.zeros_like if mechanism.kind == "artificial" else self._places.area_at
+        values = values_of(self, mechanism, nodes, area_at, parameters)
         nodes.setflags(write=False)
         given = Parameters(self, mechanism.name, nodes, values)
-        group = Group(self, len(self._groups), mechanism, nodes, given)
+        group = Group(self, len(self._groups), mechanism, nodes, given, in_round)
         self._groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:
