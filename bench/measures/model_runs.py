@@ -119,13 +119,8 @@ def first_steps(case: Case, copies: list[int], dtype: str, device: str | None) -
         sim.run(sim.model.dt)
         yield (
             f"{count} copies, {dtype}, {sim.network.forest.num_nodes} nodes: built in "
-<<<<<<< HEAD
-            f"{built - begin:.2f} s, first step ends after {stepped - begin:.2f} s, the second "
-            f"takes {time.perf_counter() - stepped:.3f} s"
-=======
             f"{built - begin:.2f} s, first step ends after {stepped - begin:.2f} s, the "
             f"second takes {time.perf_counter() - stepped:.3f} s"
->>>>>>> main
         )
         del sim
     assert kept is not None
