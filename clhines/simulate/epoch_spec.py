@@ -222,6 +222,11 @@ class EpochSpec(TemplateSpec):
         return self.advances and (self.by_node or self.side_by_side)
 
     @property
+    def quick_weights(self) -> bool:
+        """Whether weights are polynomials where one does, see ``common/rates.mako``."""
+        return self.takes_series and not self.by_node
+
+    @property
     def has_slots(self) -> bool:
         """Whether instances leave their sums in slots."""
         return self.has_kinds and not self.by_node
@@ -248,7 +253,8 @@ class EpochSpec(TemplateSpec):
     @property
     def numbers(self) -> dict[str, float]:
         """Numbers that are arguments of the kernel; as literals they take two instructions."""
-        return epoch_rates.arguments(self.real)
+        every = epoch_rates.arguments(self.real)
+        return {k: v for k, v in every.items() if self.quick_weights or k[:7] != "weight_"}
 
     @property
     def suffix(self) -> str:
@@ -256,6 +262,8 @@ class EpochSpec(TemplateSpec):
         return "" if self.real == "double" else "f"
 
     near: ClassVar[float] = epoch_rates.NEAR
+    weights_from: ClassVar[float] = float(epoch_rates.WEIGHTS[0])
+    weights_to: ClassVar[float] = float(epoch_rates.WEIGHTS[1])
 
     @property
     def build_options(self) -> tuple[str, ...]:
