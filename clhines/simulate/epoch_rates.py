@@ -21,7 +21,7 @@ from clhines.mechanisms.helpers import bernoulli_coefficients
 from clhines.simulate.kinds import MechanismSpec
 
 _LOG2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
-WEIGHTS = Fraction(-3, 4), Fraction(1, 16)  # rates times dt for which weights have a polynomial
+WEIGHTS = Fraction(-3, 4), Fraction(0)  # rates times dt for which weights have a polynomial
 NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
 _HELPERS = ("bernoulli_slope", "bernoulli", "weight")
 _QUOTIENT = re.compile(r"/(\s+)(?=[\w(])")
@@ -121,9 +121,10 @@ def coefficients(real: str) -> dict[str, float]:
 def arguments(real: str) -> dict[str, float]:
     """Those of the `coefficients` that are no part of an instruction of a GPU.
 
-    Such a part is a number of 32 bits, or a double whose last 32 bits are 0.
+    Such a part is a number of 32 bits, or a double whose last 32 bits are 0. Weights' polynomials
+    stay literals: three are computed side by side, which share them.
     """
-    every = coefficients(real)
+    every = {k: v for k, v in coefficients(real).items() if k[:7] != "weight_"}
     if real == "float":
         return {"nearly_zero": every["nearly_zero"]}
     return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}

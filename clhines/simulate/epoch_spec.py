@@ -253,8 +253,7 @@ class EpochSpec(TemplateSpec):
     @property
     def numbers(self) -> dict[str, float]:
         """Numbers that are arguments of the kernel; as literals they take two instructions."""
-        every = epoch_rates.arguments(self.real)
-        return {k: v for k, v in every.items() if self.quick_weights or k[:7] != "weight_"}
+        return epoch_rates.arguments(self.real)
 
     @property
     def suffix(self) -> str:
@@ -263,7 +262,6 @@ class EpochSpec(TemplateSpec):
 
     near: ClassVar[float] = epoch_rates.NEAR
     weights_from: ClassVar[float] = float(epoch_rates.WEIGHTS[0])
-    weights_to: ClassVar[float] = float(epoch_rates.WEIGHTS[1])
 
     @property
     def build_options(self) -> tuple[str, ...]:

@@ -11,8 +11,11 @@
 %>\
 // numbers of the series below, arguments of the kernel
 % if spec.quick_weights:
-// is_quick: weights are polynomials alone; then 1 is left in *far where a rate times dt is beyond these
-typedef struct { real ${", ".join(spec.numbers)}; int is_quick; int *far; } node_series_;
+// is_quick: weights are polynomials alone, good for rates times dt from ${spec.weights_from} to 0; *largest becomes
+// the largest of the first bits of -rate*dt, above those of ${-spec.weights_from} where one of them was beyond that
+typedef struct { real ${", ".join(spec.numbers)}; int is_quick; uint *largest; } node_series_;
+#define FIRST_BITS(x) ${"as_uint2(x).y" if double else "as_uint(x)"}
+#define TOO_FAR(largest) ((largest) >= FIRST_BITS(${-spec.weights_from}${end}))
 % else:
 typedef struct { real ${", ".join(spec.numbers)}; } node_series_;
 % endif
@@ -87,7 +90,7 @@ static real node_weight_(const node_series_ series__, const real rate, const rea
 % if spec.quick_weights:
     if (series__.is_quick) {   // known where a call is compiled
         const real z = rate * dt;
-        *series__.far |= !(z > ${spec.weights_from}${end} && z < ${spec.weights_to}${end});
+        *series__.largest = max(*series__.largest, FIRST_BITS(z) ^ (1u << 31));
         real sum = ${c[f"weight_{weights[0]}"]};
 % for k in weights[1:]:
         sum = fma(sum, z, ${c[f"weight_{k}"]});

@@ -146,9 +146,9 @@ void advance(${signature(spec, "advance")})
 
 % if spec.takes_series:
 % if spec.quick_weights:
-    int far__ = 0;
-    const node_series_ series__ = { ${", ".join(spec.numbers)}, 0, &far__ };
-    const node_series_ quick__ = { ${", ".join(spec.numbers)}, 1, &far__ };
+    uint largest__ = 0;
+    const node_series_ series__ = { ${", ".join(spec.numbers)}, 0, &largest__ };
+    const node_series_ quick__ = { ${", ".join(spec.numbers)}, 1, &largest__ };
 % else:
     const node_series_ series__ = { ${", ".join(spec.numbers)} };
 % endif
@@ -362,8 +362,8 @@ ${part("common/node_states")}\
 % if is_quick(kind) and not late:
                 if (step > first_step) {
                     ${kind.name}_advance(quick__, v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
-                    if (far__) {
-                        far__ = 0;
+                    if (TOO_FAR(largest__)) {
+                        largest__ = 0;
                         ${kind.name}__late |= 1u << turn;
                         continue;
                     }
@@ -790,8 +790,8 @@ ${part("common/node_states")}\
 %>\
 % if is_quick(kind):
             ${kind.name}_advance(quick__, v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
-            if (far__) {
-                far__ = 0;
+            if (TOO_FAR(largest__)) {
+                largest__ = 0;
 % for s, name in enumerate(kind.states):
                 s_${name} = ${state(kind, s)};
 % endfor
