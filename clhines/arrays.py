@@ -6,10 +6,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_ROUND = 1 << 13  # entries that are worth a copy of their own
+_CHUNK = 1 << 18  # entries that stay in the cache
+
 
 def offsets(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     """(m + 1,) int64: where each of m stretches of so many entries begins, and the end."""
     return np.concatenate(([0], np.cumsum(counts)))
+
+
+def shifted(numbers: Sequence[int] | np.ndarray, step: int, copies: int) -> np.ndarray:
+    """Return numbers, then all of them `step` larger, and so on, (copies * m,) int64."""
+    return (np.asarray(numbers, np.int64) + step * np.arange(copies)[:, None]).reshape(-1)
+
+
+def in_blocks(sizes: np.ndarray | Sequence[int], copies: int) -> np.ndarray:
+    """Return numbers of m things in all copies, (copies, m) int64; blocks have copy after copy.
+
+    Parameters
+    ----------
+    sizes : integer array
+        Of the blocks of one copy; m in all.
+    copies : int
+    """
+    each = np.asarray(sizes, np.int64)
+    base = np.arange(int(each.sum())) + np.repeat(starts(each) * (copies - 1), each)
+    return base + np.repeat(each, each) * np.arange(copies)[:, None]
 
 
 def starts(counts: np.ndarray) -> np.ndarray:
@@ -57,8 +79,67 @@ def repeat(per_cell: Sequence[np.ndarray], num_cells: int) -> np.ndarray:
     per_cell : sequence of (n_c, ...) arrays
     num_cells : int
     """
-    rounds, rest = divmod(num_cells, len(per_cell))
-    return np.concatenate([*[np.concatenate(per_cell)] * rounds, *per_cell[:rest]])
+    once = np.concatenate(per_cell[:num_cells])
+    count = repeated_nodes([len(a) for a in per_cell], num_cells)
+    return repeat_moved(once, count)
+
+
+def repeat_moved(once: np.ndarray, count: int, step: int = 0) -> np.ndarray:
+    """Repeat an array to `count` entries, with `step` more added in each further round.
+
+    Every entry is written once and nothing else is as large.
+
+    Parameters
+    ----------
+    once : (m, ...) array
+        One round.
+    count : int
+        Entries of the result; the last round may be cut.
+    step : int
+        0 for arrays that are not of integers.
+    """
+    once, axes = once.astype(np.int64) if step else once, [1] * once.ndim
+    more = min(-(-_ROUND // max(1, len(once))), -(-count // max(1, len(once))))
+    if more > 1:  # short rounds are joined
+        joined = np.broadcast_to(once, (more, *once.shape))
+        if step:
+            joined = joined + step * np.arange(more).reshape(-1, *axes)
+        once, step = joined.reshape(-1, *once.shape[1:]), step * more
+    out = np.empty((count, *once.shape[1:]), once.dtype)
+    rounds, rest = divmod(count, max(1, len(once)))
+    whole = out[: rounds * len(once)].reshape(rounds, *once.shape)
+    last = out[rounds * len(once) :]
+    if step:
+        np.add(once, step * np.arange(rounds).reshape(-1, *axes), out=whole)
+        np.add(once[:rest], step * rounds, out=last)
+    else:
+        whole[...], last[...] = once, once[:rest]
+    return out
+
+
+def repeated_parents(once: np.ndarray, count: int) -> np.ndarray:
+    """Parents of so many nodes, those of some cells in turn; roots are -1 in each."""
+    parent, roots = repeat_moved(once, count, len(once)), np.flatnonzero(once < 0)
+    rounds, rest = divmod(count, len(once))
+    some = rounds * len(roots) + int(np.searchsorted(roots, rest))
+    parent[repeat_moved(roots, some, len(once))] = -1
+    return parent
+
+
+def parents_of(parent: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """(sum(sizes),) integer: parents of the nodes of some cells, numbered among these alone."""
+    if (first[1:] == first[:-1] + sizes[:-1]).all():  # neighbours: in one piece, of the same dtype
+        some = parent[first[0] : first[-1] + sizes[-1]]
+        return np.where(some < 0, -1, some - int(first[0]))
+    return moved(parent[ranges(first, sizes)].astype(np.int64), starts(sizes) - first, sizes)
+
+
+def ascending(values: np.ndarray) -> bool:
+    """Whether each entry is larger than the one before it."""
+    return all(
+        (values[k + 1 : k + 1 + _CHUNK] > values[k : k + _CHUNK][: len(values) - k - 1]).all()
+        for k in range(0, len(values) - 1, _CHUNK)
+    )
 
 
 def repeated_nodes(sizes: Sequence[int], num_cells: int) -> int:

@@ -135,12 +135,13 @@ def as_finite(name: str, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def spread(name: str, value: object, count: int) -> np.ndarray:
-    """Return (count,) float64 of a number or as many."""
+def spread(name: str, value: object, count: int, own: bool = True) -> np.ndarray:
+    """Return (count,) float64 of a number or as many; a number is not repeated unless `own`."""
     array = as_array(name, value)
     if array.shape not in ((), (count,)):
         raise InputError(f"{name} has shape {array.shape}; expected a number or ({count},)")
-    return np.broadcast_to(as_finite(name, np.atleast_1d(array)), count).copy()
+    found = as_finite(name, np.atleast_1d(array))
+    return np.broadcast_to(found, count).copy() if own else found
 
 
 def broadcast(given: dict[str, object]) -> dict[str, np.ndarray]:

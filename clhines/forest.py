@@ -6,17 +6,27 @@ a million nodes takes twenty passes instead of a million.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from clhines.arrays import climb, moved, offsets, ranges, repeat, repeated_nodes, starts, stretch_of
+from clhines.arrays import (
+    climb,
+    moved,
+    offsets,
+    parents_of,
+    ranges,
+    repeated_nodes,
+    repeated_parents,
+    starts,
+    stretch_of,
+)
 from clhines.checks import check_room, integers
 from clhines.errors import ForestError, shown
 
-_NODE_BYTES, _CELL_BYTES = 25, 32  # that `Forest.repeated` takes at its peak
+_NODE_BYTES, _CELL_BYTES = 8, 32  # that `Forest.repeated` takes, `parent` included
 _CHUNK_NODES = 1 << 20  # nodes handled at once while cells are compared: stays in the cache
 
 
@@ -228,6 +238,8 @@ class Forest:
         offsets not increasing, wrong dtype, NaN. The message names the cell and the node.
     """
 
+    _parents: Callable[[], np.ndarray]  # makes `parent`, where it is made when asked for
+
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
         own = integers(parent, "parent").copy()
         if cell_offsets is None:
@@ -237,7 +249,7 @@ class Forest:
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
         """Analyse and freeze arrays that nobody else has."""
         self.parent, self.cell_offsets = parent, cell_offsets
-        self._check_offsets()
+        self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
         self.trees = self._distinct_trees(first_cell)
         self._check_trees(first_cell)
@@ -245,16 +257,16 @@ class Forest:
 
     def _freeze(self) -> None:
         """Make the arrays read-only: all else is derived from them once."""
-        trees = self.trees
-        for a in (self.parent, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
+        trees, known = self.trees, [self.parent] if "parent" in vars(self) else []
+        for a in (*known, self.cell_offsets, self.shape_of_cell, trees.offsets, trees.parent):
             a.flags.writeable = False
 
-    @classmethod
-    def _of_own(cls, parent: np.ndarray, cell_offsets: np.ndarray) -> Forest:
-        """Make a forest of arrays that nobody else has, without copying them."""
-        forest = cls.__new__(cls)
-        forest._take_over(parent, cell_offsets)
-        return forest
+    @cached_property
+    def parent(self) -> np.ndarray:
+        """(n,) integer: parent of each node; made when first asked for, where others have it."""
+        parent = self._parents()
+        parent.flags.writeable = False
+        return parent
 
     @classmethod
     def from_cells(cls, parents: Iterable[np.ndarray]) -> Forest:
@@ -277,7 +289,9 @@ class Forest:
                 f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        return cls._of_own(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
+        forest = cls.__new__(cls)
+        forest._take_over(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
+        return forest
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -294,17 +308,16 @@ class Forest:
             raise ForestError(
                 f"got {len(parents)} trees for {shown(num_cells)} cells; expected 1 or more"
             )
+        if any(np.ndim(p) != 1 for p in parents):
+            raise ForestError(
+                "parents has a tree that is not 1-dimensional; expected a list of arrays, "
+                "also of a single tree: [parent]"
+            )
         nodes = repeated_nodes([len(p) for p in parents], num_cells)
-        check_room(
-            _NODE_BYTES * nodes + _CELL_BYTES * num_cells,
-            f"{shown(num_cells)} cells",
-        )
+        check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
         once = cls.from_cells(parents[:num_cells])
-        local = moved(once.parent, -once.cell_offsets[:-1], once.sizes)
-        sizes = once.sizes[np.arange(num_cells) % len(once.sizes)]
-        bounds = offsets(sizes)
-        local = repeat(np.split(local, once.cell_offsets[1:-1]), num_cells)
-        return cls._of_own(moved(local, bounds[:-1], sizes), bounds)
+        shape_of_cell = np.resize(once.shape_of_cell, num_cells)
+        return cls._of(once.trees, shape_of_cell, partial(repeated_parents, once.parent, nodes))
 
     @classmethod
     def of_trees(cls, trees: Trees, shape_of_cell: np.ndarray) -> Forest:
@@ -314,16 +327,22 @@ class Forest:
         ----------
         shape_of_cell : (num_cells,) integer
         """
+        first, sizes = trees.offsets[shape_of_cell], trees.sizes[shape_of_cell]
+        parents = partial(parents_of, trees.parent, first, sizes)
+        return cls._of(trees, np.array(shape_of_cell), parents)
+
+    @classmethod
+    def _of(cls, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> Forest:
+        """Make a forest of cells of given shapes, whose `parent` is made when asked for."""
         forest = cls.__new__(cls)
-        sizes = trees.sizes[shape_of_cell]
-        forest.cell_offsets = offsets(sizes)
-        parent = trees.parent[ranges(trees.offsets[shape_of_cell], sizes)]
-        forest.parent = moved(
-            parent, forest.cell_offsets[:-1] - trees.offsets[shape_of_cell], sizes
-        )
-        forest.shape_of_cell, forest.trees = np.array(shape_of_cell), trees
-        forest._freeze()
+        forest._put(trees, shapes, parents)
         return forest
+
+    def _put(self, trees: Trees, shapes: np.ndarray, parents: Callable[[], np.ndarray]) -> None:
+        self.trees, self.shape_of_cell, self._parents = trees, shapes, parents
+        self.cell_offsets = offsets(trees.sizes[shapes])
+        self._check_offsets(self.num_nodes)
+        self._freeze()
 
     @property
     def num_cells(self) -> int:
@@ -333,7 +352,7 @@ class Forest:
     @property
     def num_nodes(self) -> int:
         """Number of nodes over all cells."""
-        return len(self.parent)
+        return int(self.cell_offsets[-1])
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -364,29 +383,19 @@ class Forest:
         cells : (m,) integer
         """
         cells = np.arange(self.num_cells)[cells]
-        sizes, starts = self.sizes[cells], self.cell_offsets[cells]
-        part = type(self).__new__(type(self))
-        part.cell_offsets = offsets(sizes)
-        if (np.diff(cells) == 1).all():  # neighbours: in one piece, and of the same dtype
-            first = int(starts[0]) if len(cells) else 0
-            parent = self.parent[first : first + int(part.cell_offsets[-1])]
-            part.parent = np.where(parent < 0, -1, parent - first)
-        else:
-            parent = self.parent[ranges(starts, sizes)].astype(np.int64)
-            part.parent = moved(parent, part.cell_offsets[:-1] - starts, sizes)
-        part._check_offsets()
-        part.shape_of_cell, part.trees = self.trees.used(self.shape_of_cell[cells])
-        part._freeze()
-        return part
+        first, sizes = self.cell_offsets[cells], self.sizes[cells]
+        shape_of_cell, trees = self.trees.used(self.shape_of_cell[cells])
+        return self._of(trees, shape_of_cell, lambda: parents_of(self.parent, first, sizes))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "parent": self.parent, "_parents": None}
 
     def __repr__(self) -> str:
-        return (
-            f"Forest({self.num_cells} cells, {self.num_nodes} nodes, "
-            f"{self.trees.num_trees} distinct shapes)"
-        )
+        shapes = f"{self.trees.num_trees} distinct shapes"
+        return f"Forest({self.num_cells} cells, {self.num_nodes} nodes, {shapes})"
 
-    def _check_offsets(self) -> None:
-        bounds, n = self.cell_offsets, len(self.parent)
+    def _check_offsets(self, n: int) -> None:
+        bounds = self.cell_offsets
         if len(bounds) < 2:
             raise ForestError(f"cell_offsets has {len(bounds)} entries; expected at least 2")
         if bounds[0] != 0 or bounds[-1] != n:
@@ -468,13 +477,12 @@ class Forest:
 
     def _distinct_trees(self, first_cell: np.ndarray) -> Trees:
         sizes = self.sizes[first_cell]
-        bounds = offsets(sizes)
-        parent = self.parent[ranges(self.cell_offsets[first_cell], sizes)].astype(np.int64)
-        return Trees(bounds, moved(parent, bounds[:-1] - self.cell_offsets[first_cell], sizes))
+        parent = parents_of(self.parent, self.cell_offsets[first_cell], sizes)
+        return Trees(offsets(sizes), parent.astype(np.int64))
 
     def _check_trees(self, first_cell: np.ndarray) -> None:
         trees = self.trees
-        roots = np.add.reduceat((trees.parent < 0).astype(np.int64), trees.offsets[:-1])
+        roots = np.add.reduceat((trees.parent < 0) + 0, trees.offsets[:-1])
         bad = np.flatnonzero(roots != 1)
         if len(bad):
             s = int(bad[np.argmin(first_cell[bad])])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -102,6 +102,28 @@ def one_way(case: Case, way: str, stop: float, device: str | None) -> tuple[dict
         "cores": os.cpu_count(),
     }
     return said, taken
+
+
+def first_steps(case: Case, copies: list[int], dtype: str, device: str | None) -> Iterator[str]:
+    """Yield how long so many copies of a model that lies here take until their first step ends."""
+    import clhines
+
+    h, _, v_init, kept = began(case)
+    h.finitialize(v_init)
+    for count in copies:
+        begin = time.perf_counter()
+        sim, _ = clhines.from_neuron(dtype, device, copies=count)
+        built = time.perf_counter()
+        sim.run(sim.model.dt)
+        stepped = time.perf_counter()
+        sim.run(sim.model.dt)
+        yield (
+            f"{count} copies, {dtype}, {sim.network.forest.num_nodes} nodes: built in "
+            f"{built - begin:.2f} s, first step ends after {stepped - begin:.2f} s, the "
+            f"second takes {time.perf_counter() - stepped:.3f} s"
+        )
+        del sim
+    assert kept is not None
 
 
 def together(found: dict[str, tuple[dict[str, Any], Taken]]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
     CLHINES_MODELS=FOLDER python -m bench models [NAME ...] [--stop MS] [--device SPEC] [--core]
                                                  [--processes N] [--keep FOLDER] [--short]
+                                                 [--copies N ... [--dtype DTYPE]]
 
 Models are looked for in the folder by the number or name of their public repository; they carry no
 licence, and none is part of this one. Each is copied, its mechanisms are compiled by nrnivmodl (if
@@ -9,7 +10,9 @@ they are not), and it runs in processes of its own: by `h.continuerun`, by `clhi
 by NEURON twice more: with its nodes in another order, and with voltages moved by an ulp. That is
 what rounding does to a model. With ``--core`` CoreNEURON runs it too. A model that is not named
 keeps its row. ``--processes``: how many of these run at once. ``--keep``: a folder for what each
-way records; a way that has run there until the same time is not run again.
+way records; a way that has run there until the same time is not run again. ``--copies``: nothing
+of this, but the time that so many copies of each model take from NEURON's memory, by
+`clhines.from_neuron`, to the end of the first step; it is printed.
 """
 
 from __future__ import annotations
@@ -30,7 +33,16 @@ import numpy as np
 
 from bench import record, table
 from bench.measures.model_cases import CASES
-from bench.measures.model_runs import EQUAL_V, THREADS, WAYS, Taken, core, one_way, together
+from bench.measures.model_runs import (
+    EQUAL_V,
+    THREADS,
+    WAYS,
+    Taken,
+    core,
+    first_steps,
+    one_way,
+    together,
+)
 from clhines.errors import InputError
 
 
@@ -92,6 +104,21 @@ def run_way(name: str, way: str, stop: float, copy: Path, kept: Path, args: Any)
         lines = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
         errors = [x for x in lines if "rror" in x or "rejected" in x]
         raise InputError((errors or lines or ["?"])[-1][:200])
+
+
+def print_copies(name: str, folder: Path, args: Any) -> None:
+    """Print how long copies of a model take, in a process of its own."""
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    words = [name, "--way", "copies", "--dtype", args.dtype]
+    words += ["--device", args.device] if args.device else []
+    with tempfile.TemporaryDirectory() as where:
+        copy = prepared(name, folder, Path(where))
+        subprocess.run(
+            [sys.executable, "-m", "bench", "models", *words, "--copies", *map(str, args.copies)],
+            cwd=copy / CASES[name].here, check=True,
+            env={**os.environ, "PYTHONPATH": path, **CASES[name].variables},
+        )  # fmt: skip
 
 
 def keep(kept: Path, name: str, way: str, said: dict[str, Any], taken: Taken) -> None:
@@ -204,10 +231,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="at once")
     parser.add_argument("--short", action="store_true", help="NEURON runs once, not three times")
     parser.add_argument("--keep", metavar="FOLDER", help="for what each way records")
-    parser.add_argument("--way", choices=(*WAYS, "core"), help="run the one that lies here so")
+    parser.add_argument("--copies", type=int, nargs="+", metavar="N", help="only their first step")
+    parser.add_argument(
+        "--dtype", choices=("float64", "float32"), default="float32", help="of these"
+    )
+    ways = (*WAYS, "core", "copies")
+    parser.add_argument("--way", choices=ways, help="run the one that lies here so")
     args = parser.parse_args(arguments)
     if args.way:
         name = args.names[0]
+        if args.way == "copies":
+            for line in first_steps(CASES[name], args.copies, args.dtype, args.device):
+                print(f"{name}: {line}", flush=True)
+            return 0
         if args.way == "core":
             said, found = core(CASES[name], args.stop), ([], [])
         else:
@@ -219,6 +255,10 @@ def main(arguments: Sequence[str]) -> int:
     if "CLHINES_MODELS" not in os.environ or not names:
         print("no models; expected CLHINES_MODELS=FOLDER with " + ", ".join(CASES), file=sys.stderr)
         return 2
+    if args.copies:
+        for name in names:
+            print_copies(name, folder, args)
+        return 0
     queue = record.queue(args.device, ("float64",))
     path = Path(args.out) / f"models-{record.slug(queue.device)}.json"
     for name in names:

@@ -13,8 +13,10 @@ Who owns what
     random ones. `plasticity`: `STDP`. `times`: delays and event times as steps, rounded as in
     NEURON. `ring`: the ring network of the 2018 report.
     `compiled` makes the model. `changes`: what a simulation has changed since, with `constant`,
-    sums of constant mechanisms; `copies`: a network several times in one.
-    `structure`: compartments of all cells, from cables or from arrays. `additions`: what makes a
+    sums of constant mechanisms; `copies`: a network several times in one; `copied`: the same
+    without making the arrays of all copies.
+    `structure`: compartments of all cells, from cables or from arrays; `rounds`: values of nodes
+    that repeat, kept once. `additions`: what makes a
     network an *extended* one: detectors, trains, artificial cells, ions, pointers, parameters that
     take values in time. `extend` and `extended`: the arrays that these become.
 

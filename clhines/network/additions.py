@@ -48,6 +48,10 @@ class Sources:
     threshold: np.ndarray
     times: tuple[np.ndarray, ...] = ()
 
+    def __repr__(self) -> str:
+        what = f"{len(self)} trains" if self.times else f"{len(self)} detectors"
+        return f"Sources({what}, the first is number {self.first} of the network)"
+
     def __len__(self) -> int:
         return len(self.node)
 
@@ -121,8 +125,12 @@ class Additions:
     forest: Forest
     num_cells: int
     celsius: float
-    area: np.ndarray
     _wiring: Wiring
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+        raise NotImplementedError
 
     def _begin_additions(self) -> None:
         self.celsius = 6.3

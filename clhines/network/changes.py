@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,7 +73,8 @@ class Changes:
             values[name] = group.network.parameter(
                 group.mechanism.name, name, value.given, group.nodes
             )
-        return replace(group, parameters=values)
+        own = group.network, group.number, group.mechanism, group.nodes
+        return Group(*own, values, group.in_round)
 
     def value_of(self, group: Group, name: str) -> Value:
         """Return the value of a parameter as it is now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -12,11 +13,14 @@ from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.network.additions import Added, Sources
+from clhines.network.changes import Changes
+from clhines.network.constant import ConstantSums
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Owner
-from clhines.network.instances import check_celsius, kinds_of
+from clhines.network.instances import check_celsius, constant_sums, kinds_of, revalued
 from clhines.network.model import Kind, Model
+from clhines.network.rounds import NodeValues
 from clhines.network.structure import Structure
 from clhines.network.times import as_step
 from clhines.network.wiring import Columns, Wiring
@@ -27,9 +31,15 @@ class Described(Owner, Protocol):
 
     forest: Forest
     soma: np.ndarray
-    area: np.ndarray
     structure: Structure
     celsius: float
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
 
     @property
     def threshold(self) -> float | np.ndarray:
@@ -58,30 +68,32 @@ def compiled(
         dt, v_init, secondorder and seed.
     """
     dt, structure, n = as_step(times[0]), network.structure, network.forest.num_nodes
-    constant_d, constant_b = structure.whole("g_total"), np.zeros(n)
+    constant_d, constant_b = constant_sums(groups, structure)
     extended = needs_extension(added, groups, wiring.given)
-    sums = network.area, constant_d, constant_b
-    kinds, instances = kinds_of(groups, *sums, network.celsius, stored)
+    kinds, instances = kinds_of(groups, network.area_at, network.celsius, stored)
     check_celsius(kinds, network.celsius)
     first = np.array([kinds[k].first_target if k >= 0 else -1 for k, _ in instances], int)
     targets = sum(k.count for k in kinds if k.first_target >= 0)
     places = dt, 0 if extended else targets, first, instances
     own = wiring if not extended else Wiring(network)
+    of_nodes = {
+        "u": -structure.once("g_axial"),
+        "capacitance": structure.once("capacitance"),
+        "area": structure.once("area"),
+        "constant_d": constant_d,
+        "constant_b": constant_b,
+        "v_init": spread("v_init", times[1], n, own=False),
+    }
     return Model(
         forest=network.forest,
         soma=network.soma,
-        u=-structure.whole("g_axial"),
-        capacitance=structure.whole("capacitance"),
-        area=network.area,
-        constant_d=constant_d,
-        constant_b=constant_b,
+        of_nodes=NodeValues(of_nodes, n),
         kinds=kinds,
         instances=instances,
         num_targets=places[1],
         connections=own.compiled_connections(*places),
         events=own.compiled_events(dt, first, instances),
         threshold=spread("threshold", network.threshold, network.num_cells),
-        v_init=spread("v_init", times[1], n),
         dt=dt,
         secondorder=_second_order(times[2], extended),
         seed=as_seed(times[3]),
@@ -89,6 +101,45 @@ def compiled(
         if extended
         else None,
         stored=frozenset(stored),
+    )
+
+
+def with_values(
+    network: Described,
+    model: Model,
+    groups: Sequence[Group],
+    v_init: ArrayLike,
+    changes: Changes,
+    sums: ConstantSums,
+) -> Model:
+    """Return what `compiled` does, from a model of the same connections and events.
+
+    Parameters
+    ----------
+    network : Network
+    model : Model
+        Of the network, with earlier changes.
+    groups : sequence of Group
+        As they were before all changes.
+    v_init : float or (n,) float64, mV
+    changes : Changes
+    sums : ConstantSums
+        Of the network.
+    """
+    changed = [(number, name) for number, own in changes.parameters.items() for name in own]
+    now = changes.groups(groups)
+    kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
+    check_celsius(kinds, network.celsius)
+    constant_d, constant_b = sums.sums(changes)
+    return replace(
+        model,
+        kinds=kinds,
+        of_nodes=model.of_nodes.changed(
+            constant_d=constant_d,
+            constant_b=constant_b,
+            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False),
+        ),
+        stored=frozenset(changes.stored),
     )
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
+from clhines.arrays import repeated_parents, shifted
+from clhines.checks import check_room
 from clhines.forest import Forest
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
@@ -14,18 +17,32 @@ from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure
 from clhines.network.wiring import Wiring
 
+_NODE_BYTES, _CELL_BYTES = 8, 32  # that a forest of copies takes, `parent` included
+
+
+class CopiedForest(Forest):
+    """Copies of a forest, one after another: neither analysed nor checked again.
+
+    Parameters
+    ----------
+    once : Forest
+    count : int
+        Of copies.
+    """
+
+    def __init__(self, once: Forest, count: int) -> None:
+        nodes, cells = once.num_nodes * count, once.num_cells * count
+        check_room(_NODE_BYTES * nodes + _CELL_BYTES * cells, f"{cells} cells")
+        self._parents = partial(repeated_parents, once.parent, nodes)
+        begins = shifted(once.cell_offsets[:-1], once.num_nodes, count)
+        self.cell_offsets = np.append(begins, nodes)
+        self.shape_of_cell, self.trees = np.tile(once.shape_of_cell, count), once.trees
+        self._freeze()
+
 
 def structure_of_copies(structure: Structure, count: int) -> Structure:
     """Return the structure of so many copies, one after another."""
     forest, turns = structure.forest, structure.turns
-    cells, n = forest.num_cells, forest.num_nodes
-    bounds = forest.cell_offsets
-    parents = [
-        np.where(p < 0, -1, p - first)
-        for p, first in zip(np.split(forest.parent, bounds[1:-1]), bounds[:-1], strict=True)
-    ]
-    different = len(structure.area) if turns == cells else cells
-    again = different if cells % different == 0 else cells  # cells until they come again
     in_turn = range(len(structure.area)) if turns % len(structure.area) == 0 else range(turns)
 
     def taken(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -33,8 +50,8 @@ def structure_of_copies(structure: Structure, count: int) -> Structure:
 
     cables = structure.cables
     return Structure(
-        forest=Forest.repeated(parents[:again], cells * count),
-        soma=(structure.soma + n * np.arange(count)[:, None]).reshape(-1),
+        forest=CopiedForest(forest, count),
+        soma=shifted(structure.soma, forest.num_nodes, count),
         cables=tuple(cables[k % len(cables)] for k in in_turn) if cables else (),
         turns=turns * count,
         area=taken(structure.area),

@@ -66,6 +66,7 @@ def extended_of(
     celsius: object,
     wiring: tuple[Columns, Columns],
     secondorder: object,
+    ions: tuple[IonNodes, ...] | None = None,
 ) -> Extended:
     """Return what executors of an extended network take.
 
@@ -83,6 +84,8 @@ def extended_of(
         `Wiring.given` and `Wiring.outside`.
     secondorder : bool, or 0, 1 or 2
         NEURON's; 1 is without ion currents at the middle of the step.
+    ions : tuple of IonNodes, optional
+        Where they are known already.
     """
     degrees = float(as_finite("celsius", np.atleast_1d(np.asarray(celsius)))[0])
     detectors = [cells, *(s for s in added.sources if not s.times)]
@@ -97,7 +100,7 @@ def extended_of(
         times += [np.array([t]) for t in rows[6].tolist()]
     return Extended(
         celsius=degrees,
-        ions=tuple(_ions(added, kinds, area)),
+        ions=tuple(_ions(added, kinds, area)) if ions is None else ions,
         num_sources=added.num_sources + sum(len(rows[0]) for rows in events),
         detector_node=np.concatenate([s.node for s in detectors]),
         detector_threshold=np.concatenate([s.threshold for s in detectors]),
@@ -107,14 +110,18 @@ def extended_of(
         emitted=_emitted(added, kinds, instances),
         netcons=netcons,
         pointers=_pointers(added, kinds, instances),
-        played=tuple(
-            Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
-            for p in added.plays
-            for k, place in [instances[p.group]]
-        ),
+        played=_played(added, instances),
         streams=_streams(added, kinds, instances),
         random_index=added.random_index,
         second_order_currents=bool(secondorder) and (secondorder is True or secondorder == 2),
+    )
+
+
+def _played(added: Added, instances: Instances) -> tuple[Played, ...]:
+    return tuple(
+        Played(k, int(place[p.index]), p.parameter, p.t, p.y, p.continuous)
+        for p in added.plays
+        for k, place in [instances[p.group]]
     )
 
 

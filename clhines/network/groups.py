@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
@@ -92,6 +92,9 @@ class Group:
         Natural index of each instance's node, in the order given.
     parameters : dict of name -> float or (count,) float64
         Values may be replaced until a `Simulation` is made of the network.
+    in_round : int
+        Nodes of the first round of the network's `Structure`, which the others repeat; 0 where they
+        may be any.
     """
 
     network: Owner = field(repr=False)
@@ -99,6 +102,10 @@ class Group:
     mechanism: Mechanism
     nodes: np.ndarray
     parameters: dict[str, float | np.ndarray] = field(repr=False)
+    in_round: int = field(default=0, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Group({self.number}: {self.mechanism.name} × {len(self.nodes)})"
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -108,10 +115,13 @@ def values_of(
     network: Owner,
     mechanism: Mechanism,
     nodes: np.ndarray,
-    area: np.ndarray,
+    area_at: Callable[[np.ndarray], np.ndarray],
     parameters: Mapping[str, object],
 ) -> dict[str, float | np.ndarray]:
-    """Return all parameters of instances at nodes of some areas, defaults for those not given."""
+    """Return all parameters of instances, defaults for those not given.
+
+    `area_at` gives the areas of nodes.
+    """
     known, built_in = mechanism.parameters, mechanism.program.built_in
     for name in parameters:
         if name not in known:
@@ -121,7 +131,7 @@ def values_of(
             )
     default: dict[str, object] = {**mechanism.defaults}
     if "area" in built_in:
-        default["area"] = area
+        default["area"] = area_at(nodes)
     if "diam" in built_in and "diam" not in parameters:
         raise InputError(f"{mechanism.name} uses diam; expected diam= for its nodes, in µm")
     return {

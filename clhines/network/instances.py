@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from clhines.arrays import stretch_of
+from clhines.arrays import ascending, repeat_moved, stretch_of
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.groups import Group
 from clhines.network.model import DENSITY, Kind
+from clhines.network.structure import Structure
 
 
 def check_celsius(kinds: Sequence[Kind], celsius: float) -> None:
@@ -33,11 +35,18 @@ def check_name(groups: Sequence[Group], mechanism: Mechanism) -> None:
 
 
 def check_once(
-    groups: Sequence[Group], mechanism: Mechanism, nodes: np.ndarray, forest: Forest
+    groups: Sequence[Group],
+    mechanism: Mechanism,
+    nodes: np.ndarray,
+    forest: Forest,
+    in_round: int = 0,
 ) -> None:
-    """Raise InputError for a mechanism that would be in the same membrane twice."""
+    """Raise InputError for a mechanism that would be in the same membrane twice.
+
+    `in_round` is that of `Group`.
+    """
     here = [g.nodes for g in groups if g.mechanism.name == mechanism.name]
-    if not here and (nodes[1:] > nodes[:-1]).all():
+    if not here and ascending(nodes[: in_round or None]):
         return
     every = np.sort(np.concatenate([nodes, *here]))
     again = every[1:][every[1:] == every[:-1]]
@@ -52,23 +61,18 @@ def check_once(
 
 def kinds_of(
     given: Sequence[Group],
-    area: np.ndarray,
-    constant_d: np.ndarray,
-    constant_b: np.ndarray,
+    area_at: Callable[[np.ndarray], np.ndarray],
     celsius: float,
     stored: Collection[tuple[str, str]] = (),
 ) -> tuple[tuple[Kind, ...], tuple[tuple[int, np.ndarray], ...]]:
-    """Merge the groups of each mechanism; constant mechanisms are added to the arrays.
+    """Merge the groups of each mechanism; those of constant ones become no kind.
 
     Parameters
     ----------
     given : sequence of Group
         All of a network, in order.
-    area : (n,) float64, µm²
-    constant_d : (n,) float64, µS
-        Gets the conductances of the constant mechanisms.
-    constant_b : (n,) float64, nA
-        Gets their currents at 0 mV, negated.
+    area_at : callable
+        Gives the areas of nodes, µm².
     celsius : float
         Of mechanisms that use it.
     stored : collection of (str, str)
@@ -83,32 +87,98 @@ def kinds_of(
     together: dict[Mechanism, list[Group]] = {}
     instances: list[tuple[int, np.ndarray]] = [(-1, g.nodes) for g in given]
     for group in given:
-        if group.mechanism.constant:
-            _fold(group, area, constant_d, constant_b)
-        elif len(group):
+        if not group.mechanism.constant and len(group):
             together.setdefault(group.mechanism, []).append(group)
     kinds: list[Kind] = []
     targets = first = 0
     for mechanism, groups in together.items():
-        node = np.concatenate([g.nodes for g in groups])
-        order = np.argsort(node, kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        ends = np.cumsum([len(g) for g in groups])
-        for group, end in zip(groups, ends.tolist(), strict=True):
-            instances[group.number] = len(kinds), rank[end - len(group) : end]
-        node = node[order]
+        node, order, ranks = _by_node(groups)
+        for group, rank in zip(groups, ranks, strict=True):
+            instances[group.number] = len(kinds), rank
         values = {
             p: _merged(groups, p, order, (mechanism.name, p) in stored)
             for p in mechanism.parameters
         }
         if "celsius" in mechanism.program.built_in:
             values["celsius"] = celsius
+        factor = factor_of(mechanism, area_at(node))
         target = targets if mechanism.takes_events else -1
-        kinds.append(Kind(mechanism, node, values, factor_of(mechanism, area[node]), target, first))
+        kinds.append(Kind(mechanism, node, values, factor, target, first))
         first += len(node)
         targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)
+
+
+def revalued(
+    kinds: Sequence[Kind],
+    instances: Sequence[tuple[int, np.ndarray]],
+    groups: Sequence[Group],
+    changed: Collection[tuple[int, str]],
+    stored: Collection[tuple[str, str]],
+) -> tuple[Kind, ...]:
+    """Return kinds with other values of some parameters, as `kinds_of` gives them.
+
+    Parameters
+    ----------
+    kinds, instances
+        What `kinds_of` gave.
+    groups : sequence of Group
+        All of the network, with the values as they are now.
+    changed : collection of (int, str)
+        Groups, by number, and parameters that may have other values than `kinds` have.
+    stored : collection of (str, str)
+        See `kinds_of`.
+    """
+    found = []
+    for k, kind in enumerate(kinds):
+        own = [g for g in groups if instances[g.number][0] == k]
+        mechanism, numbers = kind.mechanism, {g.number for g in own}
+        names = {name for number, name in changed if number in numbers}
+        names |= {name for of, name in stored if of == mechanism.name}
+        if names:
+            order = np.empty(kind.count, np.int64)
+            order[np.concatenate([instances[g.number][1] for g in own])] = np.arange(kind.count)
+            values = {p: _merged(own, p, order, (mechanism.name, p) in stored) for p in names}
+            kind = replace(kind, parameters=kind.parameters | values)
+        found.append(kind)
+    return tuple(found)
+
+
+def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Nodes of all instances of groups, ascending; the order that makes them so; ranks by group."""
+    if len(groups) == 1 and ascending(groups[0].nodes):
+        order = np.arange(len(groups[0]))
+        return groups[0].nodes, order, [order]
+    node = np.concatenate([g.nodes for g in groups])
+    order = np.argsort(node, kind="stable")
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return node[order], order, np.split(rank, np.cumsum([len(g) for g in groups])[:-1])
+
+
+def constant_sums(given: Sequence[Group], structure: Structure) -> tuple[np.ndarray, np.ndarray]:
+    """(m,) float64 each: axial conductances and those of constant mechanisms, µS; currents, nA.
+
+    These are the currents at 0 mV, negated. They are of one round of the structure where all
+    mechanisms repeat, and have the bits of those of all nodes, (n,), which they are otherwise.
+    """
+    constant = [group for group in given if group.mechanism.constant]
+    area, d = structure.once("area"), structure.once("g_total")
+    b, count = np.zeros(len(d)), 0
+    while count < len(constant) and _repeats(constant[count]):
+        nodes = constant[count].nodes[: constant[count].in_round]
+        _fold(constant[count], nodes, area, d, b)
+        count += 1
+    if count < len(constant):
+        area, d, b = (repeat_moved(a, structure.forest.num_nodes) for a in (area, d, b))
+    for group in constant[count:]:
+        _fold(group, group.nodes, area, d, b)
+    return d, b
+
+
+def _repeats(group: Group) -> bool:
+    """Whether a group is the same in each round of the structure."""
+    return bool(group.in_round) and all(np.ndim(v) == 0 for v in group.parameters.values())
 
 
 def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
@@ -116,13 +186,19 @@ def factor_of(mechanism: Mechanism, area: np.ndarray) -> np.ndarray:
     return DENSITY * area if mechanism.kind == "density" else np.ones(len(area))
 
 
-def _fold(group: Group, area: np.ndarray, constant_d: np.ndarray, constant_b: np.ndarray) -> None:
+def _fold(
+    group: Group,
+    nodes: np.ndarray,
+    area: np.ndarray,
+    constant_d: np.ndarray,
+    constant_b: np.ndarray,
+) -> None:
     """Add the conductance and the current at 0 mV of a mechanism that is linear in v."""
-    nodes, n = group.nodes, len(area)
+    n = len(area)
     alike = all(np.ndim(v) == 0 for v in group.parameters.values())
     i, g = at_0_mv(group.mechanism, group.parameters, 1 if alike else len(group))
     factor = factor_of(group.mechanism, area[nodes])
-    if len(nodes) and (nodes[1:] > nodes[:-1]).all():  # each once
+    if len(nodes) and ascending(nodes):  # each once
         constant_d[nodes] += factor * g
         constant_b[nodes] -= factor * i
         return

@@ -16,6 +16,7 @@ from clhines.forest import Forest
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.connections import Connections
 from clhines.network.extended import Extended
+from clhines.network.rounds import NodeValues
 
 DENSITY = 1e-2  # S/cm² times µm² in µS, and mA/cm² times µm² in nA
 
@@ -53,6 +54,10 @@ class Kind:
         """Number of instances."""
         return len(self.node)
 
+    def is_single(self, name: str) -> bool:
+        """Whether a parameter is one number for all instances."""
+        return np.ndim(self.parameters[name]) == 0
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Parameters as (count,) float64 arrays, in the order of the mechanism's."""
         return {
@@ -71,17 +76,12 @@ class Model:
         Each tree rooted at its soma.
     soma : (num_cells,) int64
         The roots.
-    u : (n,) float64, µS
-        Entry between a node and its parent, minus the axial conductance; 0 at the roots.
-    capacitance : (n,) float64, nF
-    area : (n,) float64, µm²
-    constant_d : (n,) float64, µS
-        Axial conductances and those of the constant mechanisms.
-    constant_b : (n,) float64, nA
-        ``g v - i`` of the constant mechanisms.
+    of_nodes : NodeValues
+        By name what the properties give as arrays: `u`, `capacitance`, `area`, `constant_d`,
+        `constant_b` and `v_init`.
     kinds : tuple of Kind
         All other mechanisms.
-    instances : tuple of (int, (count,) int64)
+    instances : sequence of (int, (count,) int64)
         For each `Group` of the network its kind, -1 for a constant one, and the instance there
         of each of the group's.
     num_targets : int
@@ -90,7 +90,6 @@ class Model:
         In the order given; sources are cells of the network, targets are numbered as here.
     events : Events
     threshold : (num_cells,) float64, mV
-    v_init : (n,) float64, mV
     dt : float, ms
     secondorder : bool
     seed : int
@@ -105,18 +104,13 @@ class Model:
 
     forest: Forest
     soma: np.ndarray
-    u: np.ndarray
-    capacitance: np.ndarray
-    area: np.ndarray
-    constant_d: np.ndarray
-    constant_b: np.ndarray
+    of_nodes: NodeValues
     kinds: tuple[Kind, ...]
-    instances: tuple[tuple[int, np.ndarray], ...]
+    instances: Sequence[tuple[int, np.ndarray]]
     num_targets: int
     connections: Connections
     events: Events
     threshold: np.ndarray
-    v_init: np.ndarray
     dt: float
     secondorder: bool
     seed: int
@@ -124,15 +118,54 @@ class Model:
     extended: Extended | None = None
     stored: frozenset[tuple[str, str]] = frozenset()
 
+    @property
+    def u(self) -> np.ndarray:
+        """(n,) float64, µS: entry of a node and its parent, minus the conductance; 0 at roots."""
+        return self.of_nodes.whole("u")
+
+    @property
+    def capacitance(self) -> np.ndarray:
+        """(n,) float64, nF."""
+        return self.of_nodes.whole("capacitance")
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+        return self.of_nodes.whole("area")
+
+    @property
+    def constant_d(self) -> np.ndarray:
+        """(n,) float64, µS: axial conductances and those of the constant mechanisms."""
+        return self.of_nodes.whole("constant_d")
+
+    @property
+    def constant_b(self) -> np.ndarray:
+        """(n,) float64, nA: ``g v - i`` of the constant mechanisms."""
+        return self.of_nodes.whole("constant_b")
+
+    @property
+    def v_init(self) -> np.ndarray:
+        """(n,) float64, mV."""
+        return self.of_nodes.whole("v_init")
+
     @cached_property
     def constant_factors(self) -> bool:
         """Whether only the roots' conductances change, so that all other factors are constants."""
-        return all(np.isin(kind.node, self.soma).all() for kind in self.kinds)
+        return all(self._at_somas(kind) for kind in self.kinds)
+
+    def _at_somas(self, kind: Kind) -> bool:
+        many = kind.mechanism.kind == "density" and kind.count > len(self.soma)
+        return not many and bool(np.isin(kind.node, self.soma).all())
 
     @cached_property
     def capacitance_over_dt(self) -> np.ndarray:
         """(n,) float64, µS: of the step that is solved, half as long for the second order."""
-        return self.capacitance / (self.dt / 2 if self.secondorder else self.dt)
+        return self.capacitance / self.solved_dt
+
+    @property
+    def solved_dt(self) -> float:
+        """Length of the step that is solved, ms: half as long for the second order."""
+        return self.dt / 2 if self.secondorder else self.dt
 
     def cell_of_target(self) -> np.ndarray:
         """(num_targets,) int64: the cell of the network in which each target of events is."""
@@ -146,7 +179,7 @@ class Model:
 
     def _initial_states(self, kind: Kind) -> dict[str, np.ndarray]:
         """States of a kind; where all cells have the same numbers, those of one are repeated."""
-        v, cells = self.v_init[kind.node], self.forest.num_cells
+        v, cells = self.of_nodes.at("v_init", kind.node), self.forest.num_cells
         varying = {k: a for k, a in kind.parameters.items() if isinstance(a, np.ndarray)}
         each = kind.count // cells
         if cells == 1 or each * cells != kind.count or not _repeats([v, *varying.values()], each):
@@ -212,10 +245,10 @@ def targets_of(
     """Look up the number among all targets of instances of groups."""
     if not len(group):
         return np.zeros(0, np.int64)
-    sizes = np.array([len(number) for _, number in instances])
-    start = starts(sizes)
-    number = np.concatenate([number for _, number in instances])
-    return first[group] + number[start[group] + index]
+    used, which = np.unique(group, return_inverse=True)
+    numbers = [instances[k][1] for k in used.tolist()]
+    start = starts(np.array([len(number) for number in numbers]))
+    return first[group] + np.concatenate(numbers)[start[which.reshape(-1)] + index]
 
 
 def as_parameter(mechanism: str, name: str, value: object, count: int) -> float | np.ndarray:

@@ -27,7 +27,7 @@ from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group, Parameters, values_of
 from clhines.network.instances import check_name, check_once
 from clhines.network.model import Model, as_parameter
-from clhines.network.places import PerCell, Places, Value
+from clhines.network.places import PerCell, Places, Value, Where
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
@@ -85,12 +85,10 @@ class Network(Additions):
         self._frozen, self.structure, self.branched_from = False, structure, branched_from
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
-        self.area = structure.whole("area")
         self.threshold = 10.0
         self._groups: list[Group] = []
-        for array in (self.soma, self.area):
-            array.setflags(write=False)
-        self._places = Places(structure, self.area)
+        self.soma.setflags(write=False)
+        self._places = Places(structure)
         self._begin_additions()
         self._wiring = Wiring(self)
 
@@ -158,6 +156,15 @@ class Network(Additions):
         return self._frozen
 
     @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²: 0 at junctions, which have no membrane."""
+        return self._places.area
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
+        return self._places.area_at(nodes)
+
+    @property
     def groups(self) -> tuple[Group, ...]:
         """All groups, in the order in which they came."""
         return tuple(self._groups)
@@ -180,7 +187,7 @@ class Network(Additions):
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: Value
+        self, mechanism: str | Mechanism, where: Where = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -188,13 +195,14 @@ class Network(Additions):
         ----------
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``density``.
-        where : str; (count,) integer; (n,) bool
+        where : str; (count,) integer; (n,) bool; callable
             ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
             NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
             the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
             ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
             membrane: the words leave them out, and they are refused elsewhere. A word for the soma
-            is refused if a cell has none, and one for a type if no cell has it.
+            is refused if a cell has none, and one for a type if no cell has it. Or a function of
+            the distances of all nodes from their somas, (n,) float64 in µm, that returns a mask.
         **parameters : float, array, callable or `per_cell`
             One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
             one for each node of a cell (where all cells are of one cable) or one for each node of
@@ -210,8 +218,9 @@ class Network(Additions):
         if found.kind != "density":
             raise InputError(f"{found.name} is a {found.kind} process; use add() for it")
         nodes = self._places.membrane(found.name, where)
-        check_once(self.groups, found, nodes, self.forest)
-        return self._group(found, nodes, parameters)
+        again = self._places.in_round(where, nodes)
+        check_once(self.groups, found, nodes, self.forest, again)
+        return self._group(found, nodes, parameters, again)
 
     def add(self, mechanism: str | Mechanism, at: ArrayLike, **parameters: Value) -> Group:
         """Add point processes, one at each of the nodes given.
@@ -237,14 +246,18 @@ class Network(Additions):
         return self._group(found, nodes, parameters)
 
     def _group(
-        self, mechanism: Mechanism, nodes: np.ndarray, parameters: Mapping[str, object]
+        self,
+        mechanism: Mechanism,
+        nodes: np.ndarray,
+        parameters: Mapping[str, object],
+        in_round: int = 0,
     ) -> Group:
         check_name(self.groups, mechanism)
-        area = self.area[nodes] if mechanism.kind != "artificial" else np.zeros(len(nodes))
-        values = values_of(self, mechanism, nodes, area, parameters)
+        area_at = np.zeros_like if mechanism.kind == "artificial" else self._places.area_at
+        values = values_of(self, mechanism, nodes, area_at, parameters)
         nodes.setflags(write=False)
         given = Parameters(self, mechanism.name, nodes, values)
-        group = Group(self, len(self._groups), mechanism, nodes, given)
+        group = Group(self, len(self._groups), mechanism, nodes, given, in_round)
         self._groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:
@@ -253,7 +266,7 @@ class Network(Additions):
 
     # -- places --------------------------------------------------------------------------------
 
-    def nodes(self, cell: ArrayLike | None = None, where: ArrayLike = "all") -> np.ndarray:
+    def nodes(self, cell: ArrayLike | None = None, where: Where = "all") -> np.ndarray:
         """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
 
         ``net.nodes(cell=7, where="apical")``; one place of a section is

@@ -14,6 +14,7 @@ from clhines.cells.cable import Cable
 from clhines.cells.regions import WORDS
 from clhines.checks import as_array, as_finite, as_indices, shown
 from clhines.errors import InputError, meant
+from clhines.network.rounds import NodeValues
 from clhines.network.structure import Structure
 
 
@@ -30,6 +31,7 @@ class PerCell:
 
 
 Value = ArrayLike | PerCell | Callable[[np.ndarray], ArrayLike]
+Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of distances a mask
 
 
 class Places:
@@ -38,13 +40,22 @@ class Places:
     Parameters
     ----------
     structure : Structure
-    area : (n,) float64, µm²
     """
 
-    def __init__(self, structure: Structure, area: np.ndarray) -> None:
+    def __init__(self, structure: Structure) -> None:
         self.cables = structure.cables[: structure.forest.num_cells]
-        self.forest, self.soma, self.area = structure.forest, structure.soma, area
+        self.forest, self.soma = structure.forest, structure.soma
         self._structure = structure
+        self._values = NodeValues({"area": structure.once("area")}, self.forest.num_nodes)
+
+    @property
+    def area(self) -> np.ndarray:
+        """(n,) float64, µm²."""
+        return self._values.whole("area")
+
+    def area_at(self, nodes: np.ndarray) -> np.ndarray:
+        """(m,) float64, µm²: of some nodes."""
+        return self._values.at("area", nodes)
 
     @cached_property
     def distance(self) -> np.ndarray:
@@ -52,10 +63,18 @@ class Places:
         self._need_cables("a function of the distance")
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
-    def where(self, where: ArrayLike) -> np.ndarray:
-        """Nodes that a word, a mask or indices mean; (m,) int64."""
+    def where(self, where: Where) -> np.ndarray:
+        """Nodes that a word, a mask, indices or a function of the distance mean; (m,) int64."""
         if isinstance(where, str):
             return self._region(where)
+        if callable(where):
+            mask = as_array("where", where(self.distance))
+            if mask.dtype.kind != "b" or mask.shape != self.distance.shape:
+                raise InputError(
+                    f"where is a function that returned {mask.dtype} of shape {mask.shape}; "
+                    f"expected a mask of the distances, {self.distance.shape}"
+                )
+            return np.flatnonzero(mask & (self.area > 0))
         nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
             return as_indices("where", nodes, self.forest.num_nodes, "node")
@@ -65,11 +84,12 @@ class Places:
             )
         return np.flatnonzero(nodes)
 
-    def membrane(self, mechanism: str, where: ArrayLike) -> np.ndarray:
+    def membrane(self, mechanism: str, where: Where) -> np.ndarray:
         """Nodes as of `where`, for a mechanism of the membrane: junctions are refused."""
         nodes = self.where(where)
-        if len(nodes) and not self.area[nodes].all():
-            node = nodes[int(np.argmin(self.area[nodes]))]
+        some = nodes[: self.in_round(where, nodes) or None]
+        if len(some) and not self.area_at(some).all():
+            node = some[int(np.argmin(self.area_at(some)))]
             cell = int(self.cell_of(node))
             raise InputError(
                 f"{mechanism}: node {node} of cell {cell} is a junction without membrane; "
@@ -77,7 +97,15 @@ class Places:
             )
         return nodes
 
-    def nodes(self, cell: ArrayLike | None, where: ArrayLike) -> np.ndarray:
+    def in_round(self, where: Where, nodes: np.ndarray) -> int:
+        """How many of the nodes of `where` are of the first round; the others repeat them.
+
+        0 where there is one round, or where nodes were given and may be any.
+        """
+        end = self._structure.in_round if isinstance(where, str) else 0
+        return int(np.searchsorted(nodes, end)) if end else 0
+
+    def nodes(self, cell: ArrayLike | None, where: Where) -> np.ndarray:
         """Nodes of some cells that `where` means; (m,) int64, in the order of `where`."""
         nodes = self.where(where)
         if cell is None:
@@ -157,20 +185,23 @@ class Places:
                 f"where={shown(where)}; expected {', '.join(words)}, nodes or a mask"
                 f"{meant(where, words)}"
             )
+        structure = self._structure
         if where == "all":
-            return np.flatnonzero(self.area > 0)
+            return structure.nodes_of([area > 0 for area in structure.area])
         if where in ("soma", "soma.middle"):
             _check_somas(self.cables, where)
         if where == "soma.middle":
             return self.soma
         if where in ("soma", "dendrites"):
-            in_soma = self._structure.whole("in_soma")
-            return np.flatnonzero(in_soma if where == "soma" else (self.area > 0) & ~in_soma)
+            if where == "soma":
+                return structure.nodes_of(structure.in_soma)
+            pairs = zip(structure.area, structure.in_soma, strict=True)
+            return structure.nodes_of([(area > 0) & ~in_soma for area, in_soma in pairs])
         self._need_cables(f"where={shown(where)}")
         masks = [np.zeros(cable.num_nodes, bool) for cable in self.cables]
         for mask, cable in zip(masks, self.cables, strict=True):
             mask[cable.nodes(where)] = True
-        nodes = np.flatnonzero(repeat(masks, self.forest.num_cells))
+        nodes = structure.nodes_of(masks)
         if not len(nodes):
             raise InputError(
                 f"where={shown(where)}: no cell has such a section; expected types of the file, "

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from clhines.arrays import repeat, repeated_nodes
+from clhines.arrays import repeat, repeat_moved, repeated_nodes
 from clhines.cells.cable import Cable, check_cables
 from clhines.checks import as_array, as_finite, as_indices, as_whole_number, check_room
 from clhines.errors import InputError
@@ -54,6 +55,22 @@ class Structure:
         """(n,): one of the arrays, over all cells."""
         return repeat(getattr(self, name), self.turns)
 
+    def once(self, name: str) -> np.ndarray:
+        """(m,): one round of an array, of all nodes where there is one round or less."""
+        return np.concatenate(getattr(self, name)[: self.turns])
+
+    @cached_property
+    def in_round(self) -> int:
+        """Nodes of one round, after which all repeats; 0 where there is one round or less."""
+        nodes = sum(map(len, self.area))
+        return nodes if nodes < self.forest.num_nodes else 0
+
+    def nodes_of(self, masks: Sequence[np.ndarray]) -> np.ndarray:
+        """(m,) int64: the nodes of masks in turn, one for each of the arrays."""
+        once = np.flatnonzero(np.concatenate(masks[: self.turns]))
+        count = repeated_nodes([int(np.count_nonzero(m)) for m in masks], self.turns)
+        return repeat_moved(once, count, self.in_round)
+
 
 def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structure:
     """Return the structure of cables that are repeated in turn to `num_cells` cells."""
@@ -64,14 +81,15 @@ def of_cables(cables: Cable | Sequence[Cable], num_cells: int | None) -> Structu
     rooted = {key: rooted_at_soma(cable) for key, cable in different.items()}
     turns = [rooted[id(cable)] for cable in cables]
     forest = Forest.repeated([parent for parent, _ in turns], count)
-    taken = {key: (c.capacitance.copy(), c.g_total.copy()) for key, c in different.items()}
-    capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
+    names = "area", "capacitance", "g_total"  # copies, as a cable may change later
+    taken = {key: [getattr(c, n).copy() for n in names] for key, c in different.items()}
+    area, capacitance, g_total = zip(*(taken[id(cable)] for cable in cables), strict=True)
     return Structure(
         forest=forest,
         soma=forest.cell_offsets[:-1] + np.resize([cable.soma for cable in cables], count),
         cables=tuple(cables),
         turns=count,
-        area=[cable.area for cable in cables],
+        area=area,
         capacitance=capacitance,
         g_axial=[g for _, g in turns],
         g_total=g_total,

@@ -9,17 +9,18 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_whole_number
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.counters import Counters
-from clhines.neuron.importer import Imported, network_of
+from clhines.neuron.importer import Imported, copied, network_of
 from clhines.neuron.model import Model, read_model
 from clhines.neuron.records import Records, clock, last_delivery
 from clhines.neuron.session import Hoc, interpreter, uncollected
-from clhines.neuron.states import put_values, take_values
+from clhines.neuron.states import OneCopy, put_values, take_values
 from clhines.neuron.writeback import put_events
+from clhines.simulate.extended_copies import CopiedSteps
 from clhines.simulate.simulation import Simulation
 
 
@@ -57,6 +58,9 @@ class At:
 
     imported: Imported
 
+    def __repr__(self) -> str:
+        return f"At({self.imported.model.tree.num_nodes} nodes, {self.imported.copies} copies)"
+
     def __call__(
         self, thing: Hoc, copy: int = 0
     ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
@@ -66,7 +70,7 @@ class At:
         ----------
         thing : Segment, Section, point process, artificial cell or NetCon
         copy : int
-            Of the model.
+            Of the model, 0 or more and below the number of copies.
 
         Returns
         -------
@@ -79,7 +83,13 @@ class At:
         (Sources or Group, int, int)
             Source of a NetCon, and the number of the connection; the source is -1 where it has
             none.
+
+        Raises
+        ------
+        InputError
+            The model has no such thing, or no such copy.
         """
+        copy = as_whole_number("copy", copy, 0, self.imported.copies - 1)
         model, tree = self.imported.model, self.imported.model.tree
         if hasattr(thing, "sec"):
             return tree.at(thing) + copy * tree.num_nodes
@@ -146,6 +156,8 @@ def from_neuron(
         An `InputError` that lists everything that cannot be simulated.
     """
     copies = as_whole_number("copies", copies, 1)
+    if options.get("comm") is not None:
+        raise InputError("from_neuron() is for one process; expected no comm")
     with uncollected():
         model = read_model(interpreter(), vectors or {})
         return _simulation(model, dtype, device, engine, copies, **options)
@@ -159,7 +171,8 @@ def _simulation(
     copies: int = 1,
     **options: object,
 ) -> tuple[Simulation, At]:
-    imported, h = network_of(model, copies), model.h
+    once, h = network_of(model), model.h
+    imported = once if copies == 1 else copied(once, copies)
     given = {"secondorder": int(h.secondorder), **options}
     sim = Simulation(
         imported.network,
@@ -170,7 +183,13 @@ def _simulation(
         v_init=float(h.v_init) if hasattr(h, "v_init") else -65.0,
         **given,  # type: ignore[arg-type]
     )
-    take_values(sim, imported)
+    if isinstance(sim.runner, CopiedSteps):
+        one = OneCopy(sim, sim.runner)
+        take_values(one, once)
+        crossed = np.array(once.crossed, np.int64)
+        imported.crossed += sim.runner.model.sources_of(crossed).tolist()
+    else:
+        take_values(sim, imported)
     return sim, At(imported)
 
 
@@ -240,8 +259,9 @@ def _advance(
 
 def num_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``h.continuerun(tstop)`` takes."""
-    if not math.isfinite(tstop):
-        raise InputError(f"tstop is {tstop}; expected a time in ms")
+    real = isinstance(tstop, (int, float, np.integer, np.floating))
+    if not real or not math.isfinite(tstop):
+        raise InputError(f"tstop is {shown(tstop)}; expected a time in ms")
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from clhines.arrays import shifted
 from clhines.mechanisms.equations import Quantity
 from clhines.network.additions import Sources
+from clhines.network.copied import CopiedNetwork
 from clhines.network.groups import Group
 from clhines.network.network import Network
 from clhines.neuron.contents import Instances
@@ -58,8 +60,8 @@ class Imported:
         return found
 
 
-def network_of(model: Model, copies: int = 1) -> Imported:
-    """Make the network of a model, or of several copies of it that do not interact.
+def network_of(model: Model) -> Imported:
+    """Make the network of a model.
 
     Raises
     ------
@@ -69,28 +71,39 @@ def network_of(model: Model, copies: int = 1) -> Imported:
     if model.rejected:
         raise RejectedError(model.rejected)
     tree = model.tree
-    starts = tree.num_nodes * np.arange(copies)[:, None]
-    parent = np.where(tree.parent < 0, -1, tree.parent + starts).ravel()
-    cells = np.append((tree.cell_offsets[:-1] + starts).ravel(), tree.num_nodes * copies)
-    columns = (np.tile(a, copies) for a in (tree.area, tree.g_axial, tree.capacitance))
-    network = Network.from_arrays(parent, cells, *columns)
+    columns = tree.area, tree.g_axial, tree.capacitance
+    network = Network.from_arrays(tree.parent, tree.cell_offsets, *columns)
     network.celsius = float(model.h.celsius)
-    network.trains([[]])  # an extended network, whatever is in it
+    network.trains([])  # an extended network, whatever is in it
     groups = {}
     for name, instances in model.every.items():
-        groups[name] = _group(model, network, name, instances, copies)
-    _add_ions(model, network, copies)
-    _add_streams(model, network, groups, copies)
-    _point(model, network, groups, copies)
-    _play(model, network, groups, copies)
-    sources = _sources(model, network, groups, copies)
-    connections = _connect(model, network, groups, sources, copies)
-    return Imported(model, network, groups, sources, connections, copies)
+        groups[name] = _group(model, network, name, instances)
+    _add_ions(model, network)
+    _add_streams(model, network, groups)
+    _point(model, network, groups)
+    _play(model, network, groups)
+    sources = _sources(model, network, groups)
+    connections = _connect(model, network, groups, sources)
+    return Imported(model, network, groups, sources, connections)
 
 
-def shifted(numbers: Sequence[int] | np.ndarray, count: int, copies: int) -> np.ndarray:
-    """Return numbers in each copy of something of which a copy has `count`."""
-    return (np.asarray(numbers, np.int64) + count * np.arange(copies)[:, None]).ravel()
+def copied(once: Imported, copies: int) -> Imported:
+    """Return several copies of a model, one after another, that do not interact."""
+    network = CopiedNetwork(once.network, copies)
+    named = {id(old): new for old, new in zip(once.network.groups, network.groups, strict=True)}
+    pairs = zip(once.network.added.sources, network.added.sources, strict=True)
+    made: dict[int, Sources | Group] = {**named, **{id(old): new for old, new in pairs}}
+    at = network.connections_of()
+    connections = np.zeros(at.size, np.int64)
+    connections[at] = once.connections
+    return Imported(
+        once.model,
+        network,
+        {name: named[id(group)] for name, group in once.groups.items()},
+        [(made[id(source)], k) for source, k in once.sources],
+        connections,
+        copies,
+    )
 
 
 def split_name(quantity: Quantity) -> tuple[str, int | None]:
@@ -102,17 +115,16 @@ def split_name(quantity: Quantity) -> tuple[str, int | None]:
     return base, int(place)
 
 
-def _group(model: Model, network: Network, name: str, instances: Instances, copies: int) -> Group:
+def _group(model: Model, network: Network, name: str, instances: Instances) -> Group:
     mechanism = model.mechanisms[name]
     nodes = np.array(instances.nodes, np.int64)
     given: dict[str, float | np.ndarray] = {}
     for quantity in mechanism.program.parameters:
         value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
         if value is not None:
-            given[quantity.name] = value if np.ndim(value) == 0 else np.tile(value, copies)
+            given[quantity.name] = value
     if mechanism.kind == "artificial":
-        return network.add_artificial(mechanism, len(nodes) * copies, **given)
-    nodes = shifted(nodes, model.tree.num_nodes, copies)
+        return network.add_artificial(mechanism, len(nodes), **given)
     if mechanism.kind == "density":
         return network.insert(mechanism, nodes, **given)
     return network.add(mechanism, nodes, **given)
@@ -142,7 +154,7 @@ def _single(values: np.ndarray) -> float | np.ndarray:
     return float(values[0]) if len(values) and (values == values[0]).all() else values
 
 
-def _add_ions(model: Model, network: Network, copies: int) -> None:
+def _add_ions(model: Model, network: Network) -> None:
     for ion in model.contents.ions.values():
         values = {
             key: ion.instances.values(name)
@@ -150,25 +162,25 @@ def _add_ions(model: Model, network: Network, copies: int) -> None:
         }
         network.ion(
             ion.name,
-            shifted(ion.instances.nodes, model.tree.num_nodes, copies),
+            np.array(ion.instances.nodes, np.int64),
             ion.valence,
-            style=np.tile(ion.style, copies),
-            **{key: np.tile(array, copies) for key, array in values.items()},
+            style=ion.style,
+            **values,
         )
 
 
-def _add_streams(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
+def _add_streams(model: Model, network: Network, groups: dict[str, Group]) -> None:
     """Give the streams of RANDOM variables NEURON's numbers."""
     index = int(model.h.Random().Random123_globalindex())
     for name, group in groups.items():
         for variable in group.mechanism.program.random:
             things = model.every[name].things
             ids = [getattr(thing, variable).get_ids() for thing in things]
-            numbers = np.tile(np.array(ids, np.uint32).reshape(-1, 3), (copies, 1))
+            numbers = np.array(ids, np.uint32).reshape(-1, 3)
             network.random(group, variable, numbers, index)
 
 
-def _point(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
+def _point(model: Model, network: Network, groups: dict[str, Group]) -> None:
     """Set all POINTERs: by the transfer of ParallelContext, and by setpointer."""
     set_by_gap: dict[tuple[str, str], dict[int, int]] = {}
     for gap in model.gaps:
@@ -186,7 +198,7 @@ def _point(model: Model, network: Network, groups: dict[str, Group], copies: int
                     break
                 nodes.append(node)
             else:
-                network.point(group, pointer, shifted(nodes, model.tree.num_nodes, copies))
+                network.point(group, pointer, np.array(nodes, np.int64))
     if rejected:
         raise RejectedError(rejected)
 
@@ -198,7 +210,7 @@ def _pointed(model: Model, thing: Hoc, pointer: str) -> int:
         return -1
 
 
-def _play(model: Model, network: Network, groups: dict[str, Group], copies: int) -> None:
+def _play(model: Model, network: Network, groups: dict[str, Group]) -> None:
     rejected, played = [], set[Variable]()
     for player in model.plays.players:
         variable = player.variable
@@ -214,24 +226,23 @@ def _play(model: Model, network: Network, groups: dict[str, Group], copies: int)
             what = f"Vector.play into {variable.name}, which is no parameter of a mechanism"
             rejected.append(Rejected(variable.owner, what))
             continue
-        for number in shifted([variable.number], len(group) // copies, copies).tolist():
-            network.play(group, number, names[0], player.t, player.y, player.continuous)
+        network.play(group, variable.number, names[0], player.t, player.y, player.continuous)
     if rejected:
         raise RejectedError(rejected)
 
 
 def _sources(
-    model: Model, network: Network, groups: dict[str, Group], copies: int
+    model: Model, network: Network, groups: dict[str, Group]
 ) -> list[tuple[Sources | Group, int]]:
     """Make the sources of events, one for each origin."""
     origins, trains = model.wires.origins, model.trains
     at = [k for k, o in enumerate(origins) if o.sender is None]
     detectors = network.detector(
-        shifted([origins[k].node for k in at], model.tree.num_nodes, copies),
-        np.tile(np.array([origins[k].threshold for k in at], np.float64), copies),
+        np.array([origins[k].node for k in at], np.int64),
+        np.array([origins[k].threshold for k in at], np.float64),
     )
     stims = [o.sender for o in origins if o.sender is not None and o.sender[0] in trains.names]
-    made = network.trains([trains.times.get(s, ()) for s in stims] * copies)
+    made = network.trains([trains.times.get(s, ()) for s in stims])
     found: list[tuple[Sources | Group, int]] = []
     places = {k: place for place, k in enumerate(at)}
     numbers = {sender: place for place, sender in enumerate(stims)}
@@ -251,7 +262,6 @@ def _connect(
     network: Network,
     groups: dict[str, Group],
     sources: list[tuple[Sources | Group, int]],
-    copies: int,
 ) -> np.ndarray:
     """Make all connections, and those of events that are on their way."""
     wires, made = model.wires, list[int]()
@@ -267,20 +277,16 @@ def _connect(
         network.connect(
             source,
             groups[name],
-            index=shifted(
-                [wires.target[k][1] for k in chosen], len(groups[name]) // copies, copies
-            ),
-            weight=np.tile(_rows(model, chosen), (copies, 1)),
-            delay=np.tile([wires.delay[k] for k in chosen], copies),
-            source_index=shifted([sources[o][1] for o in origins], len(source) // copies, copies),
+            index=np.array([wires.target[k][1] for k in chosen], np.int64),
+            weight=_rows(model, chosen),
+            delay=np.array([wires.delay[k] for k in chosen], np.float64),
+            source_index=np.array([sources[o][1] for o in origins], np.int64),
         )
-        made += chosen * copies
-    return np.array(made + _connect_pending(model, network, groups, copies), np.int64)
+        made += chosen
+    return np.array(made + _connect_pending(model, network, groups), np.int64)
 
 
-def _connect_pending(
-    model: Model, network: Network, groups: dict[str, Group], copies: int
-) -> list[int]:
+def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -> list[int]:
     """Let each event on its way come from a source of its own."""
     wires, made = model.wires, list[int]()
     for name, group in groups.items():
@@ -295,13 +301,13 @@ def _connect_pending(
                 [Rejected(name, construct, "", 0, "start from h.finitialize()")]
             )  # fmt: skip
         network.connect(
-            network.trains([[t] for _, t in chosen] * copies),
+            network.trains([[t] for _, t in chosen]),
             group,
-            index=shifted([wires.target[k][1] for k, _ in chosen], len(group) // copies, copies),
-            weight=np.tile(_rows(model, [k for k, _ in chosen]), (copies, 1)),
+            index=np.array([wires.target[k][1] for k, _ in chosen], np.int64),
+            weight=_rows(model, [k for k, _ in chosen]),
             delay=0.0,
         )
-        made += [-1 - k for k, _ in chosen] * copies
+        made += [-1 - k for k, _ in chosen]
     return made
 
 

@@ -21,8 +21,8 @@ from clhines.neuron.raw import (
     Readable,
     Source,
     halves,
-    only,
     ref,
+    run_in,
     vector_at,
     words_at,
 )
@@ -198,9 +198,9 @@ class Memory(Objects):
             rank = words.index(pair[0]) + 2
             self._source_fields = {
                 "of_netcon": of_netcon,
-                "place": only([k for k in range(1, 30) if words[k : k + 4] == place]),
+                "place": run_in(words, place),
                 "threshold": words.index(level),
-                "times": only([k for k in range(1, 30) if words[k : k + 2] == pair]),
+                "times": run_in(words, pair),
                 "rank": rank,
                 "odd": halves(words[rank:]).index(_MARK),
             }

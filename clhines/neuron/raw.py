@@ -118,11 +118,18 @@ def _array(count: int) -> type[ctypes.Array[ctypes.c_uint64]]:
     return WORD * count
 
 
-def only(found: list[int]) -> int:
-    """Return the one element of a list; ValueError where there are others."""
-    if len(found) != 1:
-        raise ValueError
-    return found[0]
+def run_in(words: list[int], wanted: list[int]) -> int:
+    """Return where a run of words is first among words; ValueError where it is not.
+
+    Words beyond the end of an object may be those of an earlier one: the first are the object's.
+
+    >>> run_in([7, 1, 2, 3, 1, 2], [1, 2])
+    1
+    """
+    for k in range(len(words) - len(wanted) + 1):
+        if words[k : k + len(wanted)] == wanted:
+            return k
+    raise ValueError
 
 
 def halves(words: list[int]) -> list[int]:

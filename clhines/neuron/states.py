@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from clhines.arrays import shifted
 from clhines.errors import InputError
 from clhines.mechanisms import random123
 from clhines.network.extended import Extended
@@ -13,15 +14,49 @@ from clhines.network.groups import Group
 from clhines.neuron.contents import Instances
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.hidden import Hidden
-from clhines.neuron.importer import Imported, shifted, split_name
+from clhines.neuron.importer import Imported, split_name
 from clhines.neuron.session import Hoc
+from clhines.simulate.extended_copies import CopiedSteps
 from clhines.simulate.simulation import Simulation
 from clhines.simulate.wires import SPIKE_LATE
 
 Arrays = dict[str, np.ndarray]
 
 
-def extended_of(sim: Simulation) -> Extended:
+class OneCopy:
+    """What a `Simulation` of copies that are alike is started from: one of them.
+
+    Parameters
+    ----------
+    sim : Simulation
+    steps : CopiedSteps
+        Its run.
+
+    Attributes
+    ----------
+    model : Model
+        Of one copy.
+    """
+
+    def __init__(self, sim: Simulation, steps: CopiedSteps) -> None:
+        self.model = steps.model.once
+        self._sim, self._steps = sim, steps
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return what `Simulation.arrays` would be of one copy."""
+        return self._steps.save_once()
+
+    def rings(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return first entry and size of the ring of each source, (sources,) int64."""
+        wires = self._steps.wires_of_one
+        return wires.ring_first, wires.ring_size
+
+    def set_arrays(self, step: int, arrays: Arrays) -> None:
+        """Let all copies go on from these."""
+        self._sim.take_state(step, arrays, 1.0)
+
+
+def extended_of(sim: Simulation | OneCopy) -> Extended:
     """Return what is extended in the network of a simulation."""
     extended = sim.model.extended
     assert extended is not None
@@ -46,7 +81,7 @@ def step_of(h: Hoc, dt: float) -> int:
 
 
 def _variables(
-    sim: Simulation, imported: Imported, name: str, group: Group
+    sim: Simulation | OneCopy, imported: Imported, name: str, group: Group
 ) -> Iterator[tuple[str, str, int | None, np.ndarray, Instances | Hidden]]:
     """Array's name, hoc's name, place, instances and owner of the states of a mechanism."""
     k, place = sim.model.instances[group.number]
@@ -62,7 +97,7 @@ def _variables(
                 yield f"state{k}_{quantity.name}", base, element, place, hidden
 
 
-def take_values(sim: Simulation, imported: Imported) -> None:
+def take_values(sim: Simulation | OneCopy, imported: Imported) -> None:
     """Let a simulation start from NEURON's present values."""
     model, arrays = imported.model, sim.arrays()
     copies = imported.copies
@@ -92,7 +127,7 @@ def take_values(sim: Simulation, imported: Imported) -> None:
     sim.set_arrays(step_of(model.h, sim.model.dt), arrays)
 
 
-def _take_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str) -> None:
+def _take_globals(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays, name: str) -> None:
     """Take variables that are one for all instances of a mechanism and that INITIAL sets."""
     group, entry = imported.groups[name], imported.model.every[name].entry
     k, place = sim.model.instances[group.number]
@@ -104,7 +139,7 @@ def _take_globals(sim: Simulation, imported: Imported, arrays: Arrays, name: str
             arrays[key][place] = value if element is None else value[element]
 
 
-def _take_crossed(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def _take_crossed(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Let voltages act now that have crossed their threshold in NEURON's last step."""
     extended, t = extended_of(sim), imported.model.h.t
     first, size = sim.rings()
@@ -131,7 +166,7 @@ def voltages(imported: Imported) -> np.ndarray:
     return v
 
 
-def _weights(imported: Imported, sim: Simulation) -> np.ndarray:
+def _weights(imported: Imported, sim: Simulation | OneCopy) -> np.ndarray:
     """(w,) float64: weights of all connections, as NEURON has them now."""
     netcons = extended_of(sim).netcons
     values, first = netcons.weight.copy(), netcons.first_weight
@@ -156,7 +191,7 @@ def _known_weights(imported: Imported) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _take_streams(
-    sim: Simulation, arrays: Arrays, group: Group, instances: Instances, copies: int
+    sim: Simulation | OneCopy, arrays: Arrays, group: Group, instances: Instances, copies: int
 ) -> None:
     """Take how many numbers each RANDOM variable has given."""
     k, place = sim.model.instances[group.number]
@@ -183,7 +218,7 @@ def _refuse_stale(mechanism: str, name: str) -> None:
     raise RejectedError([Rejected(mechanism, construct, "", 0, way_out)])
 
 
-def _take_self_events(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def _take_self_events(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Put NEURON's self events into the queues of instances."""
     for key in arrays:
         if key.startswith("queue") and key.endswith("_size"):
@@ -232,7 +267,7 @@ def _queue_event(
         arrays[f"queue{k}_last"][at] = slot
 
 
-def _take_watches(sim: Simulation, imported: Imported, arrays: Arrays) -> None:
+def _take_watches(sim: Simulation | OneCopy, imported: Imported, arrays: Arrays) -> None:
     """Arm the WATCH conditions that NEURON has armed."""
     model = imported.model
     for name, conditions in model.watched.items():

@@ -16,6 +16,7 @@ from clhines.plan.kernel_spec import Word
 from clhines.plan.packing import Blocks
 
 ORDER = Word(place=16, cell=15)  # of a value of a block in natural order
+_CACHED = 1 << 17  # entries written at once, which stay in the cache
 ALIGNMENT = 32  # values: a work-group's block starts on a whole memory transaction
 
 
@@ -210,9 +211,36 @@ def block_gather(
         slots = int(blocks.slot_start[t + 1] - blocks.slot_start[t])
         cells = blocks.cell_start[lo]
         base = first_node[cells : cells + slots * (hi - lo)].reshape(hi - lo, slots)
-        base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
         out = gather[block_start[lo] :][: (hi - lo) * (here.stop - here.start)]
         out = out.reshape(hi - lo, -1)
+        if slots == 1:
+            add_to_rows(base[:, 0], np.where(slot_at[here] < 0, -1, node_at[here]), out)
+            continue
+        base = np.concatenate((base, np.full((hi - lo, 1), -1, np.int32)), axis=1)
         np.take(base, slot_at[here], axis=1, out=out, mode="wrap")
         out += node_at[here]
     return gather
+
+
+def index_type(first: np.ndarray, sizes: np.ndarray) -> type[np.int32] | type[np.int64]:
+    """Integers that have room for the nodes of cells of some sizes, with these first nodes."""
+    room = np.iinfo(np.int32).max - int(sizes.max())
+    return np.int32 if int(first.max()) <= room else np.int64
+
+
+def add_to_rows(first: np.ndarray, within: np.ndarray, out: np.ndarray) -> None:
+    """Write ``first[k] + within`` into row k of `out`, and -1 where `within` is negative.
+
+    Parameters
+    ----------
+    first : (m,) integer
+        Of the dtype of `out`.
+    within : (width,) integer
+    out : (m, width) integer
+    """
+    within, none = within.astype(out.dtype), np.flatnonzero(within < 0)
+    step = max(1, _CACHED // max(1, len(within)))
+    for k in range(0, len(out), step):
+        rows = out[k : k + step]
+        np.add(first[k : k + step, None], within, out=rows)
+        rows[:, none] = -1

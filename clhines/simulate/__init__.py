@@ -32,8 +32,8 @@ Who owns what
     events come to instances, `variables` all that changes, `start` INITIAL blocks, `host_events`
     events on the host, `extended_reference` the oracle; `extended` the kernels' launches,
     `extended_spec` and `extended_tables` what they take, `arena` named regions of one array,
-    `recorder` rows of what is recorded. `extended_saved`: files; `extended_partition`,
-    `extended_ranks`: processes.
+    `recorder` rows of what is recorded; `extended_copies` starts copies once, `tiled` repeats them.
+    `extended_saved`: files; `extended_partition`, `extended_ranks`: processes.
 
 A cell with a current into its soma, on the device and by the oracle:
 

@@ -71,7 +71,7 @@ class Decisions:
             slots=ring_slots(network),
             scale=incoming_scale(network),
             constant_factors=network.constant_factors,
-            inflow=bool(network.constant_b.any() or network.stored),
+            inflow=bool(network.stored) or network.of_nodes.any("constant_b"),
         )
 
     @property

@@ -7,8 +7,9 @@ registers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyopencl as cl
@@ -66,7 +67,6 @@ class BlockEpochs:
         # launches after the first run concurrently with it
         self._queues = [cl.CommandQueue(context, device) for _ in plans[1:]]
         self._v = np.zeros(model.forest.num_nodes, state.dtype)
-        self.set_voltages(model.v_init)
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltage at natural `nodes`, a column each."""
@@ -197,8 +197,19 @@ class _Launch:
 
     # -- device --------------------------------------------------------------------------------
 
-    def _packed(self, values: np.ndarray, index: np.ndarray, padding: float = 0.0) -> cla.Array:
-        return self._shared.reals(np.where(index < 0, padding, values[index]))
+    def _packed(
+        self, at: Callable[[np.ndarray], np.ndarray], name: str = "gather", padding: float = 0.0
+    ) -> cla.Array:
+        """Return a function of the nodes of `CellTable.spread` on the device, padded.
+
+        Nothing is as large but the reals of the device's precision.
+        """
+        table = self.plan.table
+        size = table.num_lanes if name == "up" else table.rows.size
+        out = np.full(size, padding, self._state.dtype)
+        for here, index in table.spread(name):
+            out[here] = np.where(index < 0, padding, at(index))
+        return self._shared.reals(out)
 
     def _upload(self) -> None:
         model, plan = self.model, self.plan
@@ -209,14 +220,22 @@ class _Launch:
             integers(table.lanes.links),
             integers(table.lanes.children),
         ]
-        self._tie, self._up = (self._packed(model.u, k) for k in (plan.tie, plan.up))
-        self.v = self._packed(model.v_init, plan.gather)
+        values, dt = model.of_nodes, model.solved_dt
+        u, v = partial(values.at, "u"), partial(values.at, "v_init")
+        self._tie, self._up = (self._packed(u, name) for name in ("tie", "up"))
+        self.v = self._packed(v)
         if plan.lists is not None:
             self._upload_lists(plan.lists)
             return
-        c = model.capacitance_over_dt
-        self._d = self._packed(c + model.constant_d, plan.gather, 1.0)
-        self._c, self._k = (self._packed(a, plan.gather) for a in (c, model.constant_b))
+
+        def over_dt(nodes: np.ndarray) -> np.ndarray:
+            return values.at("capacitance", nodes) / dt
+
+        self._d = self._packed(
+            lambda nodes: over_dt(nodes) + values.at("constant_d", nodes), padding=1.0
+        )
+        self._c = self._packed(over_dt)
+        self._k = self._packed(partial(values.at, "constant_b"))
         self._instances = [[integers(a) for a in each] for each in plan.instances]
         self._slots = integers(plan.slots)
 
@@ -328,7 +347,7 @@ class _Launch:
         if lists is not None:
             return lists.of_own_cells and self._set_lists(lists, total, b)
         for array, values, padding in ((self._d, total, 1.0), (self._k, b, 0.0)):
-            gather = self.plan.gather
+            gather = self.plan.table.gather
             packed = np.where(gather < 0, padding, values[gather])
             array[: len(packed)].set(packed.astype(self._state.dtype), self.queue)
         if self.spec.constant:
@@ -349,10 +368,10 @@ class _Launch:
 
     def get_voltages(self, v: np.ndarray) -> None:
         """Write those of the own cells into (n,) voltages in natural order."""
-        gather = self.plan.gather
+        gather = self.plan.table.gather
         v[gather[gather >= 0]] = self.v.get()[gather >= 0]
 
     def set_voltages(self, v: np.ndarray) -> None:
         """Take those of the own cells from (n,) voltages in natural order."""
-        gather = self.plan.gather
+        gather = self.plan.table.gather
         self.v.set(np.where(gather < 0, 0, v[gather]).astype(self._state.dtype))

@@ -80,12 +80,6 @@ class EpochPlan:
     ----------
     cells : (m,) int64
     lists : NodeLists or None
-    nodes : (k,) int64
-        Natural numbers of the nodes of the cells, in order.
-    gather : (size,) int64
-        Natural node at every place of the device order, -1 for none.
-    tie, up : (size,) and (lanes,) int64
-        Natural node whose `u` ties a place to the next of its segment, and a lane to its parent.
     units : (m, 8) int64
         Of each cell what ``epoch.mako`` takes, in the order of the plan.
     spec : EpochSpec
@@ -115,25 +109,21 @@ class EpochPlan:
         self._model, self._limits, self._dtype = model, limits, np.dtype(dtype)
         self._decisions = decisions
         self.cells, self._like, self._most = cells, like, most
-        self.nodes = ranges(model.forest.cell_offsets[cells], model.forest.sizes[cells])
+        self._first = model.forest.cell_offsets[cells]
         forest = model.forest.take(cells)
         cut = cut_trees(forest.trees, most, forest.trees.parent < 0)
         if cut.lanes.max() > schedule.NO_LANE:  # the last number says that there is none
             raise self._too_large(int(cut.lanes.max()))
-        self._forest, self.table = forest, CellTable(forest, cut, most)
+        self._forest, self.table = forest, CellTable(forest, cut, most, self._first)
         table = self.table
-        self.gather, self.tie, self.up = (
-            self._natural(k) for k in (table.gather, table.tie, table.up)
-        )
         self.units = table.units.copy()
         self.units[:, _CELL] = cells[table.units[:, _CELL]]
         self.spec = self._plan(-(-int(cut.lanes.max()) // WARP) * WARP, units, by_node)
 
-    def _natural(self, index: np.ndarray) -> np.ndarray:
-        """Natural nodes of indices among those of the plan; -1 stays."""
-        found = np.take(self.nodes, index, mode="wrap")
-        found[index < 0] = -1
-        return found
+    @cached_property
+    def nodes(self) -> np.ndarray:
+        """(k,) int64: natural numbers of the nodes of the cells, in order."""
+        return ranges(self._first, self._forest.sizes)
 
     @property
     def groups(self) -> int:
@@ -192,12 +182,8 @@ class EpochPlan:
     def _plan_nodes(self, spec: EpochSpec, units: int | None) -> EpochSpec:
         """Plan lists of nodes instead of instances."""
         table, model, limits = self.table, self._model, self._limits
-        every = np.arange(len(self.nodes))
-        place = table.places(every) - np.repeat(
-            table.rows.block_start[table.unit_of_cell], self._forest.sizes
-        )
         self.lists = NodeLists(
-            model, self.cells, self._forest, self.nodes, place,
+            model, self.cells, self._forest, self.nodes, table.places_of_all(),
             table.unit_of_cell, table.units, self._decisions.inflow,
         )  # fmt: skip
         kinds = (self._kind_spec(kind, 0, True) for kind in model.kinds)
@@ -267,19 +253,26 @@ class EpochPlan:
         return codes.segment_lanes(cut.segments, cut.contraction, number, number)
 
     @cached_property
-    def _instances_of_cells(self) -> list[np.ndarray]:
-        """Of each kind, the instances of the cells."""
-        return [np.flatnonzero(np.isin(k.node, self.nodes)) for k in self._model.kinds]
+    def _instances_of_cells(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each kind, the instances of the cells and the cell of each, as numbered here."""
+        found, ends = [], self._first + self._forest.sizes
+        for kind in self._model.kinds:
+            first = np.searchsorted(kind.node, self._first)
+            count = np.searchsorted(kind.node, ends) - first
+            found.append((ranges(first, count), np.repeat(np.arange(len(count)), count)))
+        return found
 
     def _list_instances(self, units: int) -> tuple[list[MechanismSpec], int]:
         """List instances of each group of `units` cells, and the slots that they write to."""
         table, kinds = self.table, self._model.kinds
         mine = self._instances_of_cells
         groups = -(-len(self.cells) // units)
-        nodes = [np.searchsorted(self.nodes, k.node[i]) for k, i in zip(kinds, mine, strict=True)]
-        node = np.concatenate([np.zeros(0, np.int64), *nodes])
-        which = np.repeat(np.arange(len(kinds)), [len(i) for i in mine])
-        cell = stretch_of(self._forest.cell_offsets, node)
+        none = np.zeros(0, np.int64)
+        nodes = [k.node[i] for k, (i, _) in zip(kinds, mine, strict=True)]
+        cell = np.concatenate([none, *(cell for _, cell in mine)])
+        node = np.concatenate([none, *nodes])
+        node += self._forest.cell_offsets[cell] - self._first[cell]
+        which = np.repeat(np.arange(len(kinds)), [len(i) for i, _ in mine])
         unit = table.unit_of_cell[cell]
         place = table.places(node) - table.rows.block_start[unit]
         order = np.lexsort((which, place, unit))
@@ -293,7 +286,7 @@ class EpochPlan:
             some = some[sort]
             starts = np.searchsorted(unit[some] // units, np.arange(groups + 1))
             site = {"place": place[some], "cell": unit[some] % units, "slot": slot[some]}
-            self._sites.append((starts, mine[k][sort], site))
+            self._sites.append((starts, mine[k][0][sort], site))
             specs.append(
                 self._kind_spec(
                     kind,
@@ -345,8 +338,12 @@ class EpochPlan:
 
     def lane_and_row(self, nodes: np.ndarray) -> np.ndarray:
         """Return `RECORDED` of natural nodes, -1 of those of other cells."""
-        at = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
-        return np.where(self.nodes[at] == nodes, self.table.lane_and_row(at), -1)
+        cell = stretch_of(self._model.forest.cell_offsets, nodes)
+        own = np.minimum(np.searchsorted(self.cells, cell), len(self.cells) - 1)
+        here = self.cells[own] == cell
+        moved = self._forest.cell_offsets[own] - self._first[own]
+        found = self.table.lane_and_row(np.where(here, nodes + moved, 0))
+        return np.where(here, found, -1)
 
 
 def plan_epochs(
@@ -433,7 +430,7 @@ def _needs_lists(
     if cut.lanes.max() > schedule.NO_LANE:
         return False
     lanes = -(-int(cut.lanes.max()) // WARP) * WARP
-    size = CellTable(forest, cut, most).rows.template_size.max()
+    size = CellTable(forest, cut, most, forest.cell_offsets[:-1]).rows.template_size.max()
     spec = EpochSpec(
         real=real,
         phase="advance",
@@ -489,7 +486,7 @@ def _factor_of_capacitance(network: Model, kind: Kind, dtype: np.dtype) -> str:
     kind = next(k for k in network.kinds if k.mechanism == kind.mechanism)
     if kind.mechanism.kind != "density":
         return ""
-    ratio = kind.factor / network.capacitance_over_dt[kind.node]
+    ratio = kind.factor / (network.of_nodes.at("capacitance", kind.node) / network.solved_dt)
     if np.ptp(ratio) > 8 * np.finfo(np.float64).eps * ratio.max():
         return ""
     return _literal(float(ratio[0]), dtype)

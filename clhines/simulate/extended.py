@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyopencl as cl
@@ -24,6 +24,8 @@ from clhines.simulate.extended_tables import (
     filled_arenas,
     locations,
     loose_targets,
+    num_active,
+    one_of,
     owner_of,
     read_back,
     spec_of,
@@ -31,7 +33,6 @@ from clhines.simulate.extended_tables import (
 from clhines.simulate.recorder import Recorder
 from clhines.simulate.records import Record
 from clhines.simulate.reduced import DeviceReducer, Reducers
-from clhines.simulate.runs import Request
 from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.steps import of_whole
 from clhines.simulate.variables import Variables
@@ -73,6 +74,14 @@ def bound(
     return Bound(kernel, known, items if alone else total, 1 if alone else group)
 
 
+def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.ndarray:
+    """(1, r): wait, and return values of an array on a device; only those between them come."""
+    first, end = int(at.min(initial=len(array) - 1)), int(at.max(initial=0)) + 1
+    if not len(at):
+        return np.zeros((1, 0), array.dtype)
+    return array[first:end].get(queue)[at - first][None]
+
+
 class ExtendedSteps:
     """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
 
@@ -106,10 +115,7 @@ class ExtendedSteps:
                 f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
                 "the times of events; expected another device"
             )
-        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
-        assert model.extended is not None
-        self.extended, self.max_steps = model.extended, MOST_STEPS
-        self._seen = 0
+        self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
         self.max_spikes = max_spikes or MAX_SPIKES
         if whole is not None:
             limits = devices.limits(devices.whole_device(queue.device))
@@ -120,24 +126,36 @@ class ExtendedSteps:
                 f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
                 f"solver would need {self.solver.num_slices} slices"
             )
-        self.wires = wires_of(model, self.extended)
-        self._clock, self._taken, self._rows = Clock(model.dt), False, 0
-        self._host = ExtendedReference(model)
-        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        assert model.extended is not None
+        self.wires, self._clock = wires_of(model, model.extended), Clock(model.dt)
         self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
         self._step_state = cla.zeros(queue, 4, np.int32)
-        self._put_matrix()
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
-        self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
+        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self.restart(model, ExtendedReference(one_of(model)))
+
+    def restart(self, model: Model, host: ExtendedReference | None = None) -> None:
+        """Go to the start of a model: of the own one with other parameters or `v_init`.
+
+        Parameters
+        ----------
+        model : Model
+        host : ExtendedReference, optional
+            At the start of the model, or of one of its copies.
+        """
+        assert model.extended is not None
+        host = host or ExtendedReference(model, self.wires, self._wanted)  # may reject values
+        self.model, self.extended, self._host = model, model.extended, host
+        self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
+        self._put_matrix()
+        self._failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
         self._records: list[Record] = []
-        self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
-        self._recorder, self._first = Recorder(queue, self.dtype), 0
-        nothing = np.zeros(0, np.int64)
-        last = len(active_nodes(model))
-        self._recorded_at = self._recorder.begin(0, [], nothing, last)
-        self._early: Chunk | None = self._host.end()
-        self._build(self._host.variables)
+        self._reducers = Reducers(lambda r: DeviceReducer(r, model, self.queue, self.dtype))
+        self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
+        self._recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
+        self._early: Chunk | None = host.end()
+        self.build(host.variables)
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -149,7 +167,8 @@ class ExtendedSteps:
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
         remote = len(self.extended.remote_v)
         packed = solver.pack(model.v_init).get(self.queue)
-        self._v = [self._put(np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)]
+        v = np.append(packed, np.zeros(remote, self.dtype))
+        self._v = [cla.to_device(self.queue, v) for _ in range(2)]
         gather = solver.plan.gather
         self._places = len(gather)
         self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
@@ -158,26 +177,27 @@ class ExtendedSteps:
         nodes = active_nodes(model)
         number = np.full(model.forest.num_nodes, -1, np.int32)
         number[nodes] = np.arange(len(nodes))
-        self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
+        active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
+        self._active = cla.to_device(self.queue, active)
 
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self.queue, a)
-
-    def _build(self, variables: Variables) -> None:
+    def build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
-        tables = filled_arenas(variables, self.dtype, self.place, self._base_d)
-        self.arenas: dict[str, Arena] = tables
+        self.arenas = tables = self.fill(variables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
                            devices.is_cpu(self.queue.device))  # fmt: skip
-        self._at = self._put(at)
-        packed = self.solver.pack(variables.v).get(self.queue)
-        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
+        self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
         self._bind()
+
+    def fill(self, variables: Variables) -> dict[str, Arena]:
+        """Put the voltages on the device, and return the arenas."""
+        packed = self.solver.pack(variables.v).get(self.queue)
+        self._v[0].set(np.append(packed, variables.remote_v).astype(self.dtype), self.queue)
+        return filled_arenas(variables, self.dtype, self.place, self._base_d)
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""
@@ -215,7 +235,7 @@ class ExtendedSteps:
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
-            items = max(1, min(len(active_nodes(self.model)) // LEAST_NODES, most))
+            items = max(1, min(num_active(self.model) // LEAST_NODES, most))
         given["num_items"] = np.int32(items)
         return before, bound(self.queue, self._built, "finish_step", given, items, alone)
 
@@ -239,15 +259,6 @@ class ExtendedSteps:
             self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
         self._counted = (*now[:2], now[2] + count)
 
-    def _step(self) -> None:
-        before, finish = self._launches[0]
-        for kernel in before:
-            kernel.launch(self.queue)
-        self.solver.enqueue(self._d, self._u, self._b, out=self._x)
-        finish.launch(self.queue)
-        self._v.reverse()
-        self._launches.reverse()
-
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._taken = True
@@ -255,7 +266,13 @@ class ExtendedSteps:
             self._first = first
         self._count_from(first, row, count)
         for _ in range(count):
-            self._step()
+            before, finish = self._launches[0]
+            for kernel in before:
+                kernel.launch(self.queue)
+            self.solver.enqueue(self._d, self._u, self._b, out=self._x)
+            finish.launch(self.queue)
+            self._v.reverse()
+            self._launches.reverse()
 
     # -- records -------------------------------------------------------------------------------
 
@@ -270,7 +287,7 @@ class ExtendedSteps:
         if saved is not None:
             known = {**self._host.variables.save(), **saved}
             self._host.variables.load(known)
-        self._build(self._host.variables)
+        self.build(self._host.variables)
 
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Make room for rows of records."""
@@ -285,8 +302,8 @@ class ExtendedSteps:
         self._rows, self._records = rows, list(records)
         owner = [owner_of(source, self._variables) for source in sources if source.kind != -1]
         self._recorded_at = self._recorder.begin(
-            rows, locations(sources, self._variables, self.arenas, self.place),
-            np.concatenate([np.zeros(0, np.int64), *owner]), len(active_nodes(self.model)),
+            rows, locations(sources, self._variables, self.arenas, lambda: self.place),
+            np.concatenate([np.zeros(0, np.int64), *owner]), num_active(self.model),
         )  # fmt: skip
         self._bind()
 
@@ -339,7 +356,8 @@ class ExtendedSteps:
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
-            given = {"source": self._put(source.astype(np.int32)), "time": self._put(time)}
+            whose = cla.to_device(self.queue, source.astype(np.int32))
+            given = {"source": whose, "time": cla.to_device(self.queue, time)}
             self._take.launch(self.queue, num_taken=np.int32(len(source)), **given)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:
@@ -370,11 +388,9 @@ class ExtendedSteps:
         self._reducers.begin(records)
         sources = self._reducers.sources
         self._want(sources)
-        arrays = {"v": self._v[0].get(self.queue), "mem": self._mem.get(self.queue)}
-        found = [
-            arrays[source][at][None]
-            for source, at in locations(sources, self._variables, self.arenas, self.place)
-        ]
+        arrays = {"v": self._v[0], "mem": self._mem}
+        where = locations(sources, self._variables, self.arenas, lambda: self.place)
+        found = [_values_at(arrays[source], at, self.queue) for source, at in where]
         return self._reducers.now(found, step)
 
     def voltages(self) -> np.ndarray:
@@ -397,31 +413,4 @@ class ExtendedSteps:
         self._taken, self._early = True, None
         self._failed.set(saved["failed"].astype(np.int32), self.queue)
         self._host.load(saved)
-        self._build(self._host.variables)
-
-
-def extended_run(
-    model: Model, request: Request, whole: Forest | None = None
-) -> ExtendedReference | ExtendedSteps:
-    """Return what advances an extended network.
-
-    Raises
-    ------
-    InputError
-        The engine is for networks that are not extended.
-    """
-    if not isinstance(request.engine, str):
-        raise InputError(
-            "engine is a function; expected the name of one, as the network needs engine "
-            "'steps' or 'reference'"
-        )
-    if request.engine == "epochs":
-        raise InputError(
-            "engine='epochs' is for networks without ions, pointers, detectors and artificial "
-            "cells; expected 'steps'"
-        )
-    if request.engine == "reference":
-        return ExtendedReference(model)
-    assert request.queue is not None
-    given = request.queue, request.dtype, request.max_spikes, request.method, whole
-    return ExtendedSteps(model, *given, **cast("dict[str, Any]", request.options))
+        self.build(self._host.variables)

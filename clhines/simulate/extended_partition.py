@@ -71,13 +71,12 @@ class ExtendedShare:
     def model(self) -> Model:
         """Return the model of the rank; nodes of others that are pointed at are beyond its own."""
         whole, (first, end) = self.whole, self.cells
-        cells, nodes = slice(first, end), slice(self.low, self.high)
-        names = ("u", "capacitance", "area", "constant_d", "constant_b", "v_init")
+        cells = slice(first, end)
         return replace(
             whole,
             forest=whole.forest.take(np.arange(first, end)),
             soma=whole.soma[cells] - self.low,
-            **{name: getattr(whole, name)[nodes] for name in names},
+            of_nodes=whole.of_nodes.part(self.low, self.high),
             kinds=tuple(self._kind(k) for k in range(len(whole.kinds))),
             instances=(),
             connections=Connections([], [], [], [], 1, 1),

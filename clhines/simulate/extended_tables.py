@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from clhines.arrays import offsets
+from clhines.arrays import offsets, shifted
 from clhines.errors import InputError
 from clhines.mechanisms.nmodl.model import vectors_of
 from clhines.mechanisms.noise import normal_source
-from clhines.network.extended import ADVANCE_REVERSAL
+from clhines.network.copied import CopiedModel
+from clhines.network.extended import ADVANCE_REVERSAL, Extended, IonNodes
 from clhines.network.model import Kind, Model
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
@@ -22,6 +23,8 @@ VECTOR_WIDTH = 8  # instances that CPUs advance at once
 
 def active_nodes(model: Model) -> np.ndarray:
     """Return nodes that have instances, ions or detectors; (a,) int64, ascending."""
+    if isinstance(model, CopiedModel):
+        return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
     extended = model.extended
     assert extended is not None
     nodes = [model.soma, extended.detector_node]
@@ -30,6 +33,18 @@ def active_nodes(model: Model) -> np.ndarray:
     for some in nodes:
         active[some] = True
     return np.flatnonzero(active[:-1])
+
+
+def one_of(model: Model) -> Model:
+    """Return the model that is started on the host: of one copy, where there are copies."""
+    return model.once if isinstance(model, CopiedModel) else model
+
+
+def num_active(model: Model) -> int:
+    """Return how many nodes are active."""
+    if isinstance(model, CopiedModel):
+        return model.copies * num_active(model.once)
+    return len(active_nodes(model))
 
 
 def is_artificial(kind: Kind) -> bool:
@@ -64,18 +79,25 @@ def filled_arenas(
     for ion in extended.ions:
         for name in (*ion.variables, f"d{ion.variables[3]}"):
             mem.add(f"ion_{name}", variables.ions[name][nodes])
-        kelvin = extended.celsius + ABSOLUTE_ZERO
-        scale = 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
-        mem.add(f"nernst_{ion.name}", np.array([scale]))
+        mem.add(f"nernst_{ion.name}", np.array([nernst_scale(extended, ion)]))
         advances = np.zeros(model.forest.num_nodes, bool)
         advances[ion.node] = (ion.style & ADVANCE_REVERSAL) > 0
         ints.add(f"advances_{ion.name}", advances[nodes])
     for k, kind in enumerate(model.kinds):
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
-    _add_detectors(variables, nodes, (mem, ints))
-    _add_wires(variables, (mem, clock, ints))
-    _add_played(variables, nodes, mem, clock, ints)
+    detector = np.append(nodes, np.iinfo(np.int64).max)
+    order = detector_order(variables)
+    ints.add("first_detector", np.searchsorted(extended.detector_node[order], detector))
+    add_detectors(variables, (mem, ints))
+    add_wires(variables, (mem, clock, ints))
+    add_played(variables, active_nodes, mem, clock, ints)
     return {"mem": mem, "clock": clock, "ints": ints}
+
+
+def nernst_scale(extended: Extended, ion: IonNodes) -> float:
+    """Return what the logarithm of an ion's concentrations is multiplied by, mV."""
+    kelvin = extended.celsius + ABSOLUTE_ZERO
+    return 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
 
 
 def _add_kind(
@@ -109,12 +131,11 @@ def _add_kind(
             ints.add(f"pointer_{k}_{name}", place[node])
 
 
-def _add_detectors(variables: Variables, nodes: np.ndarray, arenas: tuple[Arena, Arena]) -> None:
+def add_detectors(variables: Variables, arenas: tuple[Arena, Arena]) -> None:
+    """Add detectors by node, but where those of each node begin."""
     mem, ints = arenas
     extended = variables.extended
     order = detector_order(variables)
-    node = extended.detector_node[order]
-    ints.add("first_detector", np.searchsorted(node, np.append(nodes, np.iinfo(np.int64).max)))
     ints.add("detector_source", extended.detector_source[order])
     ints.add("detector_above", variables.above[order])
     mem.add("detector_threshold", extended.detector_threshold[order])
@@ -125,7 +146,8 @@ def detector_order(variables: Variables) -> np.ndarray:
     return np.argsort(variables.extended.detector_node, kind="stable")
 
 
-def _add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
+def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
+    """Add rings, connections and queues."""
     mem, clock, ints = arenas
     wires, extended = variables.wires, variables.extended
     order, netcons = wires.order, extended.netcons
@@ -175,20 +197,31 @@ def loose_targets(variables: Variables) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *each])
 
 
-def _add_played(
-    variables: Variables, nodes: np.ndarray, mem: Arena, clock: Arena, ints: Arena
+def add_played(
+    variables: Variables,
+    active: Callable[[Model], np.ndarray],
+    mem: Arena,
+    clock: Arena,
+    ints: Arena,
 ) -> None:
-    """Add what is played, by active node; what is at none comes last."""
+    """Add what is played, by active node; what is at none comes last.
+
+    Where nothing is, and ``first_played`` is there, that stays as it is.
+    """
     kinds, given = variables.model.kinds, variables.extended.played
+    nodes = active(variables.model) if given or "first_played" not in ints.offset else None
     owner = [
         len(nodes)
         if is_artificial(kinds[p.kind])
         else int(np.searchsorted(nodes, kinds[p.kind].node[p.instance]))
         for p in given
+        if nodes is not None
     ]
     order = np.argsort(np.array(owner, np.int64), kind="stable")
     played = [given[k] for k in order]
-    ints.add("first_played", np.searchsorted(np.array(owner)[order], np.arange(len(nodes) + 1)))
+    if nodes is not None:
+        first = np.searchsorted(np.array(owner)[order], np.arange(len(nodes) + 1))
+        ints.add("first_played", first)
     clock.add("played_time", np.concatenate([np.zeros(0), *(p.t for p in played)]))
     clock.add("played_value", np.concatenate([np.zeros(0), *(p.y for p in played)]))
     ints.add("played_first", offsets(np.array([len(p.t) for p in played], int)))
@@ -236,13 +269,20 @@ def read_back(variables: Variables, arenas: dict[str, Arena]) -> dict[str, np.nd
         bits = 1 << np.arange(len(queue.armed))[:, None]
         found[f"queue{k}_armed"] = (ints.get(f"armed_{k}") & bits) != 0
         found[f"queue{k}_above"] = (ints.get(f"above_flags_{k}") & bits) != 0
-    named = variables.named()
-    for name, values in found.items():  # in the types of the host, reals in those of the device
+    return in_types_of(variables, found, mem.dtype)
+
+
+def in_types_of(
+    variables: Variables, found: dict[str, np.ndarray], real: np.dtype
+) -> dict[str, np.ndarray]:
+    """Return arrays of `Variables.named` in the types of the host, reals in those of the device."""
+    named, cast = variables.named(), dict[str, np.ndarray]()
+    for name, values in found.items():
         known = named[name].dtype
-        keeps = known == np.float64 and values.dtype == mem.dtype
-        found[name] = values if keeps else values.astype(known)
+        keeps = known == np.float64 and values.dtype == real
+        cast[name] = values if keeps else values.astype(known)
     reals = [n for n, a in named.items() if a.dtype == np.float64 and not is_time(n)]
-    return found | {n: found[n].astype(mem.dtype) for n in reals}
+    return cast | {n: cast[n].astype(real) for n in reals}
 
 
 def spec_of(
@@ -259,7 +299,7 @@ def spec_of(
         regions |= {f"count_{k}": kind.count, f"number_{k}": kind.first_instance}
         if k in variables.wires.first_target:
             regions[f"target_{k}"] = variables.wires.first_target[k]
-    regions["num_active"], regions["num_played"] = len(active_nodes(model)), len(extended.played)
+    regions["num_active"], regions["num_played"] = num_active(model), len(extended.played)
     regions["num_loose"] = len(loose_targets(variables))
     ions = tuple(ion.name for ion in extended.ions)
     width = VECTOR_WIDTH if on_cpu else 1
@@ -365,10 +405,13 @@ def owner_of(record: Record, variables: Variables) -> np.ndarray:
 
 
 def locations(
-    records: Sequence[Record], variables: Variables, arenas: dict[str, Arena], place: np.ndarray
+    records: Sequence[Record],
+    variables: Variables,
+    arenas: dict[str, Arena],
+    place: Callable[[], np.ndarray],
 ) -> list[tuple[str, np.ndarray]]:
-    """Return where each record is; see `location`."""
-    return [location(record, variables, arenas["mem"], place) for record in records]
+    """Return where each record is; see `location`. `place` is asked only if there are records."""
+    return [location(record, variables, arenas["mem"], place()) for record in records]
 
 
 def check_room_for_events(model: Model, code: int) -> None:

@@ -169,14 +169,14 @@ def part_of(model: Model, first: int, end: int) -> Model:
             begin = kind.first_target + span.start
             local[begin : begin + own_kind.count] = targets + np.arange(own_kind.count)
             targets += own_kind.count
-    nodes, cells = slice(low, high), slice(first, end)
+    cells = slice(first, end)
     ours, events = local[model.connections.target] >= 0, local[model.events.target] >= 0
     given = model.connections
     return replace(
         model,
         forest=model.forest.take(np.arange(first, end)),
         soma=model.soma[cells] - low,
-        **{name: getattr(model, name)[nodes] for name in _OF_NODES},
+        of_nodes=model.of_nodes.part(low, high),
         kinds=tuple(kinds),
         instances=(),
         num_targets=targets,
@@ -198,9 +198,6 @@ def part_of(model: Model, first: int, end: int) -> Model:
         threshold=model.threshold[cells],
         first_cell=first,
     )
-
-
-_OF_NODES = ("u", "capacitance", "area", "constant_d", "constant_b", "v_init")
 
 
 def _kind_of_part(kind: Kind, span: slice, first_node: int, first_target: int) -> Kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -74,7 +74,8 @@ def divided(model: Network, parameters: Mapping[str, Parameter]) -> Pieces:
             for k, _ in here:
                 parts[k].append(len(pieces))
             instances.append(mine)
-            pieces.append(replace(group, nodes=group.nodes[mine], parameters=values))
+            given = group.network, group.number, group.mechanism, group.nodes[mine], values
+            pieces.append(Group(*given))
     return Pieces(pieces, instances, parts)
 
 

@@ -53,12 +53,15 @@ class Recorder:
             for s, a in index.items()
         }
         order = np.argsort(owner, kind="stable")
+        first = np.searchsorted(owner[order], np.arange(last + 1)) if len(owner) else None
         return {
             "num_v": np.int32(len(index["v"])),
             "num_mem": np.int32(len(index["mem"])),
             "v_index": self._put(index["v"]),
             "v_rows": self._room["v"],
-            "mem_first": self._put(np.searchsorted(owner[order], np.arange(last + 1))),
+            "mem_first": self._put(first)
+            if first is not None
+            else cla.zeros(self._queue, last + 2, np.int32),
             "mem_column": self._put(order),
             "mem_index": self._put(index["mem"][order]),
             "mem_rows": self._room["mem"],

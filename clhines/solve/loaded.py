@@ -193,8 +193,8 @@ class Resident:
         """Enqueue steps, the first of them after some events: the queue is in order."""
         queue = self.queue
         events = [steps[0].run(queue, wait_for or None)]
-        for step in steps[1:]:
-            events.append(step.run(queue, None))
+        if len(steps) > 1:
+            events += [step.run(queue, None) for step in steps[1:]]
         return events
 
     def steps(

@@ -351,16 +351,20 @@ def memory_errors(method: _Method) -> _Method:
         try:
             return method(self, *args, **kwargs)
         except cl.MemoryError as error:
-            device, slices = self.queue.device, max(memory.slices for memory in self.memory)
-            what = f"the batch in {slices} slices needs" if slices > 1 else "the batch needs"
-            need = max(memory.device for memory in self.memory)
-            raise DeviceMemoryError(
-                f"{device.name.strip()} has no memory left: {what} {size_text(need)} of its "
-                f"{size_text(device.global_mem_size)}; a smaller max_memory makes smaller "
-                "slices"
-            ) from error
+            raise no_memory(self.queue, self.memory) from error
 
     return wrapped  # type: ignore[return-value]
+
+
+def no_memory(queue: cl.CommandQueue, memory: Sequence[Memory]) -> DeviceMemoryError:
+    """Return the error of solves that would need this memory, one item per device."""
+    device, slices = queue.device, max(one.slices for one in memory)
+    what = f"the batch in {slices} slices needs" if slices > 1 else "the batch needs"
+    need = max(one.device for one in memory)
+    return DeviceMemoryError(
+        f"{device.name.strip()} has no memory left: {what} {size_text(need)} of its "
+        f"{size_text(device.global_mem_size)}; a smaller max_memory makes smaller slices"
+    )
 
 
 def slot_buffers(plans: Sequence[Plan], dtype: np.dtype, operands: int, rows: int) -> list[Buffer]:

@@ -48,7 +48,21 @@ class Call:
 
     def matches(self, given: Sequence[Given]) -> bool:
         """Whether nothing of the arrays has changed."""
-        return [_state(a) for a in given] == self._states
+        for a, state in zip(given, self._states):
+            if a is None or state is None:
+                if a is not state:
+                    return False
+                continue
+            data, shape, dtype, offset, strides = state
+            if (
+                a.base_data is not data
+                or (a.shape is not shape and a.shape != shape)
+                or (a.dtype is not dtype and a.dtype != dtype)
+                or a.offset != offset
+                or (a.strides is not strides and a.strides != strides)
+            ):
+                return False
+        return True
 
     def events(self, given: Sequence[Given], last: cl.Event | None) -> list[cl.Event]:
         """Events of the arrays that this call, or `last` on the same queue, has not waited for.
@@ -57,16 +71,18 @@ class Call:
         """
         self._waits = waits = {}
         for k, a in enumerate(given):
-            events = a.events if a is not None else None
-            if not events or (len(events) == 1 and events[0] is last) or events == self._waited[k]:
+            if a is None or not (events := a.events):
+                continue
+            if (events[0] is last and len(events) == 1) or events == self._waited[k]:
                 continue
             waits[k] = list(events)
         return [event for events in waits.values() for event in events] if waits else []
 
     def enqueued(self) -> None:
         """Note that a launch waits for what `events` returned last."""
-        for k, events in self._waits.items():
-            self._waited[k] = events
+        if self._waits:
+            for k, events in self._waits.items():
+                self._waited[k] = events
 
 
 class Calls:
@@ -81,7 +97,7 @@ class Calls:
 
     def find(self, given: Sequence[Given], more: bool = False) -> Call | None:
         """Return the call with these arrays, and this value of a further argument."""
-        call = self._calls.get((bool(more), *map(id, given)))
+        call = self._calls.get((more is not False and bool(more), *map(id, given)))
         return call if call is not None and call.matches(given) else None
 
     def add(self, given: Sequence[Given], steps: list[Step], more: bool = False) -> Call:

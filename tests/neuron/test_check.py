@@ -45,6 +45,12 @@ h.finitialize(-61)
 sim, at = clhines.from_neuron(engine="reference")
 v = sim.record("v", [at(soma(0.5)), at(dendrite(0.9))])
 group, index = at(other)
+refused = []
+for thing, copy in ((soma(0.5), 1), (dendrite, -1), (netcon, 1), (synapse, 0.5)):
+    try:
+        at(thing, copy)
+    except clhines.InputError as error:
+        refused.append(str(error)[:8])
 source, number, connection = at(netcon)
 found = {
     "v": sim.run(1)[v][0].tolist(),
@@ -52,6 +58,7 @@ found = {
     "nodes": at(dendrite).tolist() == [at(s) for s in dendrite],
     "source": int(source.node[number]) == at(soma(0.5)),
     "connection": connection,
+    "refused": refused,
     "t": h.t,
 }
 """
@@ -85,7 +92,7 @@ def test_at_finds_things_and_a_simulation_starts_from_the_present_state():
     found = result_of(AT)
     assert found["v"] == [-61.0, -61.0]
     assert found["node"] and found["nodes"] and found["source"]
-    assert found["connection"] == 0
+    assert found["connection"] == 0 and found["refused"] == ["copy is "] * 4
     assert found["t"] == 0  # NEURON's own time stays
 
 
@@ -149,6 +156,17 @@ found = {"weight": netcon.weight[0], "t": h.t}
 """
 
 
+def test_mechanisms_that_cannot_be_loaded_are_rejected(tmp_path):
+    script = tmp_path / "model.py"
+    script.write_text("from neuron import h\nsoma = h.Section(name='soma')\n")
+    command = [sys.executable, "-m", "clhines.cli", "simulate", str(script), "--check"]
+    library = str(tmp_path / "libnrnmech.so")
+    done = subprocess.run([*command, "--mechanisms", library], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    expected = f"clhines: --mechanisms {library}: NEURON cannot load it; expected the library"
+    assert done.stderr.splitlines()[-1].startswith(expected)
+
+
 def test_a_run_in_float32_leaves_weights_as_they_were():
     found = result_of(WEIGHTS)
     assert found["weight"] == 0.03 and found["t"] > 0.05
@@ -184,6 +202,78 @@ def test_copies_do_what_one_does():
     assert found["top"] > 0
     assert found["index"] == 2
     assert found["connection"] == 1
+
+
+MANY = """
+import sys, tracemalloc
+import numpy as np
+soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
+soma.insert("hh")
+dendrite.insert("pas")
+dendrite.insert("hh")
+dendrite.nseg = 51
+dendrite.connect(soma(1))
+soma.L, soma.diam, dendrite.L, dendrite.diam = 20, 20, 100, 1
+for segment in dendrite:
+    segment.pas.g = 1e-4 * (1 + segment.x)
+synapse, stim, cell = h.ExpSyn(dendrite(0.5)), h.NetStim(), h.IntFire1()
+stim.start, stim.interval, stim.number = 1, 2, 3
+netcons = [h.NetCon(stim, synapse), h.NetCon(soma(0.5)._ref_v, synapse, sec=soma),
+           h.NetCon(stim, cell), h.NetCon(cell, synapse)]
+for netcon, weight in zip(netcons, (0.05, -0.01, 2, 0.02)):
+    netcon.weight[0] = weight
+h.finitialize(-65)
+
+def spent(copies):
+    seen = [0]
+    def count(frame, event, argument):
+        seen[0] += 1
+    sys.setprofile(count)
+    try:
+        sim, _ = clhines.from_neuron(engine="steps", copies=copies)
+        sim.run(float(h.dt))
+    finally:
+        sys.setprofile(None)
+    del sim
+    tracemalloc.start()
+    sim, _ = clhines.from_neuron(engine="steps", copies=copies)
+    sim.run(float(h.dt))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return seen[0], peak, sim.network.forest.num_nodes
+
+def run(engine, copies):
+    sim, at = clhines.from_neuron(engine=engine, copies=copies)
+    sim.record("v", [at(soma(0.5), copy) for copy in range(copies)])
+    sim.record("i", at.groups()["ExpSyn"])
+    before = sim.run(4)
+    sim.set(at.groups()["ExpSyn"], tau=np.linspace(0.1, 0.2, copies))
+    after = sim.run(4)
+    spikes = [s.tolist() for r in (before, after) for s in (r.spike_cell, r.spike_time)]
+    return [np.concatenate([before[k], after[k]]) for k in (0, 1)], spikes
+
+spent(500)
+found = {"spent": [spent(500), spent(1000)]}
+(steps, spikes), (reference, expected) = run("steps", 3), run("reference", 3)
+found |= {"mv": float(np.abs(steps[0] - reference[0]).max()), "top": float(steps[0].max()),
+          "na": float(np.abs(steps[1] - reference[1]).max()),
+          "largest_na": float(np.abs(reference[1]).max()),
+          "differ": float(np.abs(steps[0][:, 0] - steps[0][:, 2]).max()),
+          "spikes": [len(s) for s in spikes], "cells": spikes[0] == expected[0]}
+"""
+
+
+def test_copies_are_made_at_once_and_do_what_the_reference_does():
+    found = result_of(MANY)
+    calls, peak, nodes = (b - a for a, b in zip(*found["spent"], strict=True))
+    assert calls < 500  # not one call, of Python or of C, for each further copy
+    # the host has arrays of nodes, 24 numbers of each; all values of mechanisms in the forms that
+    # they go through would be 236
+    assert peak < 8 * 48 * nodes
+    # as of `test_run`: 1e-9 of the largest value at the upstroke of a spike
+    assert found["mv"] < 65e-9 and found["na"] < 1e-9 * max(found["largest_na"], 1)
+    assert found["top"] > 0 and found["differ"] > 1e-3  # set of each copy
+    assert found["cells"] and found["spikes"][0] >= 3
 
 
 CONSTRUCTS = """

@@ -46,15 +46,20 @@ class SegmentRows:
         self._is_leaf = is_leaf
         self._lanes, self._blocks = lanes, blocks
 
-    def gather(self, forest: Forest) -> np.ndarray:
-        """(size,) int32: natural index at every place of the device order."""
+    def entries(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each node of each template its place in the block, its slot, its place in the order.
+
+        Slots are counted over all templates; the order is `Trees.order`.
+        """
         lanes = self._lanes
         k, step = expand(lanes.length)
         row = np.where(self._is_leaf[k], lanes.length[k] - 1 - step, step)
         place = self._row_of_lane[k, row] + self._column[k]
-        return block_gather(
-            forest, self._blocks, self.template_size, place, lanes.slot[k], lanes.first[k] + step
-        )
+        return place, lanes.slot[k], lanes.first[k] + step
+
+    def gather(self, forest: Forest) -> np.ndarray:
+        """(size,) int32: natural index at every place of the device order."""
+        return block_gather(forest, self._blocks, self.template_size, *self.entries())
 
 
 def tables(

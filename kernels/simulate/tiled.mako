@@ -1,0 +1,53 @@
+<%page args="spec"/>\
+// What is of one copy of a network repeated for all copies, and the places of nodes.
+// spec: ${spec}
+% if spec.real == "double":
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+% endif
+
+typedef ${spec.real} real;
+
+__kernel void tile_values(${signature(spec, "tile_values")})
+{
+    const long row = get_global_id(1), once = row / copies * n;
+    __global real *to = whole + begin + row * n;
+    for (int j = get_global_id(0); j < n; j += get_global_size(0)) to[j] = values[once + j];
+}
+
+// The same in the solver's order; 0 where that has no node.
+__kernel void pack_values(${signature(spec, "pack_values")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_places) return;
+    const int node = gather[i];
+    whole[i] = node < 0 ? 0 : values[node % n];
+}
+
+// Numbers of a copy are larger by a step than those of the copy before; -1 is none.
+__kernel void tile_numbers(${signature(spec, "tile_numbers")})
+{
+    const long row = get_global_id(1), once = row / copies * n;
+    const int shift = (int)(row % copies) * step;
+    __global int *to = whole + begin + row * n;
+    for (int j = get_global_id(0); j < n; j += get_global_size(0)) {
+        const int value = values[once + j];
+        to[j] = value < 0 ? value : value + shift;
+    }
+}
+
+__kernel void invert_places(${signature(spec, "invert_places")})
+{
+    const int i = get_global_id(0);
+    if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
+}
+
+// The active node at each place of the solver's order, -1 for none, and the place of each of them.
+__kernel void find_places(${signature(spec, "find_places")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_places) return;
+    const int node = gather[i], copy = node < 0 ? 0 : node / n;
+    const int a = node < 0 ? -1 : number[node - copy * n];
+    active[i] = a < 0 ? -1 : copy * num_active + a;
+    if (a >= 0) ints[begin + copy * num_active + a] = i;
+}
