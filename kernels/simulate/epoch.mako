@@ -30,7 +30,7 @@
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor) or spec.samples)
     def is_quick(kind):   # weights are polynomials; where one will not do, an instance comes later
-        return (spec.quick_weights and kind.density and "node_weight_(" in kind.source
+        return (spec.quick_weights and not kind.takes_events and "node_weight_(" in kind.source
                 and kind.most <= 32 * spec.work_group)
     apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
     step_of_active = apart or spec.work_group
