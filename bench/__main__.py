@@ -19,6 +19,7 @@ MEASURES = {
     "tune": "measures.tune",
     "devices": "measures.devices",
     "peers": "measures.peers",
+    "originals": "measures.originals",
     "ring": "measures.ring",
     "cells": "measures.cells",
     "variants": "measures.variants",

@@ -83,6 +83,13 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def cores() -> int:
+    """Return how many cores of the host this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def slug(device: cl.Device) -> str:
     """Return the part of a file's name that stands for a device."""
     name = re.sub(r"[^a-z0-9]+", "-", device.name.lower()).strip("-")

@@ -251,12 +251,19 @@ def activity(
     Raises
     ------
     InputError
-        matplotlib is missing, or `path` has another ending; times and cells of other lengths.
+        matplotlib is missing, or `path` has another ending; times and cells, or voltages and
+        names, of other lengths.
     """
     check_format(path)
-    when, cell = spikes
+    when, cell = np.asarray(spikes[0]), np.asarray(spikes[1])
     if len(when) != len(cell):
         raise InputError(f"got {len(when)} spike times and {len(cell)} cells; expected as many")
+    t, v, names = np.asarray(traces[0]), np.asarray(traces[1]), list(traces[2])
+    if v.shape != (len(t), len(names)):
+        raise InputError(
+            f"got voltages of shape {v.shape} for {len(t)} times and {len(names)} names; "
+            f"expected ({len(t)}, {len(names)})"
+        )
     figure = _figure(figsize=(9, 6))
     # Only as far up as cells spike: in a short run of a large ring these are few.
     top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
@@ -269,12 +276,13 @@ def activity(
         raster.set_title(left_out, loc="right", fontsize=8, color="0.35")
     if not len(when):
         raster.text(0.5, 0.5, "no spikes", transform=raster.transAxes, ha="center")
-    raster.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}", title=title)
+    raster.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}")
+    raster.set_title(title, loc="left")
     raster.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    t, v, names = traces
     for k, name in enumerate(names):
         below.plot(t, v[:, k], lw=1.1, label=name)
     below.set(xlabel="time [ms]", ylabel="voltage [mV]")
+    below.ticklabel_format(axis="y", useOffset=False)
     if len(t) > 1:
         below.set_xlim(float(t[0]), float(t[-1]))
     if names:
@@ -322,6 +330,8 @@ def plot_morphology(
         matplotlib is missing, `path` has another ending, or the shapes do not fit.
     """
     check_format(path)
+    if not hasattr(cable, "first_node"):
+        raise InputError(f"cable is {type(cable).__name__}; expected a Cable, of discretise()")
     rows = np.atleast_2d(np.asarray(values, np.float64))
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != cable.num_nodes:
         raise InputError(

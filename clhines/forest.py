@@ -308,6 +308,11 @@ class Forest:
             raise ForestError(
                 f"got {len(parents)} trees for {shown(num_cells)} cells; expected 1 or more"
             )
+        if any(np.ndim(p) != 1 for p in parents):
+            raise ForestError(
+                "parents has a tree that is not 1-dimensional; expected a list of arrays, "
+                "also of a single tree: [parent]"
+            )
         nodes = repeated_nodes([len(p) for p in parents], num_cells)
         check_room(_NODE_BYTES * nodes + _CELL_BYTES * num_cells, f"{shown(num_cells)} cells")
         once = cls.from_cells(parents[:num_cells])

@@ -100,3 +100,19 @@ def test_the_style_ends_with_its_block():
     with draw.style():
         assert matplotlib.rcParams["image.cmap"] == "cividis"
     assert dict(matplotlib.rcParams) == before
+
+
+def test_activity_takes_lists_and_needs_a_name_for_each_voltage():
+    v = [[-65.0, 0.0], [-64.0, 1.0]]
+    figure = draw.activity(([0.5], [0]), 1, ([0.0, 1.0], v, ["soma", "tip"]), "a list")
+    assert [line.get_ydata().tolist() for line in figure.axes[1].get_lines()] == [
+        [-65.0, -64.0],
+        [0.0, 1.0],
+    ]
+    with pytest.raises(clhines.InputError, match=r"shape \(2, 2\) for 2 times and 1 names"):
+        draw.activity(([0.5], [0]), 1, ([0.0, 1.0], v, ["soma"]), "one name")
+
+
+def test_a_path_is_no_cable():
+    with pytest.raises(clhines.InputError, match="cable is str; expected a Cable"):
+        draw.plot_morphology("cell.swc", np.zeros(3))

@@ -73,6 +73,12 @@ def test_error_of_cells_given_one_by_one(parents, words):
         Forest.from_cells([np.array(p) for p in parents])
 
 
+@pytest.mark.parametrize("parents", [[-1, 0], np.array([-1, 0]), [[[-1, 0]]]])
+def test_one_tree_without_its_list_is_rejected(parents):
+    with pytest.raises(ForestError, match=r"expected a list of arrays, .*: \[parent\]"):
+        Forest.repeated(parents, 3)
+
+
 def test_the_first_cell_of_a_broken_shape_is_named():
     good, bad = [-1, 0, 1], [-1, 2, 1]
     with pytest.raises(ForestError, match=r"cell 2, node 7: .*cycle"):

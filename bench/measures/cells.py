@@ -34,7 +34,7 @@ from clhines.device import devices, program
 from clhines.errors import ClhinesError
 
 APART = {"float64": 1e-6, "float32": 0.5}  # mV, from the reference
-SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2}  # ms, of a spike
+SHIFT = {"float64": 0.0, "float32": neurons.DT, "Arbor": 0.2, "Jaxley": 0.2}  # ms, of a spike
 OWN = "clhines"
 
 
@@ -155,7 +155,7 @@ def other(
         return {**case, "reason": found["reason"]}
     v, built = np.array(found["voltages"]), found["built"]
     due = expected[-v.shape[1] :]
-    which = "Arbor" if name.startswith("Arbor") else "float64"
+    which = name.split()[0] if name.startswith(("Arbor", "Jaxley")) else "float64"
     return timed({**case, "dtype": "float64"}, cable, found["taken"], found["used"]) | {
         "name": found["name"],
         "where": found["where"],

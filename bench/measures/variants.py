@@ -7,7 +7,10 @@ its soma vary. A generation goes from parameter sets to features: `make s` is th
 model and all until the first step, compilation included; `simulate s` and `features s` are of a
 later generation, which plans and compiles nothing. NEURON (a process for each core) and Arbor (its
 threads, its GPU code) simulate the first of the same variants. Features are compared with those of
-the first peer, of float32 with those of float64. Writes ``variants-<device>.json`` and ``.txt``.
+the first peer, of float32 with those of float64. `set ms` is the time of `Simulation.set` and
+`reset` for one batch. On some cores only: ``taskset -c 0,1 python -m bench variants ...``; several
+results are put together by ``--variants --peers --with FILE ...``. Writes
+``variants-<device>.json`` and ``.txt``.
 """
 
 from __future__ import annotations
@@ -28,8 +31,9 @@ import pyopencl as cl
 import clhines
 from bench import child, neurons, record, table
 from bench.peers import variants
-from clhines.device import program
+from clhines.device import devices, program
 
+KEPT, LEFT = 100, 20  # variants whose features a file has, and one put together of several
 SAME = 0.9  # share of traces with as many spikes as NEURON's, at least, in float64
 PEERS = {
     "neuron": ("peers.variants_neuron", ()),
@@ -71,7 +75,7 @@ class Subject:
             v_init=neurons.V_INIT,
             **options,
         )
-        self.on_device, self.batch, self.stop = on_device, batch, stop
+        self.on_device, self.batch, self.stop, self.queue = on_device, batch, stop, queue
 
     def generation(self, sets: np.ndarray) -> tuple[variants.Features, float, float]:
         """Return the features of sets, seconds of simulations, and of features on the host."""
@@ -90,6 +94,23 @@ class Subject:
             extracted += time.perf_counter() - start
         return variants.joined(parts), simulated, extracted
 
+    def set_seconds(self, sets: np.ndarray) -> float:
+        """Return the seconds of `set` of all that varies and `reset`, the median of nine times."""
+        sim, taken = self.population.simulation, []
+        assert sim is not None
+        soma = sim.network.nodes(where="soma")
+        groups = {g.mechanism.name: g for g in sim.network.groups if np.isin(g.nodes, soma).all()}
+        for k in range(9):
+            each = np.repeat(np.roll(sets[: self.batch], k, axis=0), len(variants.AMPS), axis=0)
+            self.queue.finish()
+            start = time.perf_counter()
+            for (name, _), column in zip(variants.VARIED, each.T, strict=True):
+                sim.set(groups[name], gbar=sim.network.per_cell(column))
+            sim.reset()
+            self.queue.finish()
+            taken.append(time.perf_counter() - start)
+        return float(np.median(taken))
+
 
 def row_of(
     queue: cl.CommandQueue, args: argparse.Namespace, dtype: str, count: int
@@ -104,11 +125,14 @@ def row_of(
     used = time.process_time()
     features, simulated, extracted = subject.generation(sets)
     used = time.process_time() - used
+    seconds = subject.set_seconds(sets)
     assert subject.population.simulation is not None
     print(f"{count} variants, {dtype}: {simulated + extracted:.2f} s", file=sys.stderr)
     return {
         "name": "clhines",
-        "where": subject.population.simulation.engine,
+        "where": f"{record.cores()} cores" if devices.is_cpu(queue.device) else "GPU",
+        "device": devices.label(queue.device),
+        "engine": subject.population.simulation.engine,
         "dtype": dtype,
         "variants": count,
         "first_s": first,
@@ -117,6 +141,9 @@ def row_of(
         "simulate_s": simulated,
         "features_s": extracted,
         "cpu_s": used,
+        "set_s": seconds,
+        "set_variants": batch,
+        "load": os.getloadavg()[0],
         "features_on": "device" if subject.on_device else "host",
         "features": features,
     }
@@ -124,7 +151,8 @@ def row_of(
 
 def rows_of(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Time all generations; an interrupt (SIGINT) leaves out the one that runs and the others."""
-    each = [(dtype, count) for dtype in args.dtype for count in args.variants]
+    most = {"float64": args.most_float64, "float32": np.inf}
+    each = [(dtype, n) for dtype in args.dtype for n in args.variants if n <= most[dtype]]
     for k, (dtype, count) in enumerate(each):
         try:
             yield row_of(queue, args, dtype, count)
@@ -143,6 +171,7 @@ def rows_of_peer(name: str, args: argparse.Namespace) -> list[dict[str, Any]]:
         if "reason" not in found:
             first = found["make_s"] + found["simulate_s"] + found["features_s"]
             found |= {"dtype": "float64", "first_s": first, "features_on": "host"}
+            found["load"] = os.getloadavg()[0]
         rows.append({"name": name, **found, "variants": count})
     return rows
 
@@ -154,9 +183,14 @@ def compare(rows: list[dict[str, Any]]) -> None:
         truth = peer
         if row["name"] == "clhines" and row["dtype"] == "float32":
             same = [r for r in rows if r["name"] == "clhines" and r["dtype"] == "float64"]
-            truth = next((r for r in same if r["variants"] == row["variants"]), None)
-        if truth is not None and truth is not row:
-            row["against"] = f"{truth['name']} {truth['dtype']}"
+            same = [r for r in same if r.get("where") == row.get("where")]
+            truth = max(same, key=lambda r: min(r["variants"], row["variants"]), default=None)
+        if truth is None or truth is row:
+            continue
+        count = min(truth["variants"], row["variants"])
+        against = f"{truth['name']} {truth['dtype']}, {count} variants"
+        if row.get("against") != against or row["variants"] <= KEPT:
+            row["against"] = against
             row["apart"] = variants.compared(row["features"], truth["features"])
 
 
@@ -171,38 +205,54 @@ def check(rows: list[dict[str, Any]]) -> None:
                 )
 
 
+def differences(apart: dict[str, float]) -> str:
+    """Return differences of features as text."""
+    return ", ".join(f"{name} {apart[name]:.1e}" for name in variants.FEATURES[1:])
+
+
+def typical(apart: dict[str, Any]) -> str:
+    """Return the differences that most traces do not exceed as text, where they are known."""
+    if "most" not in apart:
+        return ""
+    return f"; in 95 % of all traces by at most {differences(apart['most'])}"
+
+
 def text(result: dict[str, Any]) -> str:
     """Return the rows as text, how far features differ, and what is missing."""
     rows = result["variants"]
     head = (
-        f"{'simulator':<13} {'on':<13} {'dtype':<8} {'variants':>8} {'first s':>8} {'gen. s':>8} "
-        f"{'features s':>10} {'ms/variant':>10} {'cpu ms':>8}"
+        f"{'simulator':<12} {'on':<11} {'dtype':<7} {'variants':>8} {'first s':>8} {'gen. s':>8} "
+        f"{'feat. s':>7} {'ms/variant':>10} {'cpu ms':>8} {'set ms':>6} {'load':>4}"
     )
     lines, groups = [], []
     for r in rows:
         spent = r["simulate_s"] + r["features_s"]
-        on_device = f"{'in gen.':>10}" if r["features_on"] == "device" else None
+        on_device = f"{'-':>7}" if r["features_on"] == "device" else None
+        of_set = f"{r['set_s'] * 1e3:>6.1f}" if "set_s" in r else f"{'-':>6}"
         lines.append(
-            f"{r['name']:<13} {r['where']:<13} {r['dtype']:<8} {r['variants']:>8} "
-            f"{r['first_s']:>8.2f} {spent:>8.2f} {on_device or format(r['features_s'], '>10.2f')} "
+            f"{r['name']:<12} {r['where']:<11} {r['dtype']:<7} {r['variants']:>8} "
+            f"{r['first_s']:>8.2f} {spent:>8.2f} {on_device or format(r['features_s'], '>7.2f')} "
             f"{spent / r['variants'] * 1e3:>10.2f} "
-            f"{table.narrow(r['cpu_s'] / r['variants'] * 1e3, 8, 2)}"
+            f"{table.narrow(r['cpu_s'] / r['variants'] * 1e3, 8, 2)} {of_set} {r['load']:>4.1f}"
         )
-        groups.append((r["name"], r["dtype"]))
+        groups.append((r["name"], r["where"], r["dtype"]))
     explained = [
         f"A variant is simulated under {len(variants.AMPS)} protocols of {result['stop']:g} ms at "
         f"dt {neurons.DT:g} ms; {len(variants.FEATURES)} features of each trace. gen. s: a later "
         "generation, features included, which plans and compiles nothing; first s: the first one, "
         f"of at most {result['batch']} variants, with all that comes before it. cpu ms: processor "
         "time per variant, of all cores of the host, which says more where a machine has other "
-        "work; Arbor's threads spin while they wait.",
-        f"Load of the {result['record']['host_cores']} cores of the host: {result['load'][0]:.1f} "
-        f"before, {result['load'][1]:.1f} after.",
+        "work; Arbor's threads spin while they wait. feat. s: of these features, where the host "
+        "computes them. set ms: Simulation.set of all that varies, and reset, of a batch of at "
+        f"most {result['batch']} variants under all protocols. load: of the "
+        f"{result['record']['host_cores']} cores of the host, after the run; a row's process may "
+        "use those in column `on`.",
     ]
     apart = [
-        f"{r['name']} {r['where']} {r['dtype']} {r['variants']} against {r['against']}: "
+        f"{r['name']}, {r['where']}, {r['dtype']}, {r['variants']} variants, against "
+        f"{r['against']}: "
         f"{r['apart']['same_count']:.1%} of the traces have as many spikes; in those the features "
-        "differ by at most " + ", ".join(f"{n} {r['apart'][n]:.1e}" for n in variants.FEATURES[1:])
+        f"differ by at most {differences(r['apart'])}" + typical(r["apart"])
         for r in rows
         if "apart" in r
     ]
@@ -219,6 +269,7 @@ def main(arguments: Sequence[str]) -> None:
     add = parser.add_argument
     add("--variants", type=int, nargs="*", default=[100, 1000, 10000])
     add("--dtype", nargs="+", choices=["float64", "float32"], default=["float64", "float32"])
+    add("--most-float64", type=float, default=np.inf, help="variants of a generation in float64")
     add("--stop", type=float, default=1000.0, help="of each protocol, ms")
     add("--batch", type=int, default=1000, help="sets that are simulated at once")
     add("--peers", nargs="*", choices=list(PEERS), default=["neuron", "arbor"])
@@ -227,7 +278,7 @@ def main(arguments: Sequence[str]) -> None:
     add("--most", type=float, default=600.0, help="seconds of a peer's process")
     args = parser.parse_args(arguments)
     queue = record.queue(args.device, args.dtype)
-    found, earlier, load = [], [], os.getloadavg()[0]
+    found, earlier = list[dict[str, Any]](), list[str]()
     for path in args.earlier:
         given = json.loads(Path(path).read_text("utf-8"))
         found += given["variants"] + given["missing"]
@@ -237,14 +288,14 @@ def main(arguments: Sequence[str]) -> None:
     rows = [r for r in found if "reason" not in r]
     compare(rows)
     check(rows)
-    for row in rows:  # features of a hundred suffice to compare another run with this one
-        row["features"] = {name: values[:100] for name, values in row["features"].items()}
+    kept = LEFT if args.earlier else KEPT  # they suffice to compare another run with this one
+    for row in rows:
+        row["features"] = {name: values[:kept] for name, values in row["features"].items()}
     result = {
         "record": record.record(queue, "variants", arguments) | {"earlier": earlier},
         "variants": rows,
         "missing": [r for r in found if "reason" in r],
         "stop": args.stop,
         "batch": args.batch,
-        "load": [load, os.getloadavg()[0]],
     }
     record.write("variants", queue, result, text(result), args.out)

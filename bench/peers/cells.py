@@ -32,6 +32,7 @@ PEERS = {
     "CoreNEURON": "cells_neuron.coreneuron",
     "Arbor": "cells_arbor.arbor_host",
     "Arbor GPU": "cells_arbor.arbor_gpu",
+    "Jaxley": "cells_jaxley.jaxley",
 }  # function of `bench.peers`, whose module only the process of that simulator imports
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bench import neurons
+from bench import neurons, record
 from bench.peers import variants
 from bench.peers.arbor import context_of, segments
 from bench.peers.cells_arbor import CHANNELS
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str]) -> None:
     count, stop, where, path = int(arguments[0]), float(arguments[1]), *arguments[2:]
     import arbor
 
-    units, start, cores = arbor.units, time.perf_counter(), os.cpu_count() or 1
+    units, start, cores = arbor.units, time.perf_counter(), record.cores()
     recipe = _recipe(arbor, variants.sets(count), stop)
     context = context_of(arbor, cores, where == "gpu")
     balance = arbor.partition_load_balance(recipe, context)

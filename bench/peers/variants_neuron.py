@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import neurons
+from bench import neurons, record
 from bench.peers import variants
 from bench.peers.cells import Case, compiled
 from bench.peers.cells_neuron import loaded, sections_of
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     count, stop, path = int(arguments[0]), float(arguments[1]), arguments[2]
     from neuron import __version__
 
-    start, cores = time.perf_counter(), os.cpu_count() or 1
+    start, cores = time.perf_counter(), record.cores()
     with tempfile.TemporaryDirectory() as folder:
         library = str(compiled(Path(folder), tables=False, core=False))
         context = multiprocessing.get_context("spawn")

@@ -113,6 +113,8 @@ def read_swc(
 
 def _read(path: str | os.PathLike[str]) -> Morphology:
     """Read all samples of a file, with any number of roots."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"path is {shown(path)}, expected the name of an SWC file")
     name = path_text(path)
     rows, lines = _parse(_read_bytes(os.fspath(path), name), name)
     whole = np.array([row[:3] for row in rows], dtype=np.int64)

@@ -23,6 +23,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.commands: Commands | None = None
+        self._given: list[str] = []
         self._negative_number_matcher = re.compile(r"^-\.?\d")
 
     def add_subparsers(self, **options: Any) -> Any:
@@ -35,10 +36,11 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Refuse ``--`` as a value, which argparse takes away from its option."""
-        for text in sys.argv[1:] if args is None else args:
+        self._given = [str(text) for text in (sys.argv[1:] if args is None else args)]
+        for text in self._given:
             if text == "--":
                 break
-            if re.fullmatch(r"--[a-z][a-z-]*=--", str(text)):
+            if re.fullmatch(r"--[a-z][a-z-]*=--", text):
                 self.error(f"argument {text[:-3]}: got '--', expected a value")
         return super().parse_known_args(args, namespace)
 
@@ -50,7 +52,8 @@ class Parser(argparse.ArgumentParser):
         message = " ".join(message.split())
         hint = self._meant(message)
         message = message if len(message) <= 240 else message[:237] + "..."
-        self.exit(2, f"{self.prog}: {message}{hint} (see {self.prog} --help)\n")
+        asked = self.asked() if "unrecognized arguments" in message else self
+        self.exit(2, f"{asked.prog}: {message}{hint} (see {asked.prog} --help)\n")
 
     def _meant(self, message: str) -> str:
         """Return a hint on the word that a message of argparse complains about."""
@@ -58,14 +61,18 @@ class Parser(argparse.ArgumentParser):
         if choice:
             return meant(choice[1], re.findall(r"[\w.-]+", choice[2]))
         option = re.search(r"unrecognized arguments: (?:.* )?(--[\w-]+)", message)
-        return meant(option[1], self.long_options()) if option else ""
+        return meant(option[1], self.asked().long_options()) if option else ""
+
+    def asked(self) -> Parser:
+        """Return the parser of the command that was given, or this one."""
+        for name, parser in self.commands.choices.items() if self.commands is not None else ():
+            if name in self._given:
+                return parser.asked()
+        return self
 
     def long_options(self) -> set[str]:
-        """Return all long options, those of the commands included."""
-        found = {name for name in self._option_string_actions if name.startswith("--")}
-        for parser in self.commands.choices.values() if self.commands is not None else ():
-            found |= parser.long_options()
-        return found
+        """Return all long options."""
+        return {name for name in self._option_string_actions if name.startswith("--")}
 
 
 class Commands(Protocol):

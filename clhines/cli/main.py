@@ -169,7 +169,9 @@ def _parser() -> argparse.ArgumentParser:
     add_plan(commands)
     add_solve(commands)
     simulate = commands.add_parser("simulate", help="simulate a network of spiking cells")
-    networks = simulate.add_subparsers(dest="network", required=True)
+    networks = simulate.add_subparsers(
+        dest="network", required=True, metavar="{ring,model,FILE.py,FILE.hoc}"
+    )
     add_ring(networks)
     add_model(networks)
     _add_tune(commands)

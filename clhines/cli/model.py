@@ -54,6 +54,7 @@ def add_model(networks: Any) -> None:
 
 def run_model(arguments: argparse.Namespace) -> int:
     """Build the model with the script, simulate it, and write the spikes."""
+    _find(arguments)
     if arguments.stop is None and not arguments.check:
         raise InputError("--stop is missing; expected until when [ms] to simulate, or --check")
     if arguments.out is not None:
@@ -97,17 +98,31 @@ def run_model(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _build(arguments: argparse.Namespace) -> None:
-    """Run the script, and start NEURON's time where the script has not."""
+def _find(arguments: argparse.Namespace) -> Path:
+    """Return the path of the script, which is a file."""
     script = Path(arguments.script)
     if not script.is_file():
         raise InputError(f"cannot read {str(script)!r}; expected a script, .py or .hoc")
+    return script
+
+
+def _build(arguments: argparse.Namespace) -> None:
+    """Run the script, and start NEURON's time where the script has not."""
+    script = _find(arguments)
     h = clhines.neuron.interpreter()
     if arguments.mechanisms is not None:
         try:
-            h.nrn_load_dll(arguments.mechanisms)
+            loaded = h.nrn_load_dll(arguments.mechanisms)  # 0: it cannot be opened
         except RuntimeError as error:
-            raise InputError(f"--mechanisms {arguments.mechanisms}: {error}") from None
+            text = f"--mechanisms {arguments.mechanisms}: {error}"
+            if "already exists" in text:
+                text += "; NEURON has loaded the working folder's, so leave --mechanisms out"
+            raise InputError(text) from None
+        if not loaded:
+            raise InputError(
+                f"--mechanisms {arguments.mechanisms}: NEURON cannot load it; expected the "
+                "library that nrnivmodl has made, such as x86_64/libnrnmech.so"
+            )
     h.load_file("stdrun.hoc")
     try:
         if script.suffix.lower() == ".py":

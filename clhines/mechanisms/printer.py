@@ -134,7 +134,7 @@ class Printer:
         tests = [self._test(c) for c in conditions]
         joined = " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
         if self.width > 1:  # true is -1 in each component
-            return f"({joined} ? ({self.type})({a}) : ({self.type})({b}))"
+            return f"(({joined}) ? ({self.type})({a}) : ({self.type})({b}))"
         if not self.python:
             return f"({' && '.join(tests)} ? {a} : {b})"
         return f"np.where({joined}, {a}, {b})"

@@ -108,9 +108,10 @@ class Reader:
     def _header(self, line: Line) -> None:
         found = re.fullmatch(rf"(density|point)\s+({_NAME})", line.text)
         if not found:
-            raise self.fail(
-                line, "expected 'density NAME' or 'point NAME' as the mechanism's first statement"
-            )
+            text = "expected 'density NAME' or 'point NAME' as the mechanism's first statement"
+            if line.text.endswith(".mod") or line.text.startswith(("NEURON", "TITLE", "COMMENT")):
+                text += "; NMODL is read by Mechanism.from_nmodl()"
+            raise self.fail(line, text)
         if "__" in found.group(2) or found.group(2).endswith("_"):
             raise self.fail(line, "names have no double or last underscore")
         if len(found.group(2)) > 60:

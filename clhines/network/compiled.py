@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -12,10 +13,12 @@ from clhines.checks import as_seed, shown, spread
 from clhines.errors import InputError
 from clhines.forest import Forest
 from clhines.network.additions import Added, Sources
+from clhines.network.changes import Changes
+from clhines.network.constant import ConstantSums
 from clhines.network.extend import Instances, extended_of, needs_extension
 from clhines.network.extended import Extended
 from clhines.network.groups import Group, Owner
-from clhines.network.instances import check_celsius, constant_sums, kinds_of
+from clhines.network.instances import check_celsius, constant_sums, kinds_of, revalued
 from clhines.network.model import Kind, Model
 from clhines.network.rounds import NodeValues
 from clhines.network.structure import Structure
@@ -98,6 +101,45 @@ def compiled(
         if extended
         else None,
         stored=frozenset(stored),
+    )
+
+
+def with_values(
+    network: Described,
+    model: Model,
+    groups: Sequence[Group],
+    v_init: ArrayLike,
+    changes: Changes,
+    sums: ConstantSums,
+) -> Model:
+    """Return what `compiled` does, from a model of the same connections and events.
+
+    Parameters
+    ----------
+    network : Network
+    model : Model
+        Of the network, with earlier changes.
+    groups : sequence of Group
+        As they were before all changes.
+    v_init : float or (n,) float64, mV
+    changes : Changes
+    sums : ConstantSums
+        Of the network.
+    """
+    changed = [(number, name) for number, own in changes.parameters.items() for name in own]
+    now = changes.groups(groups)
+    kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
+    check_celsius(kinds, network.celsius)
+    constant_d, constant_b = sums.sums(changes)
+    return replace(
+        model,
+        kinds=kinds,
+        of_nodes=model.of_nodes.changed(
+            constant_d=constant_d,
+            constant_b=constant_b,
+            v_init=spread("v_init", v_init, network.forest.num_nodes, own=False),
+        ),
+        stored=frozenset(changes.stored),
     )
 
 

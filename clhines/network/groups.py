@@ -104,6 +104,9 @@ class Group:
     parameters: dict[str, float | np.ndarray] = field(repr=False)
     in_round: int = field(default=0, repr=False)
 
+    def __repr__(self) -> str:
+        return f"Group({self.number}: {self.mechanism.name} × {len(self.nodes)})"
+
     def __len__(self) -> int:
         return len(self.nodes)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -106,6 +107,41 @@ def kinds_of(
         first += len(node)
         targets += len(node) if mechanism.takes_events else 0
     return tuple(kinds), tuple(instances)
+
+
+def revalued(
+    kinds: Sequence[Kind],
+    instances: Sequence[tuple[int, np.ndarray]],
+    groups: Sequence[Group],
+    changed: Collection[tuple[int, str]],
+    stored: Collection[tuple[str, str]],
+) -> tuple[Kind, ...]:
+    """Return kinds with other values of some parameters, as `kinds_of` gives them.
+
+    Parameters
+    ----------
+    kinds, instances
+        What `kinds_of` gave.
+    groups : sequence of Group
+        All of the network, with the values as they are now.
+    changed : collection of (int, str)
+        Groups, by number, and parameters that may have other values than `kinds` have.
+    stored : collection of (str, str)
+        See `kinds_of`.
+    """
+    found = []
+    for k, kind in enumerate(kinds):
+        own = [g for g in groups if instances[g.number][0] == k]
+        mechanism, numbers = kind.mechanism, {g.number for g in own}
+        names = {name for number, name in changed if number in numbers}
+        names |= {name for of, name in stored if of == mechanism.name}
+        if names:
+            order = np.empty(kind.count, np.int64)
+            order[np.concatenate([instances[g.number][1] for g in own])] = np.arange(kind.count)
+            values = {p: _merged(own, p, order, (mechanism.name, p) in stored) for p in names}
+            kind = replace(kind, parameters=kind.parameters | values)
+        found.append(kind)
+    return tuple(found)
 
 
 def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:

@@ -27,7 +27,7 @@ from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group, Parameters, values_of
 from clhines.network.instances import check_name, check_once
 from clhines.network.model import Model, as_parameter
-from clhines.network.places import PerCell, Places, Value
+from clhines.network.places import PerCell, Places, Value, Where
 from clhines.network.plasticity import STDP
 from clhines.network.structure import Structure, of_arrays, of_cables
 from clhines.network.wiring import Wiring
@@ -184,7 +184,7 @@ class Network(Additions):
     # -- mechanisms ----------------------------------------------------------------------------
 
     def insert(
-        self, mechanism: str | Mechanism, where: ArrayLike = "all", **parameters: Value
+        self, mechanism: str | Mechanism, where: Where = "all", **parameters: Value
     ) -> Group:
         """Put a mechanism into the membrane of nodes.
 
@@ -192,13 +192,14 @@ class Network(Additions):
         ----------
         mechanism : str or Mechanism
             Name of a built-in one, a mechanism, or its text; of kind ``density``.
-        where : str; (count,) integer; (n,) bool
+        where : str; (count,) integer; (n,) bool; callable
             ``all``; ``soma``, all segments of the soma, of all its sections if it branches, as in
             NEURON; ``soma.middle``, the one in its middle, `soma`; ``dendrites``, all that is not
             the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
             ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
             membrane: the words leave them out, and they are refused elsewhere. A word for the soma
-            is refused if a cell has none, and one for a type if no cell has it.
+            is refused if a cell has none, and one for a type if no cell has it. Or a function of
+            the distances of all nodes from their somas, (n,) float64 in µm, that returns a mask.
         **parameters : float, array, callable or `per_cell`
             One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
             one for each node of a cell (where all cells are of one cable) or one for each node of
@@ -258,7 +259,7 @@ class Network(Additions):
 
     # -- places --------------------------------------------------------------------------------
 
-    def nodes(self, cell: ArrayLike | None = None, where: ArrayLike = "all") -> np.ndarray:
+    def nodes(self, cell: ArrayLike | None = None, where: Where = "all") -> np.ndarray:
         """(m,) int64: nodes of some cells, all by default, that `where` means, as in `insert`.
 
         ``net.nodes(cell=7, where="apical")``; one place of a section is

@@ -31,6 +31,7 @@ class PerCell:
 
 
 Value = ArrayLike | PerCell | Callable[[np.ndarray], ArrayLike]
+Where = ArrayLike | Callable[[np.ndarray], np.ndarray]  # word, mask, nodes; of distances a mask
 
 
 class Places:
@@ -62,10 +63,18 @@ class Places:
         self._need_cables("a function of the distance")
         return repeat([cable.distance for cable in self.cables], self.forest.num_cells)
 
-    def where(self, where: ArrayLike) -> np.ndarray:
-        """Nodes that a word, a mask or indices mean; (m,) int64."""
+    def where(self, where: Where) -> np.ndarray:
+        """Nodes that a word, a mask, indices or a function of the distance mean; (m,) int64."""
         if isinstance(where, str):
             return self._region(where)
+        if callable(where):
+            mask = as_array("where", where(self.distance))
+            if mask.dtype.kind != "b" or mask.shape != self.distance.shape:
+                raise InputError(
+                    f"where is a function that returned {mask.dtype} of shape {mask.shape}; "
+                    f"expected a mask of the distances, {self.distance.shape}"
+                )
+            return np.flatnonzero(mask & (self.area > 0))
         nodes = np.atleast_1d(as_array("where", where))
         if nodes.dtype.kind != "b":
             return as_indices("where", nodes, self.forest.num_nodes, "node")
@@ -75,7 +84,7 @@ class Places:
             )
         return np.flatnonzero(nodes)
 
-    def membrane(self, mechanism: str, where: ArrayLike) -> np.ndarray:
+    def membrane(self, mechanism: str, where: Where) -> np.ndarray:
         """Nodes as of `where`, for a mechanism of the membrane: junctions are refused."""
         nodes = self.where(where)
         some = nodes[: self.in_round(where, nodes) or None]
@@ -88,7 +97,7 @@ class Places:
             )
         return nodes
 
-    def in_round(self, where: ArrayLike, nodes: np.ndarray) -> int:
+    def in_round(self, where: Where, nodes: np.ndarray) -> int:
         """How many of the nodes of `where` are of the first round; the others repeat them.
 
         0 where there is one round, or where nodes were given and may be any.
@@ -96,7 +105,7 @@ class Places:
         end = self._structure.in_round if isinstance(where, str) else 0
         return int(np.searchsorted(nodes, end)) if end else 0
 
-    def nodes(self, cell: ArrayLike | None, where: ArrayLike) -> np.ndarray:
+    def nodes(self, cell: ArrayLike | None, where: Where) -> np.ndarray:
         """Nodes of some cells that `where` means; (m,) int64, in the order of `where`."""
         nodes = self.where(where)
         if cell is None:

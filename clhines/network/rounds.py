@@ -51,6 +51,10 @@ class NodeValues:
         once = {k: a if whole[k] else self.whole(k) for k, a in self._once.items()}
         return NodeValues(once, self.count * copies)
 
+    def changed(self, **values: np.ndarray) -> NodeValues:
+        """Return these values with some replaced: a round or all of each."""
+        return NodeValues({**self._once, **values}, self.count)
+
     def part(self, low: int, high: int) -> NodeValues:
         """Return the values of the nodes from `low` to `high`, as arrays of these."""
         return NodeValues({k: self.whole(k)[low:high] for k in self._once}, high - low)

@@ -50,7 +50,8 @@ class RejectedError(InputError):
 
     def __init__(self, rejected: Sequence[Rejected]) -> None:
         lines = "\n".join(f"  {r}" for r in rejected)
-        super().__init__(f"the model has {len(rejected)} things that are not simulated:\n{lines}")
+        things = "1 thing that is" if len(rejected) == 1 else f"{len(rejected)} things that are"
+        super().__init__(f"the model has {things} not simulated:\n{lines}")
         self.rejected = list(rejected)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from clhines.checks import as_whole_number
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.network.additions import Sources
 from clhines.network.groups import Group
 from clhines.neuron.convert import Rejected, RejectedError
@@ -58,6 +58,9 @@ class At:
 
     imported: Imported
 
+    def __repr__(self) -> str:
+        return f"At({self.imported.model.tree.num_nodes} nodes, {self.imported.copies} copies)"
+
     def __call__(
         self, thing: Hoc, copy: int = 0
     ) -> int | tuple[Group, int] | tuple[Sources | Group, int, int] | np.ndarray:
@@ -67,7 +70,7 @@ class At:
         ----------
         thing : Segment, Section, point process, artificial cell or NetCon
         copy : int
-            Of the model.
+            Of the model, 0 or more and below the number of copies.
 
         Returns
         -------
@@ -80,7 +83,13 @@ class At:
         (Sources or Group, int, int)
             Source of a NetCon, and the number of the connection; the source is -1 where it has
             none.
+
+        Raises
+        ------
+        InputError
+            The model has no such thing, or no such copy.
         """
+        copy = as_whole_number("copy", copy, 0, self.imported.copies - 1)
         model, tree = self.imported.model, self.imported.model.tree
         if hasattr(thing, "sec"):
             return tree.at(thing) + copy * tree.num_nodes
@@ -250,8 +259,9 @@ def _advance(
 
 def num_steps(h: Hoc, tstop: float) -> int:
     """Return how many steps ``h.continuerun(tstop)`` takes."""
-    if not math.isfinite(tstop):
-        raise InputError(f"tstop is {tstop}; expected a time in ms")
+    real = isinstance(tstop, (int, float, np.integer, np.floating))
+    if not real or not math.isfinite(tstop):
+        raise InputError(f"tstop is {shown(tstop)}; expected a time in ms")
     steps = max(math.ceil((tstop - 0.5 * h.dt - h.t) / h.dt - 1e-6), 0)
     together = int(getattr(h, "nstep_steprun", 1) or 1)
     return -(-steps // together) * together

@@ -171,6 +171,7 @@ def find_method(name: str) -> Method:
 CHOICES: dict[str, tuple[Option, ...]] = {
     "k": (1, 2, 4, 8, 16, 32),
     "local": (True, False),
+    "exchange": (True, False),
     "vector_width": (1, 2, 4, 8, 16),
     "padding": ("compute", "skip"),
     "split": ("mean", "block"),
@@ -244,7 +245,7 @@ METHODS: dict[str, Method] = {
         "k work-items per cell, the deepest nodes that are ready first, a barrier per step",
         "Zhang 2023, dendritic hierarchical scheduling (DeepDendrite)",
         plan_dhs,
-        {"k": None, "work_group": None, "local": False},
+        {"k": None, "work_group": None, "local": False, "exchange": None},
     ),
     "cr": Method(
         "one work-group per chain, cyclic reduction in local memory",

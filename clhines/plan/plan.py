@@ -64,6 +64,7 @@ class Options(TypedDict, total=False):
     padding: str | None
     k: int | None
     local: bool | None
+    exchange: bool | None
     switch: int | None
     segment: int | None
     max_cells: int | None

@@ -16,6 +16,7 @@ from clhines.checks import as_array, as_finite, as_whole_number, shown
 from clhines.device.guard import exclusive
 from clhines.errors import InputError, meant
 from clhines.network.changes import Changes, Value, as_value
+from clhines.network.compiled import with_values
 from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
 from clhines.network.model import Model
@@ -24,6 +25,7 @@ from clhines.simulate import saved as saved_states
 from clhines.simulate.branching import network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
 from clhines.simulate.device_changes import DeviceChanges, from_start
+from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.making import Made, make_run
 from clhines.simulate.mpi import Ranks, agreed
 from clhines.simulate.records import Record, is_computed
@@ -74,7 +76,8 @@ class Changing:
         """Go on with another run."""
         own = vars(self)  # as users cannot set these
         own["runner"], own["engine"], own["chunk"] = made.runner, made.engine, made.chunk
-        self._model, self._model_is_old, self._used = model, False, False
+        self._model, self._used = model, False
+        self._model_is_old = self._wiring_is_old = False
         self._constants_are_old = self._start_is_old = self._kept = False
         self._again: list[str] = []  # why to plan again
         self._in_place = False  # parameters are others on the device than in the run's model
@@ -87,11 +90,15 @@ class Changing:
     def model(self) -> Model:
         """The network as arrays, with all that `set` has changed; read-only."""
         if self._model_is_old:
-            self._model, self._model_is_old = self._compiled(), False
+            self._model = self._compiled()
+            self._model_is_old = self._wiring_is_old = False
             _protect(self._model)
         return self._model
 
     def _compiled(self) -> Model:
+        if type(self._model) is Model and not self._wiring_is_old:
+            net, v_init = self.network, self._settings["v_init"]
+            return with_values(net, self._model, net.groups, v_init, self._changes, self._sums)  # type: ignore[arg-type]
         return self.network.compile(**self._settings, changes=self._changes)  # type: ignore[arg-type]
 
     @property
@@ -128,9 +135,9 @@ class Changing:
         A parameter that was one number for all instances is a constant of the kernels on GPUs, and
         elsewhere has no memory for other values. The first change of such a one to several values
         plans the run again, once; the logger ``clhines`` says so at INFO. All other changes of
-        parameters cost a copy to the device. Weights plan again where they grow, become much
-        smaller, or are plastic; events, extended networks and several ranks do so each time, and
-        ``reference`` computes all arrays again. Where currents are recorded, parameters plan again.
+        parameters cost a copy to the device; in extended networks the host computes INITIAL blocks
+        again. Weights plan again where they grow, become much smaller, or are plastic; events and
+        several ranks do so each time, and ``reference`` computes all arrays again.
 
         Raises
         ------
@@ -273,10 +280,13 @@ class Changing:
 
     def _settle_values(self) -> None:
         """Bring the run to the parameters as they are: planned again, or constants summed again."""
-        if self._in_place and any(is_computed(r, self._model) for r in self._records):
-            self._remake("currents that are recorded are computed from parameters")
-        elif self._again:
+        device = self._on_device
+        if self._again:
             self._remake(f"no memory for other values of {'; '.join(self._again)}")
+        elif self._in_place and any(is_computed(r, self._model) for r in self._records):
+            assert device is not None
+            device.run.take_parameters(self.model)
+            self._in_place = False
         if not self._constants_are_old:
             return
         device, self._constants_are_old = self._on_device, False
@@ -301,13 +311,13 @@ class Changing:
         if isinstance(weight, np.ndarray):
             if weight.shape == (1,):
                 weight = np.repeat(weight, len(self._model.connections.weight) or 1)
-            changes.weight, self._model_is_old = weight, True
+            changes.weight, self._model_is_old, self._wiring_is_old = weight, True, True
             good = weight.shape == self._model.connections.weight.shape
             good &= "events" not in values  # which may be wrong, and then nothing changes
             if device is not None and good and device.set_weights(weight):
                 again.remove("weight")
         if "events" in values:
-            changes.events = values["events"]  # type: ignore[assignment]
+            changes.events, self._wiring_is_old = values["events"], True  # type: ignore[assignment]
         if not again:
             return
         try:
@@ -325,9 +335,13 @@ class Changing:
         unit = self._unit
         with agreed(self.ranks):
             model = self._compiled()
-        made = make_run(self.ranks, model, self._request, self._overlap)
         start_is_old = self._start_is_old
-        _log.info("the simulation is planned again (%s)", why)
+        if type(self.runner) is ExtendedSteps and model.extended is self._model.extended:
+            self.runner.restart(model)
+            made = Made(self.runner, self.engine, self.chunk)
+        else:
+            made = make_run(self.ranks, model, self._request, self._overlap)
+            _log.info("the simulation is planned again (%s)", why)
         self._take(made, model)
         self._start_is_old = keep and start_is_old
         if not keep:

@@ -115,10 +115,7 @@ class ExtendedSteps:
                 f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
                 "the times of events; expected another device"
             )
-        self.model, self.queue, self.dtype = model, queue, np.dtype(dtype)
-        assert model.extended is not None
-        self.extended, self.max_steps = model.extended, MOST_STEPS
-        self._seen = 0
+        self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
         self.max_spikes = max_spikes or MAX_SPIKES
         if whole is not None:
             limits = devices.limits(devices.whole_device(queue.device))
@@ -129,24 +126,36 @@ class ExtendedSteps:
                 f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
                 f"solver would need {self.solver.num_slices} slices"
             )
-        self.wires = wires_of(model, self.extended)
-        self._clock, self._taken, self._rows = Clock(model.dt), False, 0
-        self._host = ExtendedReference(one_of(model))
-        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        assert model.extended is not None
+        self.wires, self._clock = wires_of(model, model.extended), Clock(model.dt)
         self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
         self._step_state = cla.zeros(queue, 4, np.int32)
-        self._put_matrix()
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
-        self._failed = cla.zeros(queue, model.forest.num_cells, np.int32)
+        self._wanted: Wanted = tuple(() for _ in model.kinds)
+        self.restart(model, ExtendedReference(one_of(model)))
+
+    def restart(self, model: Model, host: ExtendedReference | None = None) -> None:
+        """Go to the start of a model: of the own one with other parameters or `v_init`.
+
+        Parameters
+        ----------
+        model : Model
+        host : ExtendedReference, optional
+            At the start of the model, or of one of its copies.
+        """
+        assert model.extended is not None
+        host = host or ExtendedReference(model, self.wires, self._wanted)  # may reject values
+        self.model, self.extended, self._host = model, model.extended, host
+        self._taken, self._rows, self._seen, self._first = False, 0, 0, 0
+        self._put_matrix()
+        self._failed = cla.zeros(self.queue, model.forest.num_cells, np.int32)
         self._records: list[Record] = []
-        self._reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
-        self._recorder, self._first = Recorder(queue, self.dtype), 0
-        nothing = np.zeros(0, np.int64)
-        last = num_active(model)
-        self._recorded_at = self._recorder.begin(0, [], nothing, last)
-        self._early: Chunk | None = self._host.end()
-        self.build(self._host.variables)
+        self._reducers = Reducers(lambda r: DeviceReducer(r, model, self.queue, self.dtype))
+        self._recorder, nothing = Recorder(self.queue, self.dtype), np.zeros(0, np.int64)
+        self._recorded_at = self._recorder.begin(0, [], nothing, num_active(model))
+        self._early: Chunk | None = host.end()
+        self.build(host.variables)
 
     def _put_matrix(self) -> None:
         """Put what does not change, by place, on the device."""
@@ -158,7 +167,8 @@ class ExtendedSteps:
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
         remote = len(self.extended.remote_v)
         packed = solver.pack(model.v_init).get(self.queue)
-        self._v = [self._put(np.append(packed, np.zeros(remote, self.dtype))) for _ in range(2)]
+        v = np.append(packed, np.zeros(remote, self.dtype))
+        self._v = [cla.to_device(self.queue, v) for _ in range(2)]
         gather = solver.plan.gather
         self._places = len(gather)
         self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
@@ -167,10 +177,8 @@ class ExtendedSteps:
         nodes = active_nodes(model)
         number = np.full(model.forest.num_nodes, -1, np.int32)
         number[nodes] = np.arange(len(nodes))
-        self._active = self._put(np.where(gather < 0, -1, number[gather]).astype(np.int32))
-
-    def _put(self, a: np.ndarray) -> cla.Array:
-        return cla.to_device(self.queue, a)
+        active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
+        self._active = cla.to_device(self.queue, active)
 
     def build(self, variables: Variables) -> None:
         """Build the kernels, and put all variables on the device."""
@@ -181,7 +189,7 @@ class ExtendedSteps:
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
                            devices.is_cpu(self.queue.device))  # fmt: skip
-        self._at = self._put(at)
+        self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
         self._bind()
 
@@ -348,7 +356,8 @@ class ExtendedSteps:
     def take_events(self, source: np.ndarray, time: np.ndarray) -> None:
         """Append events of other ranks, by source and time, to the rings of their sources."""
         if len(source):
-            given = {"source": self._put(source.astype(np.int32)), "time": self._put(time)}
+            whose = cla.to_device(self.queue, source.astype(np.int32))
+            given = {"source": whose, "time": cla.to_device(self.queue, time)}
             self._take.launch(self.queue, num_taken=np.int32(len(source)), **given)
 
     def voltages_at(self, node: np.ndarray) -> np.ndarray:

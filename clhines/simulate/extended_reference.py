@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from clhines.simulate.reduced import HostReducer, HostReducers
 from clhines.simulate.start import currents, started
 from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.variables import Variables
-from clhines.simulate.wires import wires_of
+from clhines.simulate.wires import Wires, wires_of
 
 Wanted = Sequence[tuple[str, ...]]  # outputs of each kind that are worked out
 
@@ -75,19 +76,23 @@ class ExtendedReference:
     Parameters
     ----------
     model : Model
+    wires : Wires, optional
+        Of a model with the same connections.
+    wanted : sequence of tuple of str
+        Outputs that are worked out, as `wanted_outputs` gives them.
 
     Attributes
     ----------
     variables : Variables
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, wires: Wires | None = None, wanted: Wanted = ()) -> None:
         assert model.extended is not None
         self.model, self.extended = model, model.extended
+        self._wires = wires or wires_of(model, model.extended)
         self.dtype, self.max_steps = np.dtype(np.float64), 1
-        self._taken = 0
-        self._clock, self._order = Clock(model.dt), reference.elimination_steps(model.forest)
-        self.variables, self.events = self._started()
+        self._taken, self._clock = 0, Clock(model.dt)
+        self.variables, self.events = self._started(wanted)
         self.records: list[Record] = []
         self._reducers = HostReducers(lambda record: HostReducer(record, model))
         self._first = 0
@@ -95,7 +100,11 @@ class ExtendedReference:
         self._rows: list[list[np.ndarray]] = []
 
     def _started(self, wanted: Wanted = ()) -> tuple[Variables, HostEvents]:
-        return started(self.model, self.extended, wires_of(self.model, self.extended), wanted)
+        return started(self.model, self.extended, self._wires, wanted)
+
+    @cached_property
+    def _order(self) -> list[np.ndarray]:
+        return reference.elimination_steps(self.model.forest)
 
     def want(self, records: Sequence[Record]) -> None:
         """Work out the outputs that are recorded; at the start, those of the start too."""

@@ -78,7 +78,7 @@ class Asked:
     def found(self, chunks: list[np.ndarray], t: np.ndarray) -> FeatureValues:
         """Return the features of a run from what was kept of each of its chunks."""
         size = 3 * len(self.begin)
-        sums = chunks[-1][:size].reshape(3, len(self.begin), -1)
+        sums = chunks[-1][:size].reshape(3, len(self.begin), chunks[-1].shape[1])
         segments = joined([chunk[size:] for chunk in chunks])
         return self.features.found(t, Kept(segments, *sums))
 

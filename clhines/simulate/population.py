@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyopencl as cl
@@ -19,6 +19,7 @@ from clhines.checks import (
     as_array,
     as_finite,
     as_indices,
+    as_real,
     as_switch,
     as_whole_number,
     check_room,
@@ -67,6 +68,11 @@ class Responses:
     spike_time: np.ndarray
     features: Mapping[str, np.ndarray | Lists] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        names = f"; features {', '.join(self.features)}" if self.features else ""
+        shape = self.v.shape[:2]
+        return f"Responses({shape[0]} sets, {shape[1]} protocols, {len(self.t)} times{names})"
+
     @property
     def spike_count(self) -> np.ndarray:
         """(N, P) int64."""
@@ -84,7 +90,7 @@ class Population:
     """N parameter sets x P protocols of one model.
 
     The first `evaluate` makes the simulations of a batch; the later ones set values and go back to
-    t = 0, without planning and without compilation, unless the model is an extended network.
+    t = 0, without planning and without compilation.
 
     Parameters
     ----------
@@ -109,14 +115,14 @@ class Population:
         stimulus of a protocol is the one that they refer to.
     stop_early : bool
         Simulate no protocol beyond its own stop: those of each stop in a simulation of their own.
-        Default: all together until the last stop. Features do so in any case.
+        Default: all together until the last stop. Features do so in any case. Cells at rest go on.
     devices : sequence of device, optional
         Devices, as of `Simulation`, that simulate batches side by side.
     comm : mpi4py.MPI.Comm, optional
         Ranks simulate equal shares of the sets; all call `evaluate` with the same sets and get the
         same results.
     **options
-        Of `Simulation`.
+        Of `Simulation`; `v_init` may have a value for each node of the model.
 
     Attributes
     ----------
@@ -156,6 +162,8 @@ class Population:
                 raise InputError(f"{name} is {shown(given)}; expected names with their values")
         compiled = model.compile(dt)
         self.names, self.protocols = tuple(parameters), tuple(protocols)
+        if np.ndim(record or 0):
+            raise InputError(f"record is {shown(record)}; expected one node")
         nodes = [model.soma[0] if record is None else record]
         node = as_indices("record", np.asarray(nodes), model.forest.num_nodes, "node")[0]
         stops, stimuli = by_step(model, protocols, compiled.dt)
@@ -184,7 +192,7 @@ class Population:
         Parameters
         ----------
         sets : (N, parameters) float, or mapping of str to (N,) float
-            In the order of `names`, or by name.
+            In the order of `names`, or by name, as in a DataFrame of pandas.
 
         Returns
         -------
@@ -235,6 +243,7 @@ class Population:
         return Responses(t, v, of_set, protocol, time, joined_features(found, number, several))
 
     def _sets(self, sets: ArrayLike | Mapping[str, ArrayLike]) -> np.ndarray:
+        sets = _by_name(sets)
         if isinstance(sets, Mapping):
             for name in sets:
                 if name not in self.names:
@@ -250,7 +259,7 @@ class Population:
                 raise InputError("sets has arrays of several lengths; expected (N,) each")
             values = np.stack(columns, axis=1)
         else:
-            values = np.asarray(sets)
+            values = as_real("sets", sets)
         if values.ndim != 2 or values.shape[1] != len(self.names) or not len(values):
             raise InputError(
                 f"sets has shape {values.shape}; expected (N, {len(self.names)}), a column for "
@@ -321,6 +330,14 @@ class Population:
                 for done in [threads.submit(work, batches) for batches in self._batches]:
                     done.result()
         return sorted(found, key=lambda one: one.first)
+
+
+def _by_name(sets: ArrayLike | Mapping[str, ArrayLike]) -> ArrayLike | Mapping[str, ArrayLike]:
+    """Return a table with names, as a DataFrame of pandas, as a mapping."""
+    if isinstance(sets, Mapping) or not hasattr(sets, "keys"):
+        return sets
+    table = cast("Mapping[str, ArrayLike]", sets)
+    return {name: table[name] for name in table}
 
 
 def _features(names: Iterable[str] | None, protocols: Mapping[str, Protocol]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from clhines.analysis.features import Features
 from clhines.analysis.spikes import Lists, lists_of
+from clhines.checks import spread
 from clhines.errors import SimulationError
 from clhines.network.changes import Changes
 from clhines.network.copies import fill, structure_of_copies
@@ -104,7 +105,11 @@ class Batch:
                 at = net.forest.cell_offsets[:-1] + of_protocol["at"][protocol].astype(np.int64)
                 values = {name: of_protocol[name][protocol] for name in STIMULUS}
                 net.add("iclamp", at, **values)
-        sim = Simulation(net, recipe.dt, **options)  # type: ignore[arg-type]
+        given = dict(options)
+        if np.ndim(given.get("v_init", 0.0)):  # type: ignore[arg-type]
+            nodes = model.forest.num_nodes
+            given["v_init"] = np.tile(spread("v_init", given["v_init"], nodes), copies)
+        sim = Simulation(net, recipe.dt, **given)  # type: ignore[arg-type]
         self._groups = [[groups[k] for k in parts] for parts in pieces.of_parameter]
         reduce = None
         if recipe.features:

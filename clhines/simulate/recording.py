@@ -111,7 +111,10 @@ class Recording:
         if record.reduce:
             raise InputError("to is for rows; expected none with reduce")
         with agreed(self.ranks):
-            return replace(record, stream=Stream(to))
+            stream = Stream(to)
+            if any(r.stream is not None and r.stream.file == stream.file for r in self._records):
+                raise InputError(f"to: {stream.file} is of another record; expected another name")
+            return replace(record, stream=stream)
 
     def _streamed(self, records: list[Record], chunk: Chunk, begin: int, last: int) -> None:
         """Write what a chunk has of the rows after steps `begin` to `last` to its files."""

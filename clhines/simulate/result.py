@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.simulate.features import FeatureValues
 from clhines.simulate.records import Record
 from clhines.simulate.reduced import packed_columns
@@ -52,7 +52,14 @@ class Result:
     times: list[np.ndarray]
     features: dict[int, FeatureValues] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        ends = f"{self.t[0]:g} to {self.t[-1]:g} ms" if len(self.t) else "no times"
+        shapes = ", ".join(str(a.shape) for a in self.values)
+        return f"Result({ends}; {len(self.spike_time)} spikes; records [{shapes}])"
+
     def __getitem__(self, k: int) -> np.ndarray:
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
+            raise InputError(f"result[{shown(k)}]: expected the number that record() returned")
         if k in self.features:
             raise InputError(f"record {k} has features; expected result.features[{k}]")
         return self.values[k]
@@ -123,6 +130,7 @@ def _reduced(
     reduce, width, taken = record.reduce, record.width, last - begin
     if reduce == "crossings":
         return _crossings(own, width, last, dt)
+    own = [rows for rows in own if len(rows)]  # the start has none
     if failed or not own:
         nothing = {"integral": 0.0, "count": 0}.get(reduce, np.nan)
         return np.full(width, (-1 if reduce == "count" else np.nan) if failed else nothing)

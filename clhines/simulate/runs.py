@@ -328,6 +328,11 @@ class DeviceRun:
             dt = state.model.dt
             self.plasticity = Plasticity(self.delivery, given.rule, dt, cells, given.plastic)
 
+    def take_parameters(self, model: Model) -> None:
+        """Take a model with the parameters that the executor has; records are made of them."""
+        self.model = model
+        self.state.take_parameters(model)
+
     def begin(self, rows: int, records: Sequence[Record]) -> None:
         """Allocate rows of records."""
         state = self.state

@@ -213,10 +213,15 @@ class State:
         self._put_events()
         built = program.build(queue.context, RecordSpec(real_name(self.dtype)))
         self._record = program.typed_kernel(built, "record", "ii")
-        self.records: list[Record] = []
-        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, self.dtype))
-        self.rows, self.first_step, self.sampling = -1, 0, False
+        self.first_step, self.sampling = 0, False
+        self.take_parameters(model)
         self.begin(0, [])
+
+    def take_parameters(self, model: Model) -> None:
+        """Take the model with other parameters, of which records are made from now on."""
+        queue, dtype = self.queue, self.dtype
+        self.model, self.rows, self.records = model, -1, list[Record]()
+        self.reducers = Reducers(lambda r: DeviceReducer(r, model, queue, dtype))
 
     def _put_events(self) -> None:
         step, target, weight = summed_events(self.model, self.incoming_scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from pathlib import Path
 
@@ -42,11 +43,19 @@ class Stream:
             raise InputError(
                 f"to is {shown(str(path))}; expected a name that ends in {', '.join(_SUFFIXES)}"
             )
-        first = self._part(0) if self._path.suffix == ".npz" else self._path
-        if first.exists():
-            raise InputError(f"to: {first} is there already; expected another name")
+        if not self._path.parent.is_dir():
+            raise InputError(f"to: there is no folder {self._path.parent}; expected one")
         if self._path.suffix != ".npz":
             _h5py()
+        name = glob.escape(self._path.stem) + "-[0-9][0-9][0-9][0-9][0-9].npz"
+        here = sorted(self._path.parent.glob(name)) if self._path.suffix == ".npz" else [self._path]
+        for path in here[:1]:
+            _check_new(path)
+
+    @property
+    def file(self) -> Path:
+        """Absolute path as it was given."""
+        return self._path.absolute()
 
     def _part(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.stem}-{number:05d}.npz")
@@ -63,6 +72,7 @@ class Stream:
             return
         if self._path.suffix == ".npz":
             path = self._part(len(self.paths))
+            _check_new(path)  # another simulation may have written it since
             write_npz(path, {"t": t, "values": values})
             self.paths.append(path)
             return
@@ -84,6 +94,11 @@ class Stream:
                 begin = len(data)
                 data.resize(begin + len(rows), axis=0)
                 data[begin:] = rows
+
+
+def _check_new(path: Path) -> None:
+    if path.exists():
+        raise InputError(f"to: {path} is there already; expected another name")
 
 
 def _h5py():  # type: ignore[no-untyped-def]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -184,12 +185,18 @@ class Variables:
         rows = self.call(k, f"table_{name}", np.zeros(n + 1, np.int64), filled)
         return np.stack([np.broadcast_to(row, n + 1) for row in rows], axis=1)
 
+    @cached_property
+    def _singles(self) -> dict[int, list[tuple[str, bool]]]:
+        return {}
+
     def singles(self, k: int) -> list[tuple[str, bool]]:
         """Names of a kind's parameters, and whether each is one number for all instances."""
-        kind = self.model.kinds[k]
-        played = {p.parameter for p in self.extended.played if p.kind == k}
-        names = kind.mechanism.parameters
-        return [(n, kind.is_single(n) and n not in played) for n in names]
+        if k not in self._singles:
+            kind = self.model.kinds[k]
+            played = {p.parameter for p in self.extended.played if p.kind == k}
+            names = kind.mechanism.parameters
+            self._singles[k] = [(n, kind.is_single(n) and n not in played) for n in names]
+        return self._singles[k]
 
     def place_of_parameter(self, k: int, name: str) -> int:
         """Where a parameter that is not single begins in the array of all parameters."""

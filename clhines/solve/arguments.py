@@ -53,8 +53,9 @@ class Arguments:
             a = to_numpy(name, a, self.dtype)
         if a.ndim not in (1, 2) or a.shape[-1] != size or 0 in a.shape:
             order = "device" if on_device else "natural"
+            rows = f" or (k, {size})" if name in ("b", "out", "x", "a") else ""
             raise InputError(
-                f"{name} has shape {a.shape}; expected ({size},) or (k, {size}) in {order} order"
+                f"{name} has shape {a.shape}; expected ({size},){rows} in {order} order"
             )
         return a
 

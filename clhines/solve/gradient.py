@@ -69,18 +69,16 @@ def entry_gradients(
     forest: Forest, x: np.ndarray, adjoint: np.ndarray, symmetric: bool
 ) -> Gradients:
     """Make the gradients from a solution and the adjoint, both (n,) or (k, n)."""
-    inner = np.flatnonzero(forest.parent >= 0)
-    up = forest.parent[inner]
+    roots, above = forest.parent < 0, np.maximum(forest.parent, 0)
     rows, adjoints = np.atleast_2d(x), np.atleast_2d(adjoint)
 
-    def spread(values: np.ndarray) -> np.ndarray:
-        whole = np.zeros(forest.num_nodes, values.dtype)
-        whole[inner] = values
-        return whole
+    def products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return -(a[0] * b[0] if len(a) == 1 else np.einsum("kn,kn->n", a, b))
 
-    upper = spread(-np.einsum("kn,kn->n", adjoints[:, up], rows[:, inner]))
-    lower = spread(-np.einsum("kn,kn->n", adjoints[:, inner], rows[:, up]))
-    diagonal = -np.einsum("kn,kn->n", adjoints, rows)
+    upper = products(np.take(adjoints, above, axis=1), rows)
+    lower = products(adjoints, np.take(rows, above, axis=1))
+    upper[roots] = lower[roots] = 0.0
+    diagonal = products(adjoints, rows)
     if symmetric:
         return Gradients(diagonal, upper + lower, adjoint, None)
     return Gradients(diagonal, upper, adjoint, lower)

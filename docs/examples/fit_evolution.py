@@ -53,7 +53,7 @@ with draw.style():
 
     figure = Figure(figsize=(6, 3))
     axes = figure.subplots()
-    axes.semilogy(course, label=list(parameters))
+    axes.plot(course, label=list(parameters))
     axes.set(xlabel="generation", ylabel="best so far over truth")
     axes.legend()
     figure.savefig("fit_evolution.png")

@@ -63,6 +63,13 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             const int root = start + level_offset[top + level] + k;   // end nearest the root
             real sum_d = 0, sum_b[RHS];
             for (int r = 0; r < RHS; ++r) sum_b[r] = 0;
+            // values are read a node ahead: memory answers while a pivot is computed
+            int next = root + (branch_length[branch] - 1) * width;
+            real next_d = d[next], next_u = u[next], next_b[RHS];
+% if not spec.symmetric:
+            real next_l = l[next];
+% endif
+            for (int r = 0; r < RHS; ++r) next_b[r] = b[next + (long)r * num_values];
             for (int c = branch_children[branch]; c < branch_children[branch + 1]; ++c) {
                 const int child = start + child_first[c];
                 const real coupling = u[child];
@@ -71,19 +78,29 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             }
             int bad = 0;
             for (int j = branch_length[branch] - 1; j >= 0; --j) {
-                const int place = root + j * width;
-                const real pivot = d[place] - sum_d;
-                const real inverse = (real)1 / pivot;
-                const real coupling = level + j ? u[place] : (real)0;
-% if spec.symmetric:
-                const real f = coupling * inverse;
-% else:
-                const real f = (level + j ? l[place] : (real)0) * inverse;
+                const int place = next;
+                const real pivot = next_d - sum_d;
+                const real coupling = level + j ? next_u : (real)0;
+% if not spec.symmetric:
+                const real below = level + j ? next_l : (real)0;
 % endif
+                real right[RHS];
+                for (int r = 0; r < RHS; ++r) right[r] = next_b[r];
+                if (j) {
+                    next -= width;
+                    next_d = d[next];
+                    next_u = u[next];
+% if not spec.symmetric:
+                    next_l = l[next];
+% endif
+                    for (int r = 0; r < RHS; ++r) next_b[r] = b[next + (long)r * num_values];
+                }
+                const real inverse = (real)1 / pivot;
+                const real f = ${"coupling" if spec.symmetric else "below"} * inverse;
                 FACTOR(place) = f;
                 sum_d = coupling * f;
                 for (int r = 0; r < RHS; ++r) {
-                    const real g = (b[place + (long)r * num_values] - sum_b[r]) * inverse;
+                    const real g = (right[r] - sum_b[r]) * inverse;
                     SOLUTION(place, r) = g;
                     sum_b[r] = coupling * g;
                 }
@@ -105,10 +122,18 @@ void solve(${signature(spec)})   // a cell: 0, or 1 + its first bad node in elim
             const int root = start + level_offset[top + level] + k;
             const int parent = branch_parent[branch];
             for (int r = 0; r < RHS; ++r) {
+                int next = root;
+                real next_f = FACTOR(next), next_g = SOLUTION(next, r);
                 real above = parent < 0 ? (real)0 : SOLUTION(start + parent, r);
-                for (int j = 0; j < branch_length[branch]; ++j) {
-                    const int place = root + j * width;
-                    above = SOLUTION(place, r) - FACTOR(place) * above;
+                for (int j = branch_length[branch] - 1; j >= 0; --j) {
+                    const int place = next;
+                    const real f = next_f, g = next_g;
+                    if (j) {
+                        next += width;
+                        next_f = FACTOR(next);
+                        next_g = SOLUTION(next, r);
+                    }
+                    above = g - f * above;
                     SOLUTION(place, r) = above;
 % if local:
                     x[place + (long)r * num_values] = above;

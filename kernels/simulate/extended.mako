@@ -11,6 +11,7 @@ typedef ${spec.real}${spec.width} real${spec.width};
 
 % if spec.calls:
 static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
+#undef exp  // a macro in some compilers' headers
 #define exp called_exp
 
 % endif

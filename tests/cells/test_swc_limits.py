@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from clhines.cells.swc import read_swc
+from clhines.errors import InputError
+
 
 def run_limited(code, *arguments, limit=2**31):
     """Run Python with little address space; its output."""
@@ -78,3 +81,9 @@ def test_huge_cells_are_judged_before_they_are_cut(tmp_path, x, radius, length):
     assert found == "" or (found.startswith(str(path)) and found.count("\n") == 1)
     if length in (1e-300, 1, 20):
         assert "segments in a cell, of which" in found or "longer than single precision" in found
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path_is_rejected(path):
+    with pytest.raises(InputError, match=f"path is {path}, expected the name of an SWC file"):
+        read_swc(path)

@@ -39,6 +39,11 @@ def test_no_hint_where_nothing_is_near(cli):
     assert "did you mean" not in result.err
 
 
+def test_hints_are_of_the_command_that_was_given(cli):
+    result = cli("doctor", "--cellls")  # --cells is an option of other commands
+    result.assert_refused("unrecognized arguments: --cellls (see clhines doctor --help)")
+
+
 def network():
     cables = [clhines.discretise(cell) for cell in clhines.sample_cells()]
     return clhines.Network(cables)

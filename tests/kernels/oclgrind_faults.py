@@ -29,7 +29,7 @@ FAULTS = {
     "factor is not stored": ("fine", "FACTOR(place) = f;", "", "uninitialised"),
     "x is read before it is written": ("fine", "SOLUTION(place, r) = g;", "", "uninitialised"),
     "one row too far": ("fine", "SOLUTION(place, r) = g;", "x[place + num_values] = g;", "write"),
-    "coupling of another array": ("fine", "u[place]", "u[place + num_values]", "read"),
+    "coupling of another array": ("fine", "u[next]", "u[next + num_values]", "read"),
     "a barrier that some pass by": (
         "fine",
         "    // backward sweep",
@@ -76,6 +76,20 @@ FAULTS = {
         "race",
     ),
     "dhs: local memory too far": ("dhs, local", "* g[parent", "* g[CAPACITY + parent", "read"),
+    "exchange: cells share slots": (
+        "dhs, exchange",
+        "= exchange + column",
+        "= exchange",
+        "race",
+    ),
+    "exchange: no barrier": ("dhs, exchange", "barrier(", "(void)(", "race"),
+    "exchange: factor is not stored": (
+        "dhs, exchange",
+        "factor[place] = f;",
+        "",
+        "uninitialised",
+    ),
+    "exchange: one row too far": ("dhs, exchange", "x[place +", "x[num_values + place +", "write"),
     "dhs: a barrier that some pass by": (
         "dhs",
         "    // backward sweep",

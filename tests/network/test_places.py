@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from clhines import InputError, Network, discretise, sample_cells
+from clhines import InputError, Network, Simulation, discretise, sample_cells
 from clhines.cells.morphology import Morphology
 
 CABLES = [discretise(cell, max_length=60) for cell in sample_cells()[:3]]
@@ -37,6 +37,18 @@ def test_regions_of_a_network_are_those_of_its_cells():
     group = net.insert("pas", where="apical", g=1e-4)
     assert set(AXON.nodes("apical").tolist()) <= set(group.nodes.tolist())
     assert net.nodes(cell=3, where=[offsets[3] + 1, offsets[2]]).tolist() == [offsets[3] + 1]
+
+
+def test_nodes_by_distance():
+    """A function of the distance gives a mask; junctions are left out."""
+    net = Network([AXON], 2)
+    nodes = net.nodes(where=lambda distance: distance > 50.0)
+    distance = np.tile(AXON.distance, 2)
+    np.testing.assert_array_equal(nodes, np.flatnonzero((distance > 50.0) & (net.area > 0)))
+    group = net.insert("pas", lambda distance: distance <= 50.0, g=1e-4)
+    assert len(nodes) and len(group) + len(nodes) == len(net.nodes())
+    with pytest.raises(InputError, match=r"function that returned float64 of shape .*; expected"):
+        net.nodes(where=lambda distance: 2 * distance)
 
 
 def test_values_of_every_kind():
@@ -135,3 +147,18 @@ def test_networks_of_arrays_have_no_regions_or_distances():
         net.insert("pas", g=lambda distance: distance)
     group = net.insert("pas", g=net.per_cell([2e-4]))
     assert group.parameters["g"].tolist() == [2e-4] * len(everywhere)
+
+
+def test_a_group_and_a_result_say_what_they_are_in_a_line():
+    cable = CABLES[0]
+    net = Network(cable, num_cells=2)
+    hh = net.insert("hh", where="soma")
+    sim = Simulation(net, dt=0.025, engine="reference")
+    v = sim.record("v", net.soma)
+    result = sim.run(0.1)
+    assert repr(hh) == f"Group(0: hh × {len(hh)})"
+    assert repr(result) == "Result(0 to 0.1 ms; 0 spikes; records [(5, 2)])"
+    assert result[v].shape == (5, 2)
+    for wrong in ("v", 0.0, True):
+        with pytest.raises(InputError, match="expected the number that record"):
+            result[wrong]

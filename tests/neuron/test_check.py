@@ -19,6 +19,22 @@ loaded("vec_")
 soma = h.Section(name="soma")
 soma.insert("hh")
 soma.insert("extracellular")
+h.load_file("stdlib.hoc")
+h('''
+objref channel
+channel = new KSChan()
+channel.add_hhstate("m")
+channel.trans(0).set_f(0, 3, new Vector(3, 1))
+channel.trans(0).set_f(1, 3, new Vector(3, 1))
+channel.name("built")
+begintemplate Built
+public soma
+create soma
+proc init() {{ soma {{ insert pas insert built }} }}
+endtemplate Built
+objref cell
+cell = new Built()
+''')
 other = h.vec_c(soma(0.5))
 stim = h.PatternStim()
 stim.play(h.Vector(200).indgen(), h.Vector(200))
@@ -45,6 +61,12 @@ h.finitialize(-61)
 sim, at = clhines.from_neuron(engine="reference")
 v = sim.record("v", [at(soma(0.5)), at(dendrite(0.9))])
 group, index = at(other)
+refused = []
+for thing, copy in ((soma(0.5), 1), (dendrite, -1), (netcon, 1), (synapse, 0.5)):
+    try:
+        at(thing, copy)
+    except clhines.InputError as error:
+        refused.append(str(error)[:8])
 source, number, connection = at(netcon)
 found = {
     "v": sim.run(1)[v][0].tolist(),
@@ -52,6 +74,7 @@ found = {
     "nodes": at(dendrite).tolist() == [at(s) for s in dendrite],
     "source": int(source.node[number]) == at(soma(0.5)),
     "connection": connection,
+    "refused": refused,
     "t": h.t,
 }
 """
@@ -72,6 +95,7 @@ def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
     assert found["same"]
     for name in (
         "extracellular",
+        "built, a mechanism without NMODL",
         "vec_c: VERBATIM",
         "PatternStim: PatternStim[0].fake_output is 1",
     ):
@@ -85,7 +109,7 @@ def test_at_finds_things_and_a_simulation_starts_from_the_present_state():
     found = result_of(AT)
     assert found["v"] == [-61.0, -61.0]
     assert found["node"] and found["nodes"] and found["source"]
-    assert found["connection"] == 0
+    assert found["connection"] == 0 and found["refused"] == ["copy is "] * 4
     assert found["t"] == 0  # NEURON's own time stays
 
 
@@ -147,6 +171,17 @@ h.finitialize(-65)
 clhines.neuron.run(0.1, dtype="float32", engine="steps")
 found = {"weight": netcon.weight[0], "t": h.t}
 """
+
+
+def test_mechanisms_that_cannot_be_loaded_are_rejected(tmp_path):
+    script = tmp_path / "model.py"
+    script.write_text("from neuron import h\nsoma = h.Section(name='soma')\n")
+    command = [sys.executable, "-m", "clhines.cli", "simulate", str(script), "--check"]
+    library = str(tmp_path / "libnrnmech.so")
+    done = subprocess.run([*command, "--mechanisms", library], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    expected = f"clhines: --mechanisms {library}: NEURON cannot load it; expected the library"
+    assert done.stderr.splitlines()[-1].startswith(expected)
 
 
 def test_a_run_in_float32_leaves_weights_as_they_were():
@@ -295,6 +330,8 @@ rejected("threads of NEURON", lambda soma: pc.nthread(2), None)
 pc.nthread(1)
 rejected("CVode's variable steps", lambda soma: cvode.active(1), None)
 cvode.active(0)
+rejected("CVode.queue_mode", lambda soma: cvode.queue_mode(0, 1), None)
+cvode.queue_mode(0, 0)
 rejected("`extracellular`", lambda soma: soma.insert("extracellular"), None)
 rejected("CVode.event", nothing, lambda soma: cvode.event(3, "x = 1"))
 rejected("Vector.play", held, None)
@@ -312,6 +349,14 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
     for name, lines in found.items():
         assert lines, name
         assert any(r.startswith(f"| {name}") for r in told), name
-    elsewhere = ("`.mod` files", "POINTER", "VecStim", "PatternStim", "GLOBAL", "artificial")
+    elsewhere = (
+        "ChannelBuilder",
+        "`.mod` files",
+        "POINTER",
+        "VecStim",
+        "PatternStim",
+        "GLOBAL",
+        "artificial",
+    )
     for row in told:
         assert any(row.startswith(f"| {name}") for name in [*found, *elsewhere]), row

@@ -226,6 +226,30 @@ def test_an_extended_network_takes_other_values(engine, fast_queue):
     compare(sim, net, result_of(fresh, other))
     with pytest.raises(InputError, match="branch"):
         sim.branch(2)
+    sim.set(hh, gl=spread(5e-4, 2e-4))  # on the way
+    fresh.set(other.groups[0], gl=spread(5e-4, 2e-4))
+    v = compare(sim, net, result_of(fresh, other))
+    assert sim.step == 2 * round(5.0 / DT) and np.ptp(v[-1]) > 0.1
+
+
+@pytest.mark.parametrize("build", [passive_below, active_everywhere])
+def test_the_model_is_that_of_a_network_with_the_values(build):
+    """Also of values set twice, and of one number for several groups of a mechanism."""
+    net, groups = build()
+    sim = Simulation(net, DT, engine="reference")
+    for generation in (FIRST, SECOND):
+        for name, values in generation[build].items():
+            sim.set(groups[name], **values)
+    sim.set(v_init=-60.0)
+    given = {k: v for one in (FIRST, SECOND) for vs in one[build].values() for k, v in vs.items()}
+    ours, other = sim.model, build(**given)[0].compile(DT, v_init=-60.0)
+    for a, b in zip(ours.kinds, other.kinds, strict=True):
+        assert a.mechanism == b.mechanism and np.array_equal(a.node, b.node)
+        for name, values in b.arrays().items():
+            np.testing.assert_array_equal(a.arrays()[name], values)
+    for name in ("constant_d", "constant_b", "v_init", "u"):
+        np.testing.assert_array_equal(getattr(ours, name), getattr(other, name))
+    assert ours.extended is None and len(ours.kinds) > 1
 
 
 @pytest.mark.parametrize("engine", ["steps", "epochs", "reference"])

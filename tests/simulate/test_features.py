@@ -52,6 +52,8 @@ def test_traces_of_all_kinds(fast_queue, needs):
             for mine, theirs in zip(found[name], expected[name], strict=True):
                 matched(name, mine, np.atleast_1d(theirs))
         np.testing.assert_allclose(found["voltage_at"], voltage_at(v, t, TIMES), rtol=1e-12)
+        alone = taken(Features(["spike_count"], **given), t, v, cuts, device)  # of no window
+        np.testing.assert_array_equal(alone["spike_count"], expected["spike_count"])
     assert expected["spike_count"].max() > 100  # more than the room for a chunk at first
 
 
@@ -113,6 +115,18 @@ def test_runs(fast_queue, needs, driven, engine, dtype, chunk):
         result[features]
     with pytest.raises(InputError, match="times has 20.01 to 20.01 ms; expected times within"):
         sim.run(5.0)  # from 26 ms on
+
+
+def test_features_of_spikes_alone_need_no_window(fast_queue, needs, driven):
+    needs(fast_queue, "float64")
+    net, given = driven
+    sim = Simulation(net, DT, np.float64, queue=fast_queue)
+    v = sim.record("v", net.soma)
+    counts = sim.record("v", net.soma, reduce=Features(["spike_count"], **given))
+    result = sim.run(26.0)
+    expected = extract(result[v].T, result.t, ["spike_count"], **given)["spike_count"]
+    assert expected.max() > 1
+    assert np.array_equal(result.features[counts]["spike_count"], expected)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from clhines.analysis import extract
 from clhines.device import program
 
 GCA = "ext_ca", "gbar"
+PLANNED = "planned", "engine", "built", "method"  # what messages of planning begin with
 PROTOCOLS = {
     "step": {"stop": 5.0, "stimuli": [{"amp": 0.8, "delay": 0.5, "dur": 4.0}]},
     "two": {
@@ -67,8 +68,7 @@ def test_sets_under_protocols_are_those_of_the_model_alone(engine, fast_queue, c
         found = many.evaluate({name: SETS[:, k] for k, name in enumerate(PARAMETERS)})
     assert len(program.build_seconds) == built
     if engine != "reference":
-        words = "planned", "engine", "built", "method"
-        assert not [m for m in caplog.messages if m.startswith(words) or "planned again" in m]
+        assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
     assert found.v.shape == (5, 3, 201)
     tolerance = 1e5 * 100 * np.finfo(float).eps  # as of `test_changing`; mV
     for n in (1, 4):  # of both slices
@@ -100,12 +100,15 @@ CASES = [
     (None, None, np.ones((2, 2)), "shape"),
     (None, None, {"na": [0.1]}, "lacks leak"),
     (None, None, np.full((1, 3), np.nan), "nan"),
+    (None, None, np.ma.array(SETS, mask=SETS > 0.1), "masked"),
+    (None, {"record": [0, 1]}, None, r"record is \[0, 1\]; expected one node"),
+    (None, {"v_init": [-60.0, -65.0]}, None, r"v_init has shape \(2,\); expected a number or \("),
 ]
 
 
 @pytest.mark.parametrize(("parameters", "protocols", "sets", "text"), CASES)
 def test_wrong_populations_are_refused(parameters, protocols, sets, text):
-    words = "features", "stop_early", "devices"
+    words = "features", "stop_early", "devices", "record", "v_init"
     options = {k: v for k, v in (protocols or {}).items() if k in words}
     protocols = {k: v for k, v in (protocols or {}).items() if k not in words}
     with pytest.raises(InputError, match=text) as error:
@@ -114,6 +117,40 @@ def test_wrong_populations_are_refused(parameters, protocols, sets, text):
         )
         made.evaluate(SETS if sets is None else sets)
     assert "\n" not in str(error.value)
+
+
+class Table:
+    """Columns by name, as a DataFrame has them."""
+
+    def __init__(self, columns):
+        self._columns = columns
+
+    def keys(self):
+        return self._columns.keys()
+
+    def __iter__(self):
+        return iter(self._columns)
+
+    def __getitem__(self, name):
+        return self._columns[name]
+
+    def __array__(self, dtype=None, copy=None):
+        return np.stack([*self._columns.values()], axis=1)
+
+
+def test_columns_by_name_and_voltages_at_the_start_by_node(fast_queue):
+    """Columns in another order, as in pandas; `v_init` of each node of the model."""
+    net = model()
+    v_init = np.linspace(-70.0, -60.0, net.forest.num_nodes)
+    many = Population(
+        net, PARAMETERS, {"rest": {"stop": 1.0}}, dt=DT, queue=fast_queue, v_init=v_init, record=3
+    )
+    found = many.evaluate(SETS)
+    table = Table({name: SETS[:, k] for k, name in reversed([*enumerate(PARAMETERS)])})
+    np.testing.assert_array_equal(many.evaluate(table).v, found.v)
+    assert (found.v[:, 0, 0] == v_init[3]).all() and np.ptp(found.v[:, 0, -1]) > 1e-6
+    with pytest.raises(InputError, match="sets has 'gk'; expected na, leak, passive"):
+        many.evaluate(Table({"gk": SETS[:, 0]}))
 
 
 def test_models_that_cannot_be_copied_are_refused():
@@ -141,7 +178,7 @@ def extended_model(gca=None, tau=None):
     return net
 
 
-def test_extended_models(fast_queue):
+def test_extended_models(fast_queue, caplog):
     """Each copy has its own sources, ions, pointers and played values: the model alone."""
     sets = np.array([[2e-4, 5.0], [1e-3, 20.0], [4e-4, 9.0]])
     protocols = {
@@ -152,8 +189,12 @@ def test_extended_models(fast_queue):
     many = Population(
         extended_model(), parameters, protocols, dt=0.05, batch=2, record=5, queue=fast_queue
     )
-    for _ in range(2):
+    many.evaluate(sets)
+    built = len(program.build_seconds)
+    with caplog.at_level(logging.INFO, "clhines"):
         found = many.evaluate(sets)
+    assert len(program.build_seconds) == built
+    assert not [m for m in caplog.messages if m.startswith(PLANNED) or "planned again" in m]
     for n, p in ((0, 0), (1, 0), (2, 0), (1, 1)):
         net = extended_model(*sets[n])
         if not p:

@@ -1,6 +1,7 @@
 """What is kept of recorded values, against NumPy on all rows; i_membrane against NEURON."""
 
 import importlib.util
+import logging
 import math
 
 import networks
@@ -165,6 +166,20 @@ def test_what_cannot_be_kept_is_rejected(given, message):
     assert not sim.run(0.1).values
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_of_no_steps(fast_queue, needs, engine):
+    """Reductions of nothing: no value, no crossing, an integral of 0."""
+    needs(fast_queue, "float64")
+    net, _ = networks.simple_network()
+    sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+    numbers = {name: sim.record("v", [0], reduce=name) for name in ("max", "mean", "integral")}
+    count = sim.record("v", [0], reduce="count", threshold=0.0)
+    result = sim.run(0.0)
+    assert np.isnan(result[numbers["max"]]).all() and np.isnan(result[numbers["mean"]]).all()
+    assert result[numbers["integral"]].tolist() == [0.0] and result[count].tolist() == [0]
+    assert np.isfinite(sim.run(DT)[numbers["mean"]]).all()
+
+
 def test_i_membrane_of_second_order_is_rejected():
     """The currents of its steps are others."""
     net, _ = networks.simple_network()
@@ -187,13 +202,14 @@ def test_currents_that_cannot_be_recorded_are_rejected():
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_computed_records_follow_set(fast_queue, needs, engine):
-    """After `set` those of electrodes and mechanisms are of the new values."""
+def test_computed_records_follow_set(fast_queue, needs, engine, caplog):
+    """After `set` those of electrodes and mechanisms are of the new values, without planning."""
     needs(fast_queue, "float64")
+    caplog.set_level(logging.INFO, "clhines")
     found = []
     for amps in ([0.3], [0.1, 0.3]):
         net, syn = networks.simple_network()
-        clamp = net.add("iclamp", at=net.soma[:1], delay=0.2, dur=5.0, amp=amps[0])
+        clamp = net.add("iclamp", at=net.soma[:1], delay=0.2, dur=5.0, amp=[amps[0]])
         sim = Simulation(net, DT, queue=fast_queue, engine=engine)
         numbers = [sim.record("i_membrane", net.soma), sim.record("i", clamp), sim.record("i", syn)]
         for amp in amps[1:]:
@@ -202,6 +218,7 @@ def test_computed_records_follow_set(fast_queue, needs, engine):
             sim.reset()
         result = sim.run(1.0)
         found.append([result[k] for k in numbers])
+    assert engine == "reference" or not [m for m in caplog.messages if "planned again" in m]
     assert (found[0][1][20:] == -0.3).all()
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, 0, 1e-11)
@@ -254,6 +271,14 @@ def test_rows_go_to_files(fast_queue, needs, tmp_path, engine):
             np.testing.assert_array_equal(file["t"][:], times[1])
     with pytest.raises(InputError, match="v-00000.npz is there already"):
         sim.record("v", net.soma, to=names[0])
+    sim.record("v", net.soma, to=tmp_path / "new.npz")
+    with pytest.raises(InputError, match="new.npz is of another record; expected another name"):
+        sim.record("v", net.soma, to=tmp_path / "new.npz")
+    (tmp_path / "later-00007.npz").touch()
+    with pytest.raises(InputError, match="later-00007.npz is there already"):
+        sim.record("v", net.soma, to=tmp_path / "later.npz")
+    with pytest.raises(InputError, match="to: there is no folder .*nowhere; expected one"):
+        sim.record("v", net.soma, to=tmp_path / "nowhere" / "v.npz")
     with pytest.raises(InputError, match="to is 'v.txt'; expected a name that ends in .npz"):
         sim.record("v", net.soma, to="v.txt")
     with pytest.raises(InputError, match="to is for rows"):

@@ -36,7 +36,7 @@ def test_wrong_arrays_of_the_host():
         ((good, good, masked), "b has 1 masked values; expected none"),
         ((masked, good, good), "d has 1 masked values; expected none"),
         ((good, good, [masked, masked]), "b has 2 masked values; expected none"),
-        ((good[:6], good, good), r"d has shape \(6,\); expected \(7,\) or \(k, 7\) in natural"),
+        ((good[:6], good, good), r"d has shape \(6,\); expected \(7,\) in natural order"),
         ((good, rows[:, :6], good), r"u has shape \(2, 6\)"),
         ((good, good, np.ones((7, 2))), r"b has shape \(7, 2\); expected \(7,\) or \(k, 7\)"),
         ((good, good, np.ones((0, 7))), r"b has shape \(0, 7\)"),
@@ -75,7 +75,7 @@ def test_wrong_arrays_of_a_device(queue):
     good = np.ones(7, np.float32)
     gpu = cla.to_device(queue, good)
     for arguments, words in [
-        ((good[:6], good, good), r"d has shape \(6,\); expected \(7,\) or \(k, 7\) in natural"),
+        ((good[:6], good, good), r"d has shape \(6,\); expected \(7,\) in natural order"),
         ((good, good, gpu), "mix NumPy and pyopencl arrays; expected one kind"),
         ((gpu, gpu, gpu, good), "mix NumPy and pyopencl arrays"),
         ((gpu.astype(np.float64), gpu, gpu), "d has dtype float64; expected float32"),

@@ -29,6 +29,7 @@ OPTIONS = [
     ("dhs", {"k": 1}),
     ("dhs", {"local": True}),
     ("dhs", {"k": 4, "work_group": 12}),
+    ("dhs", {"k": 8, "exchange": True}),
 ]
 OPTIONS += [(method, {}) for method in METHODS if (method, {}) not in OPTIONS]
 

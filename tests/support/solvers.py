@@ -29,6 +29,7 @@ CONFIGS = {
     "levels_padded": ("levels", {"padding": "compute", "work_group": 5}),
     "dhs": ("dhs", {}),
     "dhs_4": ("dhs", {"k": 4, "work_group": 12}),
+    "dhs_exchange": ("dhs", {"k": 4, "work_group": 16, "exchange": True}),
     "dhs_local": ("dhs", {"k": 8, "work_group": 16, "local": True}),
     "cr": ("cr", {}),
     "pcr_5": ("pcr", {"work_group": 5}),  # several unknowns a lane

@@ -11,12 +11,15 @@ import numpy as np
 from clhines.arrays import offsets
 from clhines.errors import InputError
 from clhines.forest import Forest, Trees
+from clhines.plan.by_cell import dhs_exchange as exchange
 from clhines.plan.by_cell import layout, schedule
 from clhines.plan.combine import plan_by_kind
 from clhines.plan.kernel_spec import KernelSpec
 from clhines.plan.plan import MAX_RHS, Limits, Options, Part, Plan, as_int32, local_size
 
 LANES = 16  # per cell, by default
+FEW_LANES = 4  # where cells alone fill a GPU
+FULL = 1024  # work-items that fill a compute unit of a GPU
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,84 @@ def plan_dhs(forest: Forest, method: str, real: str, limits: Limits, options: Op
     children when its turn comes.
 
     Cells that are too large for local memory even alone keep their values in global memory.
+    What nodes exchange is in local memory on GPUs, or where ``exchange=True`` asks for it.
     """
     lanes, work_group = _lanes(forest.num_cells, limits, options)
     itemsize = 8 if real == "double" else 4
     room = (limits.local_bytes - 4 * work_group) // itemsize  # beside the search for bad pivots
+    if _exchanging(limits, options):
+        return _plan_exchange(forest, method, real, limits, options, (lanes, work_group, room))
+    return _plan_places(forest, method, real, limits, options, (lanes, work_group, room))
+
+
+def _exchanging(limits: Limits, options: Options) -> bool:
+    """Whether nodes exchange what they collect in slots of local memory."""
+    if options["local"] and options["exchange"]:
+        raise InputError("exchange=True keeps factors in global memory; got local=True")
+    if options["exchange"] is None:
+        return not limits.is_cpu and not options["local"]
+    return bool(options["exchange"])
+
+
+def _plan_exchange(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: Options,
+    size: tuple[int, int, int],
+) -> Plan:
+    """Plan cells side by side, and those whose slots exceed local memory one after another.
+
+    Parameters
+    ----------
+    size : (int, int, int)
+        Lanes per cell, work-items per group, values that local memory holds.
+    """
+    lanes, work_group, room = size
+    steps = schedule.k_lane_steps(forest.trees, lanes)
+    slots = exchange.exchange_slots(forest.trees, steps)
+    large = (2 * slots.most > room)[forest.shape_of_cell]
+
+    def plan_some(part: Forest, _: np.ndarray, is_large: int) -> Plan:
+        if is_large:
+            alone: Options = {**options, "exchange": False}
+            return _plan_places(part, method, real, limits, alone, size)
+        some = schedule.k_lane_steps(part.trees, lanes) if large.any() else steps
+        found = exchange.exchange_slots(part.trees, some) if large.any() else slots
+        order = np.lexsort((part.shape_of_cell, -some.counts[part.shape_of_cell]))
+        needed = exchange.slots_of(found, room // 2, limits)
+        cells = work_group // lanes
+        while 2 * cells * needed > room:
+            cells //= 2
+        if options["work_group"] and cells * lanes != work_group:
+            raise InputError(
+                f"work_group={work_group} puts {work_group // lanes} cells into local memory; "
+                f"the device's {limits.local_bytes} bytes are enough for {cells}"
+            )
+        spec = exchange.DhsExchangeSpec(
+            real=real,
+            symmetric=True,
+            rhs=1,
+            work_group=cells * lanes,
+            lanes=lanes,
+            slots=needed,
+        )
+        return exchange.plan_exchange(part, method, spec, some, found, order, limits)
+
+    return plan_by_kind(forest, method, large, plan_some)
+
+
+def _plan_places(
+    forest: Forest,
+    method: str,
+    real: str,
+    limits: Limits,
+    options: Options,
+    size: tuple[int, int, int],
+) -> Plan:
+    """Plan cells one after another: nodes find what they exchange at each other's places."""
+    lanes, work_group, room = size
     in_global = (2 * forest.sizes > room) | (not options["local"])
 
     def plan_some(part: Forest, _: np.ndarray, elsewhere: int) -> Plan:
@@ -154,7 +231,8 @@ def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
     lanes, work_group = options["k"], options["work_group"]
     most = limits.max_work_group
     if lanes is None:
-        lanes = gcd(LANES, work_group) if work_group else min(LANES, 1 << most.bit_length() - 1)
+        lanes = _usual_lanes(num_cells, limits)
+        lanes = gcd(lanes, work_group) if work_group else min(lanes, 1 << most.bit_length() - 1)
     lanes = int(lanes)
     if lanes > most:
         raise InputError(f"k={lanes} is above the device's limit of {most} work-items")
@@ -165,6 +243,16 @@ def _lanes(num_cells: int, limits: Limits, options: Options) -> tuple[int, int]:
     if work_group % lanes:
         raise InputError(f"work_group={work_group} is not a multiple of k={lanes}")
     return lanes, int(work_group)
+
+
+def _usual_lanes(num_cells: int, limits: Limits) -> int:
+    """Lanes per cell by default: on GPUs, fewer where many cells would need several rounds."""
+    lanes = LANES
+    while (
+        not limits.is_cpu and lanes > FEW_LANES and num_cells * lanes > limits.compute_units * FULL
+    ):
+        lanes //= 2
+    return lanes
 
 
 def _cell_tables(

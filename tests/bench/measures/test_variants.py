@@ -31,7 +31,10 @@ def test_a_small_run(short, tmp_path):
     assert double["first_variants"] == 1 and double["simulate_s"] > 0
     counts = np.array(double["features"]["spike_count"])
     assert counts.shape == (2, 3) and counts.min() >= 1
-    assert single["against"] == "clhines float64" and single["apart"]["same_count"] == 1.0
+    assert (
+        single["against"] == "clhines float64, 2 variants" and single["apart"]["same_count"] == 1.0
+    )
+    assert double["set_s"] > 0 and double["where"].split()[1:] in ([], ["cores"])
     assert 0 < single["apart"]["voltage_base"] < 0.1  # mV
 
 
