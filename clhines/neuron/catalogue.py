@@ -72,6 +72,23 @@ class Catalogue:
         """Names of point processes and artificial cells, or of what is in membranes."""
         return [n for n, (p, _) in self._numbers.items() if p == int(points)]
 
+    def has_artificial(self) -> bool:
+        """Whether there are artificial cells."""
+        cells = (n for n, (p, k) in self._numbers.items() if p and self._types[1].is_artificial(k))
+        return any(len(self._h.List(n)) for n in cells)
+
+    def without_text(self) -> list[str]:
+        """Names of mechanisms of membranes that NEURON has no NMODL of, as of ChannelBuilder.
+
+        A segment of Python does not show all of them.
+        """
+        types, found = self._types[0], list[str]()
+        for name, (points, k) in self._numbers.items():
+            types.select(0 if points else k)
+            if not points and name not in STRUCTURE and not types.is_ion() and not types.code():
+                found.append(name)
+        return found
+
     def __getitem__(self, name: str) -> Entry:
         if name not in self._found:
             self._found[name] = self._read(name)

@@ -116,8 +116,10 @@ def read_contents(h: Hoc, tree: Tree, catalogue: Catalogue) -> Contents:
                 known = found.density.setdefault(name, Instances(entry))
                 known.things += [getattr(s, name) for s in segments]
                 known.nodes += nodes
-            else:
-                found.structural.setdefault(name, str(section))
+    for name in catalogue.without_text():
+        here = [s for s in tree.sections if h.ismembrane(name, sec=s)]
+        if here:
+            found.structural[name] = str(here[0])
     for name in catalogue.names(points=True):
         every = list(h.List(name))
         if every:

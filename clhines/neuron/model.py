@@ -43,6 +43,8 @@ class Model:
     rejected : list of Rejected
     watched : dict of str -> list of (int, int, bool)
         Of each mechanism with WATCH: instance, condition and whether it is true, of those armed.
+    lone : Hoc, optional
+        The section of a model that has only artificial cells, as long as it is held here.
     """
 
     h: Hoc
@@ -59,6 +61,7 @@ class Model:
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
+    lone: Hoc | None = None
 
     @property
     def every(self) -> dict[str, Instances]:
@@ -78,8 +81,11 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     vectors : dict of Hoc -> Hoc
         Of each VecStim its Vector, where it cannot be found.
     """
+    catalogue, lone = Catalogue(h), None
+    if next(iter(h.allsec()), None) is None and catalogue.has_artificial():
+        lone = h.Section(name="lone")
     tree = read_tree(h)
-    contents = read_contents(h, tree, Catalogue(h))
+    contents = read_contents(h, tree, catalogue)
     try:
         memory = Memory(h)
         slots = Slots(memory)
@@ -99,6 +105,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     gaps = read_gaps(h, memory, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
     model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains, slots)
+    model.lone = lone
     model.rejected += [*_settings(h), *_structure(contents)]
     for part in (reader, pending, plays, trains):
         model.rejected += part.rejected
@@ -116,6 +123,10 @@ def _settings(h: Hoc) -> list[Rejected]:
         )
     if int(h.secondorder) not in (0, 1, 2):
         found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
+    if h.CVode().queue_mode():
+        found.append(
+            Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")
+        )
     for name in ("LinearMechanism",):
         if len(list(h.List(name))):
             found.append(Rejected(name, name))
@@ -124,7 +135,11 @@ def _settings(h: Hoc) -> list[Rejected]:
 
 def _structure(contents: Contents) -> list[Rejected]:
     found = [
-        Rejected(name, f"{name}, a mechanism without NMODL, in section {section}")
+        Rejected(
+            name,
+            f"{name}, a mechanism without NMODL, in section {section}",
+            way_out="" if name == "extracellular" else "write it as a .mod file",
+        )
         for name, section in contents.structural.items()
     ]
     return found

@@ -42,13 +42,13 @@ _SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
 _FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
 
 
-# lanes of a work-group and registers of a work-item then, by precision and whether factors are
-# constant; measured, see bench/notes/epochs.md
+# lanes of a work-group (0: of one cell) and registers of a work-item then, by precision and whether
+# factors are constant; measured, see bench/notes/epochs.md
 _BUSY = {
     ("double", True): (128, 128),
     ("float", True): (128, 96),
-    ("double", False): (128, 128),
-    ("float", False): (256, 64),
+    ("double", False): (0, 128),
+    ("float", False): (0, 80),
 }
 _CELL = 6  # column of a unit
 
@@ -154,9 +154,8 @@ class EpochPlan:
             if any(k.mechanism.uses_noise for k in model.kinds)
             else "",
         )
-        most, registers = (
-            _BUSY[spec.real, constant] if _is_busy(self._decisions, limits) else (0, 0)
-        )
+        busy = _is_busy(self._decisions, limits)
+        most, registers = _BUSY[spec.real, constant] if busy else (0, 0)
         if limits.ptx:
             spec = replace(spec, registers=registers)
         self.lists: NodeLists | None = None
@@ -167,7 +166,7 @@ class EpochPlan:
             for local in (True, False):
                 kinds = tuple(replace(kind, local=local) for kind in found)
                 chosen = replace(spec, units=count, slots=slots, kinds=kinds)
-                if not constant and model.kinds:  # all schedulers of a multiprocessor
+                if not constant and not busy and model.kinds:  # all schedulers of a multiprocessor
                     chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
                 if chosen.fits(limits):
                     self._pack_instances()

@@ -16,9 +16,11 @@ from math import factorial
 
 import numpy as np
 
+from clhines.mechanisms.exponentials import series
 from clhines.mechanisms.helpers import bernoulli_coefficients
 
 _LOG2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
+WEIGHTS = Fraction(-3, 4), Fraction(0)  # rates times dt for which weights have a polynomial
 NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
 _HELPERS = ("bernoulli_slope", "bernoulli", "weight")
 _RELAXES = re.compile(
@@ -121,7 +123,8 @@ def coefficients(real: str) -> dict[str, float]:
     ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x`` but for 1 and
     1/2; ``bernoulli_K`` that of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, enough of them for
     ``|x| < NEAR``; ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
-    ``nearly_zero`` is so small that it changes no rate.
+    ``nearly_zero`` is so small that it changes no rate. ``weight_K`` is the coefficient of ``x**K``
+    in a polynomial for ``(exp(x) - 1) / x`` between `WEIGHTS`.
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
     found = {}
@@ -134,15 +137,18 @@ def coefficients(real: str) -> dict[str, float]:
     high = float(np.float32(float(_LOG2))) if real == "float" else float(_LOG2)
     found |= {"log_high": high, "log_low": float(_LOG2 - Fraction(high))}
     found["log_inverse"] = float(1 / _LOG2)
+    for k, value in enumerate(series(real, *WEIGHTS)):
+        found[f"weight_{k}"] = _short(value, -WEIGHTS[0], k, eps)
     return {**found, "nearly_zero": 1e-290 if real == "double" else 1e-30}
 
 
 def arguments(real: str) -> dict[str, float]:
     """Those of the `coefficients` that are no part of an instruction of a GPU.
 
-    Such a part is a number of 32 bits, or a double whose last 32 bits are 0.
+    Such a part is a number of 32 bits, or a double whose last 32 bits are 0. Weights' polynomials
+    stay literals: three are computed side by side, which share them.
     """
-    every = coefficients(real)
+    every = {k: v for k, v in coefficients(real).items() if k[:7] != "weight_"}
     if real == "float":
         return {"nearly_zero": every["nearly_zero"]}
     return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}

@@ -228,6 +228,11 @@ class EpochSpec(TemplateSpec):
         return self.advances and (self.by_node or self.side_by_side)
 
     @property
+    def quick_weights(self) -> bool:
+        """Whether weights are polynomials where one does, see ``common/rates.mako``."""
+        return self.takes_series and not self.by_node
+
+    @property
     def has_slots(self) -> bool:
         """Whether instances leave their sums in slots."""
         return self.has_kinds and not self.by_node
@@ -262,6 +267,7 @@ class EpochSpec(TemplateSpec):
         return "" if self.real == "double" else "f"
 
     near: ClassVar[float] = epoch_rates.NEAR
+    weights_from: ClassVar[float] = float(epoch_rates.WEIGHTS[0])
 
     @property
     def build_options(self) -> tuple[str, ...]:

@@ -130,6 +130,26 @@ class StepTimes:
         self._counted = (*now[:2], now[2] + count)
 
 
+def _solver_of(
+    model: Model,
+    queue: cl.CommandQueue,
+    dtype: np.dtype,
+    method: str,
+    whole: Forest | None,
+    options: dict[str, Any],
+) -> Solver:
+    if whole is not None:
+        limits = devices.limits(devices.whole_device(queue.device))
+        method, options = of_whole(whole, method, dtype, limits, options)
+    solver = Solver(model.forest, method, dtype, None, queue, **options)
+    if not solver.takes_device_order:
+        raise DeviceMemoryError(
+            f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+            f"solver would need {solver.num_slices} slices"
+        )
+    return solver
+
+
 class ExtendedSteps:
     """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
 
@@ -137,6 +157,8 @@ class ExtendedSteps:
     ----------
     of_vectors : bool
         Whether CPUs advance several instances at once.
+    solves : bool
+        Whether a solver eliminates.
 
     Parameters
     ----------
@@ -153,7 +175,7 @@ class ExtendedSteps:
         Of the solver.
     """
 
-    of_vectors = True
+    of_vectors, solves = True, True
 
     def __init__(
         self,
@@ -173,26 +195,14 @@ class ExtendedSteps:
             )
         self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
         self.max_spikes = max_spikes or MAX_SPIKES
-        self._make_solver(model, method, whole, options)
+        if self.solves:
+            self.solver = _solver_of(model, queue, self.dtype, method, whole, options)
         assert model.extended is not None
         self.wires, self._times = wires_of(model, model.extended), StepTimes(queue, model.dt)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._wanted: Wanted = tuple(() for _ in model.kinds)
         self.restart(model, ExtendedReference(one_of(model)))
-
-    def _make_solver(
-        self, model: Model, method: str, whole: Forest | None, options: dict[str, Any]
-    ) -> None:
-        if whole is not None:
-            limits = devices.limits(devices.whole_device(self.queue.device))
-            method, options = of_whole(whole, method, self.dtype, limits, options)
-        self.solver = Solver(model.forest, method, self.dtype, None, self.queue, **options)
-        if not self.solver.takes_device_order:
-            raise DeviceMemoryError(
-                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
-                f"solver would need {self.solver.num_slices} slices"
-            )
 
     def restart(self, model: Model, host: ExtendedReference | None = None) -> None:
         """Go to the start of a model: of the own one with other parameters or `v_init`.

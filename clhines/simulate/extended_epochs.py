@@ -18,7 +18,6 @@ import pyopencl.array as cla
 from clhines.arrays import stretch_of
 from clhines.device import devices, program
 from clhines.errors import InputError
-from clhines.forest import Forest
 from clhines.network.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate import epoch_rates
@@ -66,7 +65,7 @@ class ExtendedEpochs(ExtendedSteps):
         Epochs cannot take the network; see `refusal`.
     """
 
-    of_vectors = False
+    of_vectors, solves = False, False
 
     def __init__(
         self,
@@ -81,11 +80,6 @@ class ExtendedEpochs(ExtendedSteps):
         super().__init__(model, queue, dtype, max_spikes)
 
     # -- tables --------------------------------------------------------------------------------
-
-    def _make_solver(
-        self, model: Model, method: str, whole: Forest | None, options: dict[str, Any]
-    ) -> None:
-        """Do nothing: cells are eliminated in the kernel of their epochs."""
 
     def _put_matrix(self) -> None:
         """Plan the cells, and put what does not change on the device."""

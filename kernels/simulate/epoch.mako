@@ -16,7 +16,9 @@
     I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
     rounds = spec.rounds if factor or not dense else spec.before
     tree = 4 if eliminates else 2   # arrays of values a lane
-    steps = "mine.s5" if in_warp and not dense else rounds
+    whole = eliminates and solves
+    own_rounds = in_warp or (spec.ptx and whole)   # lanes of other cells do not wait for these
+    steps = "mine.s5" if own_rounds and not dense else rounds
     noisy = any(kind.uses_noise for kind in every_kind)
     link, then, family = spec.link, spec.at_elimination, spec.family
     site, slot_run, recorded = spec.site, spec.slot_run, spec.recorded
@@ -27,6 +29,9 @@
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor) or spec.samples)
+    def is_quick(kind):   # weights are polynomials; where one will not do, an instance comes later
+        return (spec.quick_weights and not kind.takes_events and "node_weight_(" in kind.source
+                and kind.most <= 32 * spec.work_group)
     apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
     step_of_active = apart or spec.work_group
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
@@ -114,6 +119,8 @@ ${kind.source}
 // All lanes of a cell meet.
 % if in_warp:
 #define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
+% elif spec.ptx and K == 1:   # a number that is no constant takes all barriers of a group
+#define MEET() if (unit < UNITS) __asm__ volatile("bar.sync 1, ${U};" ::: "memory")
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
 % else:
@@ -150,9 +157,18 @@ void advance(${signature(spec, "advance")})
     const int my_round = is_inner ? ${then.read("round", "me.y", "NONE")} : NONE - 1;
     const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
     const bool is_root = is_inner && my_round == NONE;
+% if whole:
+    const int child = below != NONE ? below : 0;   // one that can be read
+% endif
 
 % if spec.takes_series:
+% if spec.quick_weights:
+    uint largest__ = 0;
+    const node_series_ series__ = { ${", ".join(spec.numbers)}, 0, &largest__ };
+    const node_series_ quick__ = { ${", ".join(spec.numbers)}, 1, &largest__ };
+% else:
     const node_series_ series__ = { ${", ".join(spec.numbers)} };
+% endif
 % endif
 % for kind in every_kind:
 % if kind.num_constants:   # of all steps
@@ -330,7 +346,18 @@ ${part("common/extended_states" if spec.extended else "common/node_states")}\
 % endif
 % endif
 % for kind in kinds:
+% if is_quick(kind):
+            uint ${kind.name}__late = 0;   // turns of which the instance needs another way
+% endif
+% for late in (False, True) if is_quick(kind) else (False,):
+% if is_quick(kind):
+            for (int q = ${f"{kind.name}__late ? active : {kind.name}__here" if late else "active"}, turn = 0; q < ${kind.name}__here; q += step_of_active, ++turn) {
+% if late:
+                if (!(${kind.name}__late >> turn & 1)) continue;
+% endif
+% else:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+% endif
                 const uint site = ${kind.name}__site[q];
 % if needs_instance(kind):
                 const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
@@ -357,12 +384,21 @@ ${part("common/extended_states" if spec.extended else "common/node_states")}\
     current = (f"{kind.name}_current({c_}v, (step + (real)0.5) * dt, dt, {params}{constants(kind)}{by_value}{noise}"
                "&i, &g);")
 %>\
-% if kind.states:
+% if is_quick(kind) and not late:
+                if (step > first_step) {
+                    ${kind.name}_advance(quick__, v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+                    if (TOO_FAR(largest__)) {
+                        largest__ = 0;
+                        ${kind.name}__late |= 1u << turn;
+                        continue;
+                    }
+                }
+% elif kind.states:
                 if (step > first_step)
                     ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
-% if spec.samples:
-                if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
 % endif
+% if kind.states and spec.samples:
+                if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
 % endif
 % if kind.takes_events:
                 if (weight) {
@@ -389,6 +425,7 @@ ${part("common/extended_states" if spec.extended else "common/node_states")}\
                 slot_g[${site.read("slot", "site")}] = g;
                 slot_h[${site.read("slot", "site")}] = g * v - i;
             }
+% endfor
 % endfor
 % if split:
         GATHER();
@@ -465,11 +502,21 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
             my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
+% if spec.ptx and spec.real == "double":   # as `reciprocal`; the next pivot waits for no product
+            real y;
+            __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(d));
+            const real rest = fma(-d, y, (real)1), more = fma(rest, rest, rest), square = tie * tie * y;
+            const real up = goes ? my_up : (real)0, inverse = goes ? fma(y, more, y) : (real)0;
+            less_d = fma(square, more, square);
+% else:
             const real up = goes ? my_up : (real)0, inverse = goes ? reciprocal(d) : (real)0;
+% endif
             const real f1 = up * inverse, f2 = tie * inverse;
             sum_d += up * f1;
             sum_b += f1 * b;
+% if not (spec.ptx and spec.real == "double"):
             less_d = tie * f2;
+% endif
             less_b = f2 * b;
             my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
             a${j} = b * inverse;
@@ -537,7 +584,22 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
         int r = 0;
         do {
             if (my_round == r) {
-% if eliminates:
+% if whole:   # all is read before something is written, so that no read waits for the one before
+                const real up = tree_up[lane], next = below != NONE ? tree_up[child] : (real)0;
+                const real above_now = tree_d[above], above_right = tree_b[above];
+                const real below_now = above_d[child], below_right = above_b[child];
+                g = tree_b[lane] - above_b[lane];
+                tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
+                tree_f1 = up * tree_inverse;
+                tree_f2 = next * tree_inverse;
+                tree_d[above] = above_now - up * tree_f1;
+                tree_b[above] = above_right - tree_f1 * g;
+                if (below != NONE) {
+                    tree_up[below] = -up * tree_f2;
+                    above_d[below] = below_now + next * tree_f2;
+                    above_b[below] = below_right + tree_f2 * g;
+                }
+% elif eliminates:
                 const real up = tree_up[lane];
                 tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
                 tree_f1 = up * tree_inverse;
@@ -549,7 +611,7 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
                     above_d[below] += next * tree_f2;
                 }
 % endif
-% if solves:
+% if solves and not whole:
                 g = tree_b[lane] - above_b[lane];
                 tree_b[above] -= tree_f1 * g;
                 if (below != NONE) above_b[below] += tree_f2 * g;
@@ -677,8 +739,13 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
         do {
             --r;
             if (my_round == r) {
+% if whole:
+                const real above_x = tree_b[above], below_x = below != NONE ? tree_b[child] : (real)0;
+                my_x = g * tree_inverse - tree_f1 * above_x - tree_f2 * below_x;
+% else:
                 my_x = g * tree_inverse - tree_f1 * tree_b[above];
                 if (below != NONE) my_x -= tree_f2 * tree_b[below];
+% endif
                 tree_b[lane] = my_x;
             }
             MEET();
@@ -745,7 +812,21 @@ ${part("common/extended_states" if spec.extended else "common/node_states")}\
 % for s, name in enumerate(kind.states):
             real s_${name} = ${state(kind, s)};
 % endfor
-            ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${", ".join("&s_" + name for name in kind.states)});
+<%
+    by_address = ", ".join("&s_" + name for name in kind.states)
+%>\
+% if is_quick(kind):
+            ${kind.name}_advance(quick__, v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+            if (TOO_FAR(largest__)) {
+                largest__ = 0;
+% for s, name in enumerate(kind.states):
+                s_${name} = ${state(kind, s)};
+% endfor
+                ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+            }
+% else:
+            ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+% endif
 % if spec.samples:
             ${spec.sampled_states(kind, "step - 1")}
 % endif

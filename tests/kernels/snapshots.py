@@ -41,6 +41,7 @@ from clhines.simulate.extended_tables import filled_arenas, spec_of
 from clhines.simulate.features import FeaturesSpec
 from clhines.simulate.reduced import ReducedSpec
 from clhines.simulate.steps import StepSpec
+from clhines.simulate.tiled import TiledSpec
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
 from clhines.solve.loaded import PermuteSpec
@@ -165,7 +166,7 @@ def other_specs(dtype):
     real = real_name(dtype)
     yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
     yield spread.SpreadSpec(real)
-    yield from (ReducedSpec(real), FeaturesSpec(real))
+    yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield state.EventsSpec()
     yield plasticity.PlasticSpec(16)

@@ -19,6 +19,22 @@ loaded("vec_")
 soma = h.Section(name="soma")
 soma.insert("hh")
 soma.insert("extracellular")
+h.load_file("stdlib.hoc")
+h('''
+objref channel
+channel = new KSChan()
+channel.add_hhstate("m")
+channel.trans(0).set_f(0, 3, new Vector(3, 1))
+channel.trans(0).set_f(1, 3, new Vector(3, 1))
+channel.name("built")
+begintemplate Built
+public soma
+create soma
+proc init() {{ soma {{ insert pas insert built }} }}
+endtemplate Built
+objref cell
+cell = new Built()
+''')
 other = h.vec_c(soma(0.5))
 stim = h.PatternStim()
 stim.play(h.Vector(200).indgen(), h.Vector(200))
@@ -79,6 +95,7 @@ def test_everything_rejected_is_named_in_one_message_and_nothing_changes():
     assert found["same"]
     for name in (
         "extracellular",
+        "built, a mechanism without NMODL",
         "vec_c: VERBATIM",
         "PatternStim: PatternStim[0].fake_output is 1",
     ):
@@ -313,6 +330,8 @@ rejected("threads of NEURON", lambda soma: pc.nthread(2), None)
 pc.nthread(1)
 rejected("CVode's variable steps", lambda soma: cvode.active(1), None)
 cvode.active(0)
+rejected("CVode.queue_mode", lambda soma: cvode.queue_mode(0, 1), None)
+cvode.queue_mode(0, 0)
 rejected("`extracellular`", lambda soma: soma.insert("extracellular"), None)
 rejected("CVode.event", nothing, lambda soma: cvode.event(3, "x = 1"))
 rejected("Vector.play", held, None)
@@ -330,6 +349,14 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
     for name, lines in found.items():
         assert lines, name
         assert any(r.startswith(f"| {name}") for r in told), name
-    elsewhere = ("`.mod` files", "POINTER", "VecStim", "PatternStim", "GLOBAL", "artificial")
+    elsewhere = (
+        "ChannelBuilder",
+        "`.mod` files",
+        "POINTER",
+        "VecStim",
+        "PatternStim",
+        "GLOBAL",
+        "artificial",
+    )
     for row in told:
         assert any(row.startswith(f"| {name}") for name in [*found, *elsewhere]), row

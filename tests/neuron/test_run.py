@@ -47,6 +47,7 @@ CASES = [
         "second",
         "late",
         "half",
+        "lone",
     )
 ]
 

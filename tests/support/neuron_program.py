@@ -215,6 +215,26 @@ def trains():
     return found
 
 
+def lone():
+    """Artificial cells that send to each other, in a model without sections."""
+    cells = [(h.IntFire1, h.IntFire2, h.IntFire4)[k % 3]() for k in range(9)]
+    stims = [h.NetStim() for _ in range(3)]
+    for k, stim in enumerate(stims):
+        stim.interval, stim.number, stim.start, stim.noise = 3, 1e9, 1, 1
+        stim.noiseFromRandom123(k, 1, 2)
+    found = []
+    for k in range(36):
+        netcon = h.NetCon((stims + cells)[k % 12], cells[5 * k % 9], 0, 0.1 + 0.13 * k, 0.6)
+        KEPT.append(netcon)
+    for cell in cells:
+        netcon, spikes = h.NetCon(cell, None), h.Vector()
+        netcon.record(spikes)
+        KEPT.extend([cell, netcon])
+        found.append(spikes)
+    KEPT.extend(stims)
+    return found
+
+
 def second(order=1):
     """Secondorder: methods that take half a step, and ion currents, which only 2 changes."""
     from support.mod_files import loaded

@@ -13,7 +13,7 @@ from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.names import Names
 from clhines.mechanisms.nmodl.solve import halves, solve
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
-from clhines.mechanisms.nmodl.values import Loop, Shared, weight
+from clhines.mechanisms.nmodl.values import Loop, Shared, TableUse, weight
 from clhines.mechanisms.nmodl.verbatim import is_empty
 
 SLOPE = Fraction(1, 1000)  # mV, of NEURON's quotient
@@ -165,9 +165,9 @@ class _Work:
         if body is None:
             return
         currents = self._currents()
+        if not currents:
+            return  # the block is executed after the voltages: `advance`
         statements = [s for s in body.body if s.kind != "solve"]
-        if not currents and not any(s.kind not in ("verbatim",) for s in statements):
-            return
         run = Run(self.shared, "current")
         run.solve = _nested
         self._begin_currents(run)
@@ -178,7 +178,7 @@ class _Work:
             self._twice(statements, currents)
             return
         slope = self._slope(total)
-        results = [("i", "i", total), ("g", "g", slope)] if currents else []
+        results = [("i", "i", total), ("g", "g", slope)]
         for name, _ in currents:
             if name in self.ion_currents:
                 value = run.read(name)
@@ -220,7 +220,7 @@ class _Work:
         second.drew = first.drew
         second.body(statements)
         total, step = self._total(second, currents), graph.number(SLOPE)
-        results = [("i", "i", total), ("g", "g", (i_ahead - total) / step)] if currents else []
+        results = [("i", "i", total), ("g", "g", (i_ahead - total) / step)]
         for name, _ in currents:
             if name in self.ion_currents:
                 value = second.read(name)
@@ -233,8 +233,12 @@ class _Work:
     def advance(self) -> None:
         run = Run(self.shared, "advance")
         run.solve = solve
-        solves = [s for s in self._main("BREAKPOINT") if s.kind == "solve"]
-        if solves:
+        body = self._main("BREAKPOINT")
+        solves = [s for s in body if s.kind == "solve"]
+        others = [s for s in body if s.kind != "solve"]
+        if self._currents() or self.file.kind == "artificial":
+            others = []  # else NEURON executes them once, after all SOLVE, with the new voltages
+        if solves or others:
             steady = [s for s in solves if s.names[2]]
             if self.shared.secondorder and steady:
                 raise Refused("STEADYSTATE in BREAKPOINT with secondorder", steady[0].line)
@@ -242,6 +246,10 @@ class _Work:
                 self.bodies.halved = True
                 run.given["dt"] = run.read("dt") * self.graph.number(Fraction(1, 2))
             run.body(solves)
+            if self.bodies.halved:
+                run.given.pop("dt", None)
+            run.solve = _nested
+            run.body(others)
             self._keep("advance", run)
 
     def others(self) -> None:
@@ -358,10 +366,25 @@ class _Work:
         run = Run(self.shared, f"table_{name}")
         value = run.executed(use.block, [self.graph.symbol("_x")], use.block.line)
         columns = [value] if use.block.sort == "FUNCTION" else [run.value(k) for k in use.columns]
+        if known := self._known(use, {key for node in columns for key in node.free}):
+            columns = self.graph.replaced(columns, known)
         results = [("column", str(k), e) for k, e in enumerate(columns)]
         self.bodies.blocks[f"table_{name}"] = Body(results, loops=run.loops)
         grid = [("grid", "low", use.low), ("grid", "high", use.high)]
         self.bodies.blocks[f"grid_{name}"] = Body(grid)
+
+    def _known(self, use: TableUse, keys: set[str]) -> dict[Node, Node]:
+        """Variables that INITIAL alone sets, before it uses a table, from what is one for all."""
+        writes = [b.writes.keys() for n, b in self.bodies.blocks.items() if n != "initial"]
+        later = {key for keys in writes for key in keys}
+        ever = later.union(self.bodies.blocks["initial"].writes)
+        shared = {k for k in self.names.elements.keys() - ever if self.names.is_global(k)}
+        return {
+            self.graph.symbol(key): node
+            for key, node in use.known.items()
+            if key in keys - later - set(use.columns)
+            and all(k in shared for k in node.free - {"celsius"})
+        }
 
 
 def _nested(run: Run, s: Statement) -> None:

@@ -14,7 +14,7 @@ from clhines.mechanisms.nmodl.evaluate import Evaluation
 from clhines.mechanisms.nmodl.loops import breaks, nested
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused, Statement
 from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
-from clhines.mechanisms.nmodl.verbatim import is_empty
+from clhines.mechanisms.nmodl.verbatim import ions_again, is_empty
 
 MAX_EXECUTED = 60_000  # statements of one block, calls and turns of loops counted
 MAX_TURNS = 10_000  # of one loop that is unrolled
@@ -61,8 +61,7 @@ class Run(Evaluation):
         elif s.kind == "while":
             self._while(s)
         elif s.kind == "verbatim":
-            if not is_empty(str(s.names[0])):
-                raise Refused("VERBATIM", s.line, "write it in NMODL")
+            self._verbatim(str(s.names[0]), s.line)
         elif s.kind == "prime":
             if self.primes is None:
                 raise Refused(f"{s.names[0]}' outside of DERIVATIVE", s.line)
@@ -138,6 +137,20 @@ class Run(Evaluation):
             self.values[str(self.scopes[-1][name])] = self.graph.number(k)
             self.body(s.blocks[0])
         self.scopes.pop()
+
+    def _verbatim(self, text: str, line: int) -> None:
+        """Drop what says nothing; ``cai = _ion_cai;`` is what the block began with."""
+        names = ions_again(text)
+        known = {name for ion in self.shared.file.ions for name in (*ion.reads, *ion.writes)}
+        if not is_empty(text) and not (names and known.issuperset(names)):
+            raise Refused("VERBATIM", line, "write it in NMODL")
+        for name in names:
+            key = self.key(name, None, line)
+            if "\0" in key:
+                raise Refused("VERBATIM", line, "write it in NMODL")
+            if key in self.writes:
+                self.set(key, self.graph.symbol(key))
+                self.reads[key] = None
 
     def _open_from(self, s: Statement, first: Node, last: Node) -> None:
         """Make a loop of a FROM whose bounds depend on values; they are whole, as C's int."""
@@ -277,6 +290,8 @@ class Run(Evaluation):
         use = self.shared.tables.get(block.name)
         if use is None:
             use = self.shared.tables[block.name] = self._table(block, s)
+            if self.where == "initial":  # NEURON makes the table here
+                use.known = {key: self.values[key] for key in self.writes}
         graph = self.graph
         share = (values[0] - use.low) * (graph.number(use.n) / (use.high - use.low))
         place = graph.local(

@@ -108,6 +108,7 @@ class TableUse:
     low: Node
     high: Node
     n: int
+    known: dict[str, Node] = field(default_factory=dict)  # what INITIAL had set when it used it
 
 
 @dataclass
