@@ -145,9 +145,8 @@ class Network(Additions):
     def freeze(self) -> None:
         """Refuse all changes from now on; done when a `Simulation` has been made."""
         self._frozen = True
-        arrays = [self._threshold]
-        arrays += [v for group in self._groups for v in group.parameters.values()]
-        for array in arrays:
+        parameters = [v for group in self._groups for v in group.parameters.values()]
+        for array in (self._threshold, *parameters):
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
