@@ -248,7 +248,9 @@ class Forest:
         self.parent, self.cell_offsets = parent, cell_offsets
         self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
-        self.trees = self._distinct_trees(first_cell)
+        sizes = self.sizes[first_cell]
+        parents = parents_of(self.parent, self.cell_offsets[first_cell], sizes)
+        self.trees = Trees(offsets(sizes), parents.astype(np.int64))
         self._check_trees(first_cell)
         self._freeze()
 
@@ -470,11 +472,6 @@ class Forest:
         first_cell, shape = np.unique(leader, return_inverse=True)
         return shape.reshape(-1), first_cell
 
-    def _distinct_trees(self, first_cell: np.ndarray) -> Trees:
-        sizes = self.sizes[first_cell]
-        parent = parents_of(self.parent, self.cell_offsets[first_cell], sizes)
-        return Trees(offsets(sizes), parent.astype(np.int64))
-
     def _check_trees(self, first_cell: np.ndarray) -> None:
         trees = self.trees
         roots = np.add.reduceat((trees.parent < 0) + 0, trees.offsets[:-1])
@@ -494,7 +491,5 @@ class Forest:
             i = int(np.flatnonzero(trees.on_cycle)[0])
             s = int(np.searchsorted(trees.offsets, i, side="right")) - 1
             cell = int(first_cell[s])
-            node = i - int(trees.offsets[s]) + int(self.cell_offsets[cell])
-            raise ForestError(
-                f"cell {cell}, node {node}: its parents run in a cycle, not to a root"
-            )
+            at = f"cell {cell}, node {i - int(trees.offsets[s]) + int(self.cell_offsets[cell])}"
+            raise ForestError(f"{at}: its parents run in a cycle, not to a root")

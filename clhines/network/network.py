@@ -144,9 +144,8 @@ class Network(Additions):
     def freeze(self) -> None:
         """Refuse all changes from now on; done when a `Simulation` has been made."""
         self._frozen = True
-        arrays = [self._threshold]
-        arrays += [v for group in self._groups for v in group.parameters.values()]
-        for array in arrays:
+        parameters = [v for group in self._groups for v in group.parameters.values()]
+        for array in (self._threshold, *parameters):
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
@@ -197,8 +196,8 @@ class Network(Additions):
             the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
             ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
             membrane: the words leave them out, and they are refused elsewhere. A word for the soma
-            is refused if a cell has none, and one for a type if no cell has it. Or a function of
-            the distances of all nodes from their somas, (n,) float64 in µm, that returns a mask.
+            is refused if a cell has none, and one for a type if no cell has it. Or a
+            function of all nodes' distances from their somas, (n,) µm, that returns a mask.
         **parameters : float, array, callable or `per_cell`
             One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
             one for each node of a cell (where all cells are of one cable) or one for each node of

@@ -105,6 +105,14 @@ static real node_weight_(const node_series_ series__, const real rate, const rea
     return ${over("grown", "b")};
 }
 
+// exp(x) - 1
+static real node_grown_(const node_series_ series__, const real x)
+{
+    real scale;
+    const real part = node_reduced_(series__, node_within_(x), &scale);
+    return fma(part, scale, scale - 1.0${end});
+}
+
 // x / (exp(x) - 1), e = exp(x); its series near x = 0
 static real node_bernoulli_(const node_series_ series__, const real x, const real e)
 {

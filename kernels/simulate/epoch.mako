@@ -30,7 +30,7 @@
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor) or spec.samples)
     def is_quick(kind):   # weights are polynomials; where one will not do, an instance comes later
-        return (spec.quick_weights and kind.density and "node_weight_(" in kind.source
+        return (spec.quick_weights and not kind.takes_events and "node_weight_(" in kind.source
                 and kind.most <= 32 * spec.work_group)
     apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
     step_of_active = apart or spec.work_group
@@ -83,7 +83,24 @@ ${spec.normal}
 % if spec.takes_series:
 ${part("common/rates")}\
 % endif
-% for kind in every_kind:
+% if spec.extended:
+typedef ${spec.real}2 real2;
+
+// a column of a table between two rows; the table has pairs of a number and what is added to it up
+// to the next row
+static real node_lookup_(const real place, __global const real *table, const int column, const int columns,
+    const int n)
+{
+    const int row = max(0, min((int)place, n - 1));
+    const real2 pair = *(__global const real2 *)(table + 2 * (row * columns + column));
+    return pair.x + (place - row) * pair.y;
+}
+
+${part("common/extended_functions")}\
+typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
+
+% endif
+% for kind in every_kind if not spec.extended else ():
 ${kind.source}
 % endfor
 
@@ -107,7 +124,7 @@ ${kind.source}
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
 % else:
-#define MEET() barrier(CLK_LOCAL_MEM_FENCE)
+#define MEET() barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""})
 % endif
 
 // All lanes of the group meet.
@@ -163,14 +180,20 @@ void advance(${signature(spec, "advance")})
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 % endif
     // what stays on chip
+% if not spec.far:
     __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
+% endif
     __local int row_start[UNITS * ${2 * M}];
     __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
 % if eliminates:
     __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
 % endif
     const int at = min(unit, UNITS - 1);
+% if spec.far:   # cells too large for local memory
+    __global real *held = far_held + (long)number * ${(len(held) + 1)} * CAPACITY;
+% else:
     __local real *held = all_held + at * ${len(held) + (0 if factor or constant else 1)} * CAPACITY;
+% endif
     __local int *row = row_start + at * ${2 * M};
     __local real *tree_b = all_tree + at * ${tree} * LANES;
     __local real *above_b = tree_b + LANES;
@@ -205,7 +228,7 @@ void advance(${signature(spec, "advance")})
         V(k) = k >= mine.s1 ? 0 : all_v[mine.s0 + k];
 % endif
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""});
 
     const int column = is_inner ? lane : lane - inner;
     row += is_inner ? 0 : ${M};
@@ -257,7 +280,9 @@ void advance(${signature(spec, "advance")})
     __local real root_v[UNITS];
     if (is_root) root_v[unit] = a0;
 % endif
+% if not spec.extended:
     const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+% endif
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
     int fault = 0;
@@ -304,7 +329,7 @@ void advance(${signature(spec, "advance")})
 % if by_node:
     // states of the cell's instances, from where all have theirs
 #define MOVE(held, kept) held = kept
-${part("common/node_states")}\
+${part("common/extended_states" if spec.extended else "common/node_states")}\
 #undef MOVE
 
 % endif
@@ -415,7 +440,7 @@ ${part("common/node_states")}\
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % if by_node:
-${part("common/node_lists")}\
+${part("common/extended_lists" if spec.extended else "common/node_lists")}\
         if (step == first_step + num_steps) break;
         MEET();
 % endif
@@ -687,6 +712,7 @@ ${part("common/node_lists")}\
 % if constant:
             root_v[unit] = after;
 % endif
+% if not spec.extended:
             if (before < my_threshold && after >= my_threshold) {
                 const int k = atomic_inc(spike_count);
                 if (k < spike_capacity) {
@@ -694,6 +720,7 @@ ${part("common/node_lists")}\
                     spike_step[k] = step;
                 }
             }
+% endif
             if (!isfinite(after) && !fault) fault = step + 1;
         }
 % if constant:
@@ -769,7 +796,7 @@ ${part("common/node_lists")}\
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
 % if by_node:
 #define MOVE(held, kept) kept = held
-${part("common/node_states")}\
+${part("common/extended_states" if spec.extended else "common/node_states")}\
 #undef MOVE
 % endif
 % for kind in kinds:
