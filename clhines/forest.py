@@ -238,13 +238,10 @@ class Forest:
         offsets not increasing, wrong dtype, NaN. The message names the cell and the node.
     """
 
-    _parents: Callable[[], np.ndarray]  # makes `parent`, where it is made when asked for
-
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
         own = integers(parent, "parent").copy()
-        if cell_offsets is None:
-            cell_offsets = np.array([0, len(own)])
-        self._take_over(own, integers(cell_offsets, "cell_offsets").astype(np.int64))
+        bounds = np.array([0, len(own)]) if cell_offsets is None else cell_offsets
+        self._take_over(own, integers(bounds, "cell_offsets").astype(np.int64))
 
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
         """Analyse and freeze arrays that nobody else has."""
@@ -291,9 +288,7 @@ class Forest:
                 f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        forest = cls.__new__(cls)
-        forest._take_over(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
-        return forest
+        return cls(moved(flat, bounds[:-1], sizes), bounds)
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:

@@ -85,10 +85,9 @@ class Network(Additions):
         self._frozen, self.structure, self.branched_from = False, structure, branched_from
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
-        self.threshold = 10.0
+        self.threshold, self._places = 10.0, Places(structure)
         self._groups: list[Group] = []
         self.soma.setflags(write=False)
-        self._places = Places(structure)
         self.area_at = self._places.area_at
         self._begin_additions()
         self._wiring = Wiring(self)
