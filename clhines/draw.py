@@ -223,6 +223,19 @@ def picture(
     return figure
 
 
+def _raster(axes: Any, when: np.ndarray, cell: np.ndarray, top: int, num_cells: int) -> None:
+    """Draw the spikes of cells before `top`, a mark each."""
+    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
+    axes.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
+    if top < num_cells:
+        left_out = f"cells {top} to {num_cells - 1}: no spikes, not shown"
+        axes.set_title(left_out, loc="right", fontsize=8, color="0.35")
+    if not len(when):
+        axes.text(0.5, 0.5, "no spikes", transform=axes.transAxes, ha="center")
+    axes.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}")
+    axes.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+
+
 @in_style
 def activity(
     spikes: tuple[np.ndarray, np.ndarray],
@@ -269,16 +282,8 @@ def activity(
     top = min(num_cells, max(10, int(1.2 * (cell.max() + 1)))) if len(cell) else num_cells
     heights = [3, 2] if top > 4 else [1, 4]
     raster, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
-    size = min(max(2000.0 / top, 1.5), 60.0)  # points², so that many cells stay apart
-    raster.scatter(when, cell, s=size, marker="|" if top <= 128 else ".", color="black")
-    if top < num_cells:
-        left_out = f"cells {top} to {num_cells - 1}: no spikes, not shown"
-        raster.set_title(left_out, loc="right", fontsize=8, color="0.35")
-    if not len(when):
-        raster.text(0.5, 0.5, "no spikes", transform=raster.transAxes, ha="center")
-    raster.set(ylim=(-0.5, top - 0.5), ylabel=f"cell, of {num_cells}")
+    _raster(raster, when, cell, top, num_cells)
     raster.set_title(title, loc="left")
-    raster.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     for k, name in enumerate(names):
         below.plot(t, v[:, k], lw=1.1, label=name)
     below.set(xlabel="time [ms]", ylabel="voltage [mV]")

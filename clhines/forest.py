@@ -238,20 +238,19 @@ class Forest:
         offsets not increasing, wrong dtype, NaN. The message names the cell and the node.
     """
 
-    _parents: Callable[[], np.ndarray]  # makes `parent`, where it is made when asked for
-
     def __init__(self, parent: np.ndarray, cell_offsets: np.ndarray | None = None) -> None:
         own = integers(parent, "parent").copy()
-        if cell_offsets is None:
-            cell_offsets = np.array([0, len(own)])
-        self._take_over(own, integers(cell_offsets, "cell_offsets").astype(np.int64))
+        bounds = np.array([0, len(own)]) if cell_offsets is None else cell_offsets
+        self._take_over(own, integers(bounds, "cell_offsets").astype(np.int64))
 
     def _take_over(self, parent: np.ndarray, cell_offsets: np.ndarray) -> None:
         """Analyse and freeze arrays that nobody else has."""
         self.parent, self.cell_offsets = parent, cell_offsets
         self._check_offsets(len(parent))
         self.shape_of_cell, first_cell = self._group_cells()
-        self.trees = self._distinct_trees(first_cell)
+        sizes = self.sizes[first_cell]
+        parents = parents_of(self.parent, self.cell_offsets[first_cell], sizes)
+        self.trees = Trees(offsets(sizes), parents.astype(np.int64))
         self._check_trees(first_cell)
         self._freeze()
 
@@ -289,9 +288,7 @@ class Forest:
                 f"cell {c}, node {i - bounds[c]}: parent {flat[i]} is out of range; expected "
                 f"-1 or 0 to {sizes[c] - 1}"
             )
-        forest = cls.__new__(cls)
-        forest._take_over(integers(moved(flat, bounds[:-1], sizes), "parent"), bounds)
-        return forest
+        return cls(moved(flat, bounds[:-1], sizes), bounds)
 
     @classmethod
     def repeated(cls, parents: Sequence[np.ndarray], num_cells: int) -> Forest:
@@ -475,11 +472,6 @@ class Forest:
         first_cell, shape = np.unique(leader, return_inverse=True)
         return shape.reshape(-1), first_cell
 
-    def _distinct_trees(self, first_cell: np.ndarray) -> Trees:
-        sizes = self.sizes[first_cell]
-        parent = parents_of(self.parent, self.cell_offsets[first_cell], sizes)
-        return Trees(offsets(sizes), parent.astype(np.int64))
-
     def _check_trees(self, first_cell: np.ndarray) -> None:
         trees = self.trees
         roots = np.add.reduceat((trees.parent < 0) + 0, trees.offsets[:-1])
@@ -499,7 +491,5 @@ class Forest:
             i = int(np.flatnonzero(trees.on_cycle)[0])
             s = int(np.searchsorted(trees.offsets, i, side="right")) - 1
             cell = int(first_cell[s])
-            node = i - int(trees.offsets[s]) + int(self.cell_offsets[cell])
-            raise ForestError(
-                f"cell {cell}, node {node}: its parents run in a cycle, not to a root"
-            )
+            at = f"cell {cell}, node {i - int(trees.offsets[s]) + int(self.cell_offsets[cell])}"
+            raise ForestError(f"{at}: its parents run in a cycle, not to a root")

@@ -179,7 +179,7 @@ def test_memory_is_asked_before_it_is_taken(monkeypatch):
     cells = 100_000
     tracemalloc.start()
     try:
-        Forest.repeated([chain(40)], cells)
+        assert len(Forest.repeated([chain(40)], cells).parent) == 40 * cells
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -193,7 +193,7 @@ def test_too_much_memory(monkeypatch):
     monkeypatch.setattr(checks, "available", lambda: 2**20)
     net = Network(CABLE, 3)
     for make in (
-        lambda: Forest.repeated([chain(40)], 2000),
+        lambda: Forest.repeated([chain(40)], 4000),
         lambda: Network(CABLE, 10_000),
         lambda: PassiveCells([CABLE], 10_000),
         lambda: ring_cables(1000),

@@ -209,8 +209,8 @@ def swc_of(args: argparse.Namespace, cell: str) -> str | None:
     return args.swc if cell.startswith("l5pc") else None
 
 
-def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return what is to be run, one after another."""
+def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
+    """Return what is to be run, one after another, on a GPU or a CPU."""
     found = []
     for cell in args.cells:
         for copies in args.copies:
@@ -218,7 +218,7 @@ def cases(args: argparse.Namespace) -> list[dict[str, Any]]:
                 continue
             here = {"cell": cell, "copies": copies}
             files = neurons.NEURONS[cell].from_files
-            engines = [e for e in args.engines if e != "epochs" or not files] or ["steps"]
+            engines = [e for e in args.engines if e != "epochs" or not files or gpu] or ["steps"]
             own = [(t, e) for t in args.dtype for e in engines]
             found += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in own]
             few = [p for p in args.peers if copies <= args.host_most or p == "Arbor GPU"]
@@ -232,7 +232,7 @@ def measured(queue: cl.CommandQueue, args: argparse.Namespace) -> Iterator[dict[
     gone: dict[tuple[str, str], str] = {}  # a simulator and a cell -> why it is not tried any more
     with tempfile.TemporaryDirectory(prefix="clhines-mod-") as made:
         folder = Path(args.keep or made).resolve()
-        for case in tqdm(cases(args), disable=None):
+        for case in tqdm(cases(args, not devices.is_cpu(queue.device)), disable=None):
             cell, key = case["cell"], (case["name"], case["cell"])
             swc = swc_of(args, cell)
             cable = neurons.cable_of(cell, clhines.read_swc(swc)[0] if swc else None)

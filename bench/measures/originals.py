@@ -1,17 +1,18 @@
-"""Time `fine` and `dhs` beside the kernels that they come from: Arbor's and DeepDendrite's.
+"""Time `fine` and `dhs` beside their originals: Arbor's and DeepDendrite's own kernels.
 
     python -m bench originals FOLDER [--device SPEC] [--cases 2560x512 409600x128]
 
-FOLDER has the originals, compiled by nvcc (`bench.peers.originals` says how). Needs an NVIDIA GPU
-and CuPy. All run on the same systems and the same card, in one run, in float64, with the host
-ahead: a kernel that keeps the device busy comes first, so that times are those of the device alone.
-Writes the tables ``originals-<device>.json`` and ``.txt``.
+FOLDER, or that in CLHINES_ORIGINALS, has the originals, compiled by nvcc (`bench.peers.originals`
+says how). Needs an NVIDIA GPU and CuPy. All run on the same systems and the same card, in one run,
+in float64, with the host ahead: a kernel that keeps the device busy comes first, so that times are
+those of the device alone. Writes the tables ``originals-<device>.json`` and ``.txt``.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -176,7 +177,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = record.parser("originals", __doc__)
     add = parser.add_argument
-    add("folder", type=Path, help="with the cubins of the originals")
+    usual = os.environ.get("CLHINES_ORIGINALS", "originals")
+    add("folder", type=Path, nargs="?", default=Path(usual), help="with the originals' cubins")
     add("--cases", nargs="+", default=list(CASES), metavar="CELLSxNODES")
     add("--methods", nargs="+", choices=list(ORIGINALS), default=list(ORIGINALS))
     add("--budget", type=float, default=0.5, help="seconds of rounds a case of 12 solvers")

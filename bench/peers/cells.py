@@ -142,6 +142,7 @@ def measure(running: Running, case: Case) -> dict[str, Any]:
     timed(running, begin - 1)  # type: ignore[arg-type]
     voltages = [values[-begin:] for values in running.voltages()]
     timed(running, WARM)  # type: ignore[arg-type]
+    running.prepare(case.steps)
     taken: list[float] = []
     used = time.process_time()
     while not enough(taken, case.steps, case.seconds):

@@ -152,7 +152,8 @@ def cell_of(jx: Any, jnp: Any, case: Case, cable: Cable) -> Any:
     from jaxley.channels import Channel, Leak
 
     counts, parent = cable.nseg, cable.sections.parent
-    cell = jx.Cell([jx.Branch(jx.Compartment(), ncomp=int(n)) for n in counts], parent.tolist())
+    kinds = {n: jx.Branch(jx.Compartment(), ncomp=n) for n in set(counts.tolist())}  # each slow
+    cell = jx.Cell([kinds[n] for n in counts.tolist()], parent.tolist())
     length = np.repeat(cable.sections.length / counts, counts)
     real = np.flatnonzero(cable.area > 0)
     cell.set("length", length)

@@ -67,8 +67,9 @@ class Formula:
             if number is not None and symbol not in names:
                 return number
             if symbol not in names:
+                known = ", ".join(dict.fromkeys(names))
                 raise ExpressionError(
-                    f"unknown name {shortened(symbol)}; expected one of {', '.join(names)}"
+                    f"unknown name {shortened(symbol)}; expected one of {known}"
                     f"{meant(symbol, names)}"
                 )
             return graph.symbol(symbol)

@@ -191,10 +191,14 @@ class Additions:
         Sources
         """
         self.check_not_frozen("trains()")
-        checked = tuple(
-            np.sort(as_finite(f"times[{k}]", np.atleast_1d(as_array(f"times[{k}]", t))))
-            for k, t in enumerate(times)
-        )
+        given = [as_array(f"times[{k}]", t) for k, t in enumerate(times)]
+        for k, t in enumerate(given):
+            if t.ndim != 1:
+                raise InputError(
+                    f"times[{k}] has shape {t.shape}; expected (k,), the times of one source: "
+                    "[[1.0, 2.5]] is one source"
+                )
+        checked = tuple(np.sort(as_finite(f"times[{k}]", t)) for k, t in enumerate(given))
         for k, t in enumerate(checked):
             if len(t) and t[0] < 0:
                 raise InputError(f"times[{k}] has {t[0]:g} ms; expected 0 or more")

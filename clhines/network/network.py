@@ -59,7 +59,7 @@ class Network(Additions):
         examples put synapses and clamps. Of a soma that branches it is in the middle of its first
         section, and without a soma in the first segment at the root (`Cable.soma`).
     area : (n,) float64, µm²
-        0 at junctions, which have no membrane.
+        0 at junctions, which have no membrane; ``area_at(nodes)`` gives that of some nodes.
     groups : tuple of Group
     structure : Structure
     branched_from : Network or None
@@ -85,10 +85,10 @@ class Network(Additions):
         self._frozen, self.structure, self.branched_from = False, structure, branched_from
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
-        self.threshold = 10.0
+        self.threshold, self._places = 10.0, Places(structure)
         self._groups: list[Group] = []
         self.soma.setflags(write=False)
-        self._places = Places(structure)
+        self.area_at = self._places.area_at
         self._begin_additions()
         self._wiring = Wiring(self)
 
@@ -144,9 +144,8 @@ class Network(Additions):
     def freeze(self) -> None:
         """Refuse all changes from now on; done when a `Simulation` has been made."""
         self._frozen = True
-        arrays = [self._threshold]
-        arrays += [v for group in self._groups for v in group.parameters.values()]
-        for array in arrays:
+        parameters = [v for group in self._groups for v in group.parameters.values()]
+        for array in (self._threshold, *parameters):
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
@@ -157,12 +156,8 @@ class Network(Additions):
 
     @property
     def area(self) -> np.ndarray:
-        """(n,) float64, µm²: 0 at junctions, which have no membrane."""
+        """(n,) float64, µm²."""
         return self._places.area
-
-    def area_at(self, nodes: np.ndarray) -> np.ndarray:
-        """(m,) float64, µm²: of some nodes."""
-        return self._places.area_at(nodes)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -201,8 +196,8 @@ class Network(Additions):
             the soma, axons too; by the types of the file ``axon``, ``basal`` or ``dend``,
             ``apical`` or ``apic``. Or nodes by natural index, or a mask. Junctions have no
             membrane: the words leave them out, and they are refused elsewhere. A word for the soma
-            is refused if a cell has none, and one for a type if no cell has it. Or a function of
-            the distances of all nodes from their somas, (n,) float64 in µm, that returns a mask.
+            is refused if a cell has none, and one for a type if no cell has it. Or a
+            function of all nodes' distances from their somas, (n,) µm, that returns a mask.
         **parameters : float, array, callable or `per_cell`
             One for all or one for each of the nodes, (count,). Other lengths: one for each cell,
             one for each node of a cell (where all cells are of one cable) or one for each node of
@@ -246,18 +241,14 @@ class Network(Additions):
         return self._group(found, nodes, parameters)
 
     def _group(
-        self,
-        mechanism: Mechanism,
-        nodes: np.ndarray,
-        parameters: Mapping[str, object],
-        in_round: int = 0,
+        self, mechanism: Mechanism, nodes: np.ndarray, given: Mapping[str, object], again: int = 0
     ) -> Group:
         check_name(self.groups, mechanism)
         area_at = np.zeros_like if mechanism.kind == "artificial" else self._places.area_at
-        values = values_of(self, mechanism, nodes, area_at, parameters)
+        values = values_of(self, mechanism, nodes, area_at, given)
         nodes.setflags(write=False)
-        given = Parameters(self, mechanism.name, nodes, values)
-        group = Group(self, len(self._groups), mechanism, nodes, given, in_round)
+        own = Parameters(self, mechanism.name, nodes, values)
+        group = Group(self, len(self._groups), mechanism, nodes, own, again)
         self._groups.append(group)
         net = mechanism.program.net
         if net is not None and net.emits:

@@ -23,6 +23,12 @@ class Arena:
         self._size, self._parts = 0, list[np.ndarray]()
         self._shape: dict[str, tuple[int, ...]] = {}
 
+    def align(self, size: int) -> None:
+        """Let the next region begin at a multiple of `size` numbers."""
+        gap = -self._size % size
+        self._parts.append(np.zeros(gap, self.dtype))
+        self._size += gap
+
     def add(self, name: str, values: np.ndarray) -> None:
         """Add a region."""
         array = np.ascontiguousarray(values, self.dtype)

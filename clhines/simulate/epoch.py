@@ -242,7 +242,9 @@ class _Launch:
     def _upload_lists(self, lists: NodeLists) -> None:
         integers, reals = self._shared.integers, self._shared.reals
         tables = lists.homes, lists.instances, lists.rows, lists.places, lists.members
-        size = max(1, lists.state_lines * self.spec.warp)
+        size, held = max(1, lists.state_lines * self.spec.warp), 3 * self.spec.capacity
+        far = [held * len(self.plan.cells)] if self.spec.far else []
+        self._far = [cla.empty(self.queue, n, self._state.dtype) for n in far]
         self._lists = [
             *(integers(a) for a in tables),
             reals(lists.scalars),
@@ -284,7 +286,7 @@ class _Launch:
         numbers = self.spec.numbers if self.spec.takes_series else {}
         series = [real(c) for c in numbers.values()]
         if by_node:
-            given += [self.v, *self._lists, *series]
+            given += [self.v, *self._lists, *self._far, *series]
             given += [a for states, values in shared.of_kinds for a in (states, values[0])]
         else:
             given += [self._c, self._k, self.v, *series]

@@ -13,6 +13,7 @@ from clhines.network.model import Kind, Model
 from clhines.simulate.constant_pivots import class_changes, variable_nodes
 
 _SPARE = 1.1  # groups, over those of widest vectors, up to which narrower ones are chosen
+_PAIR = 1.9  # groups of one register, over those of two, from which the latter are chosen
 _WASTE = 1.25  # lanes, over cells, up to which cells of one shape share vectors
 
 
@@ -128,7 +129,12 @@ class Groups:
 
 
 def make_groups(
-    forest: Forest, blocks: Blocks, kind: Kind, most: int, several: bool | None = None
+    forest: Forest,
+    blocks: Blocks,
+    kind: Kind,
+    most: int,
+    several: bool | None = None,
+    twice: bool = False,
 ) -> Groups:
     """Group the instances of a kind, in each block by place.
 
@@ -141,6 +147,8 @@ def make_groups(
         Instances of a group at most; fewer where that makes hardly more groups.
     several : bool, optional
         Whether a group is of several instances, where that is decided.
+    twice : bool
+        Whether a group may have twice as many, see `choose_width`.
     """
     lanes, num_blocks = blocks.lanes, len(blocks.cells)
     # A lane without a cell computes what the first does, so that consecutive places stay so.
@@ -159,7 +167,7 @@ def make_groups(
     place = slot * lanes + lane % lanes
     order = np.lexsort((member, place, block))
     of_block = np.bincount(block, minlength=num_blocks)
-    width = choose_width(of_block, most)
+    width = choose_width(of_block, most, twice)
     if several is not None:
         width = max(2, width) if several else 1
     groups = -(-of_block // width)
@@ -196,11 +204,15 @@ def in_groups(model: Model, lanes: int, most: int) -> dict[Mechanism, bool]:
     }
 
 
-def choose_width(counts: np.ndarray, most: int) -> int:
+def choose_width(counts: np.ndarray, most: int, twice: bool = False) -> int:
     """Return how many of `counts` instances of each block to take at a time, a power of two.
 
-    A group takes about as long for any width; where wide ones stay empty, narrow ones do.
+    A group takes about as long for any width; where wide ones stay empty, narrow ones do. With
+    `twice`, a group may take two registers for each of its numbers: the chains of operations of one
+    fill the time in which those of the other wait.
     """
+    if twice and _PAIR * np.sum(-(-counts // (2 * most))) <= np.sum(-(-counts // most)):
+        return 2 * most
     widths = [2**k for k in range(most.bit_length())]
     groups = [int((-(-counts // width)).sum()) for width in widths]
     return next(w for w, number in zip(widths, groups) if number <= _SPARE * groups[-1])

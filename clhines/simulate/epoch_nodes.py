@@ -90,6 +90,8 @@ class NodeLists:
         Of the units, see `EpochPlan`; first places and first lanes of them.
     inflow : bool
         There are constant currents.
+    alike : sequence of (n,) array
+        By natural node: what else cells must have in common to be equal.
 
     Attributes
     ----------
@@ -109,6 +111,8 @@ class NodeLists:
     places_of_nodes : (k,) int64, (k,) int64
         Place in `values` and natural number of each node: its diagonal is `WARP` after that, its
         constant current ``3 * WARP``.
+    nodes : (num_lists, WARP) int64
+        Natural number of each lane's node, -1 for none; of one of the equal cells.
     of_own_cells : bool
         Each cell has lists of its own.
     state_lines, local_lines : int
@@ -130,8 +134,10 @@ class NodeLists:
         unit_of_cell: np.ndarray,
         units: np.ndarray,
         inflow: bool,
+        alike: Sequence[np.ndarray] = (),
     ) -> None:
         self._model, self._forest, self._nodes, self._inflow = model, forest, nodes, inflow
+        self._alike = alike
         self._kinds = [_OfKind(kind, model, cells) for kind in model.kinds]
         if sum(k.density for k in self._kinds) > MAX_DENSITIES:
             raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
@@ -160,9 +166,8 @@ class NodeLists:
         result = np.arange(forest.num_cells)
         if self.of_own_cells:
             return result
-        arrays = [
-            a[self._nodes] for a in (model.capacitance, model.constant_d, model.constant_b, model.u)
-        ]
+        own = model.capacitance, model.constant_d, model.constant_b, model.u
+        arrays = [a[self._nodes] for a in (*own, *self._alike)]
         for shape in np.unique(forest.shape_of_cell).tolist():
             cells = np.flatnonzero(forest.shape_of_cell == shape)
             for _ in range(_SORTS):
@@ -279,6 +284,8 @@ class NodeLists:
         for j, value in enumerate(of_node):
             self.values[self._value_line[row] + j, lane] = value
         self.places_of_nodes = self._value_line[row] * WARP + lane, nodes
+        self.nodes = np.full(self.places.shape, -1)
+        self.nodes[row, lane] = nodes
 
     def places_of(self, k: int, name: str) -> tuple[int, tuple[np.ndarray, np.ndarray]]:
         """Offset in `values`, and place and instance of kind `k`, of a parameter of lanes."""

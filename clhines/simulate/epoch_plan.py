@@ -21,6 +21,7 @@ from clhines.plan.by_segment import codes, schedule
 from clhines.plan.by_segment.cut import cut_trees
 from clhines.plan.plan import Limits, real_name
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.epoch_lanes import LISTS_FULL, choose_lanes
 from clhines.simulate.epoch_nodes import NodeLists
 from clhines.simulate.epoch_rates import side_by_side
 from clhines.simulate.epoch_spec import (
@@ -31,7 +32,9 @@ from clhines.simulate.epoch_spec import (
     EpochSpec,
 )
 from clhines.simulate.epoch_table import CellTable
-from clhines.simulate.kinds import MechanismSpec, grouped_kind_spec, kind_spec
+from clhines.simulate.extended_epoch_lists import node_words
+from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
+from clhines.simulate.kinds import MechanismSpec, described, grouped_kind_spec, kind_spec
 
 MAX_DENSE = 16  # nodes of a tree that are solved by the inverse of their matrix
 _SEGMENTS = (4, 6, 8, 12, 16)  # most nodes of a segment, of which the first that does is taken
@@ -39,20 +42,14 @@ _SHORT_SEGMENTS = (4, 6, 8)  # without constant factors
 _FULL = 4  # cells a compute unit, from which on those in flight count, not the time of one
 
 
-# lanes of a work-group and registers of a work-item then, by precision and whether factors are
-# constant; measured, see bench/notes/epochs.md
+# lanes of a work-group (0: of one cell) and registers of a work-item then, by precision and whether
+# factors are constant; measured, see bench/notes/epochs.md
 _BUSY = {
     ("double", True): (128, 128),
     ("float", True): (128, 96),
-    ("double", False): (128, 128),
-    ("float", False): (256, 64),
+    ("double", False): (0, 128),
+    ("float", False): (0, 80),
 }
-# where lanes take nodes; measured, see bench/notes/epochs.md
-_LISTS_FULL = 1  # cells a compute unit, above which those in flight count
-_LISTS_GROUP = 128  # lanes of a work-group of several cells
-_LISTS_REGISTERS = 72  # of a work-item then
-_MOST_WARPS = 16  # of a cell
-_REGISTERS = 1 << 16  # of a multiprocessor
 _CELL = 6  # column of a unit
 
 
@@ -134,7 +131,8 @@ class EpochPlan:
         model, limits, table = self._model, self._limits, self.table
         constant = self._decisions.constant_factors
         before, dense = self._dense() if constant else (0, 0)
-        spec = EpochSpec(
+        make = EpochSpec if model.extended is None else ExtendedEpochSpec
+        spec = make(
             real=real_name(self._dtype),
             phase="advance",
             constant=constant,
@@ -156,9 +154,8 @@ class EpochPlan:
             if any(k.mechanism.uses_noise for k in model.kinds)
             else "",
         )
-        most, registers = (
-            _BUSY[spec.real, constant] if _is_busy(self._decisions, limits) else (0, 0)
-        )
+        busy = _is_busy(self._decisions, limits)
+        most, registers = _BUSY[spec.real, constant] if busy else (0, 0)
         if limits.ptx:
             spec = replace(spec, registers=registers)
         self.lists: NodeLists | None = None
@@ -169,7 +166,7 @@ class EpochPlan:
             for local in (True, False):
                 kinds = tuple(replace(kind, local=local) for kind in found)
                 chosen = replace(spec, units=count, slots=slots, kinds=kinds)
-                if not constant and model.kinds:  # all schedulers of a multiprocessor
+                if not constant and not busy and model.kinds:  # all schedulers of a multiprocessor
                     chosen = replace(chosen, extra=-count * lanes % (4 * WARP))
                 if chosen.fits(limits):
                     self._pack_instances()
@@ -186,8 +183,10 @@ class EpochPlan:
         self.lists = NodeLists(
             model, self.cells, self._forest, self.nodes, table.places_of_all(),
             table.unit_of_cell, table.units, self._decisions.inflow,
+            (model.area, node_words(model)) if model.extended is not None else (),
         )  # fmt: skip
-        kinds = (self._kind_spec(kind, 0, True) for kind in model.kinds)
+        plain = model.extended is None
+        kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)
         spec = replace(
             spec,
             kinds=tuple(replace(kind, local=False) for kind in kinds),
@@ -195,32 +194,11 @@ class EpochPlan:
             by_node=True,
             uniform=tuple(self.lists.uniform),
         )
-        busy = self._decisions.num_cells > _LISTS_FULL * limits.compute_units
-        for warps in self.lists.choose_warps(spec.lanes // WARP, _MOST_WARPS, busy):
-            lanes = warps * WARP
-            for count in range(units or max(1, min(_LISTS_GROUP // lanes, MAX_UNITS)), 0, -1):
-                group = lanes * count
-                full = -(-group // (4 * WARP)) * 4 * WARP  # as many warps for each scheduler
-                registers = _LISTS_REGISTERS if busy else min(_REGISTERS // full, 255) // 8 * 8
-                chosen = replace(
-                    spec, lanes=lanes, units=count, registers=registers if spec.ptx else 0
-                )
-                if chosen.fits(limits):
-                    return self._place_states(chosen)
-        raise self._too_large(spec.lanes)
-
-    def _place_states(self, spec: EpochSpec) -> EpochSpec:
-        """Keep states in local memory, of as many kinds as there is room for."""
-        assert self.lists is not None
-        local = [False] * len(spec.kinds)
-        for k in range(len(local)):
-            more = spec.local_lines + self.lists.lines_of(k)
-            wider = replace(spec, local_lines=more)
-            if self.lists.lines_of(k) and wider.fits(self._limits):
-                spec, local[k] = wider, True
-        self.lists.place_states(local)
-        kinds = (replace(k, local=here) for k, here in zip(spec.kinds, local, strict=True))
-        return replace(spec, kinds=tuple(kinds), local_lines=self.lists.local_lines)
+        busy = self._decisions.num_cells > LISTS_FULL * limits.compute_units
+        chosen = choose_lanes(self.lists, spec, limits, units, busy)
+        if chosen is None:
+            raise self._too_large(spec.lanes)
+        return chosen
 
     def _too_large(self, lanes: int) -> InputError:
         limits = self._limits
@@ -312,7 +290,9 @@ class EpochPlan:
             factor=factor,
             first_target=max(0, kind.first_target),
         )
-        return replace(found, source=side_by_side(found, self._limits.ptx)) if quick else found
+        if not quick:
+            return found
+        return replace(found, source=side_by_side(found.source, found.name, self._limits.ptx))
 
     def _give_slots(self, node: np.ndarray, cell: np.ndarray, slot: np.ndarray, none: int) -> None:
         """Find first slot and number of slots of each cell, or of each place."""

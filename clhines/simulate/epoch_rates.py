@@ -16,26 +16,32 @@ from math import factorial
 
 import numpy as np
 
+from clhines.mechanisms.exponentials import series
 from clhines.mechanisms.helpers import bernoulli_coefficients
-from clhines.simulate.kinds import MechanismSpec
 
 _LOG2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009")
+WEIGHTS = Fraction(-3, 4), Fraction(0)  # rates times dt for which weights have a polynomial
 NEAR = 0.5  # |x| below which x / (exp(x) - 1) is a series
 _HELPERS = ("bernoulli_slope", "bernoulli", "weight")
+_RELAXES = re.compile(
+    r"(?P<x>\w+) \+ node_weight_\(series__, (?P<rate>\w+), dt\)\s\*\s"
+    r"\((?P<inverse>\w+) \* (?P<y>\w+) \+ (?P=rate) \* (?P=x)\)"
+)
 _QUOTIENT = re.compile(r"/(\s+)(?=[\w(])")
 _OPERAND = re.compile(r"(?:\d[\w.]*(?:(?<=e)[-+]\d+)?|\w+)?")
 
 
-def side_by_side(kind: MechanismSpec, quick: bool) -> str:
+def side_by_side(source: str, prefix: str, quick: bool) -> str:
     """Return a mechanism's functions with the helpers of ``common/rates.mako``.
 
     Parameters
     ----------
-    kind : MechanismSpec
+    source : str
+    prefix : str
+        Of the functions' names.
     quick : bool
         Divide by `node_inverse_`.
     """
-    source, prefix = kind.source, kind.name
     functions = re.split(r"(?<=\n}\n)\n", source)
     kept = [f for f in functions if not _defines(f, prefix)]
     text = "\n".join(kept)
@@ -43,10 +49,30 @@ def side_by_side(kind: MechanismSpec, quick: bool) -> str:
     own = re.escape(prefix)
     text = re.sub(r"(?m)^//.*\n", "", text)
     text = re.sub(rf"(?m)^(static [\w ]+\b{own}_\w+)\(", r"\1(const node_series_ series__, ", text)
+    text = text.replace("(const node_series_ series__, void)", "(const node_series_ series__)")
     text = re.sub(rf"\b{own}_({names})_\(", r"node_\1_(series__, ", text)
     text = re.sub(rf"\b({own}_\w+)\((?!const node_series_ )", r"\1(series__, ", text)
     text = re.sub(r"(?<![\w.])exp\(", "node_exp_(series__, ", text)
+    text = _RELAXES.sub(_relaxed, text)
     return with_inverses(text) if quick else text
+
+
+def _relaxed(found: re.Match[str]) -> str:
+    """Return a step of ``x' = (y - x) / tau`` without a quotient by the rate."""
+    x, y, rate, inverse = (found[name] for name in ("x", "y", "rate", "inverse"))
+    before = found.string[: found.start()]
+    declared = before.rfind(f" {rate} = ")
+    if not before[declared:].startswith(f" {rate} = -{inverse};"):
+        return found[0]
+    return f"{x} + node_grown_(series__, {rate} * dt) * ({x} - {y})"
+
+
+def with_pairs(source: str, prefix: str) -> str:
+    """Return functions of `side_by_side` that take tables with differences; see `filled_arenas`."""
+    functions = re.split(r"(?<=\n}\n)\n", source)
+    own = rf"(?m)^static \w+ {re.escape(prefix)}_lookup_\("
+    text = "\n".join(f for f in functions if not re.search(own, f))
+    return text.replace(f"{prefix}_lookup_(series__, ", "node_lookup_(")
 
 
 def _defines(function: str, prefix: str) -> bool:
@@ -97,7 +123,8 @@ def coefficients(real: str) -> dict[str, float]:
     ``exp_K`` is the coefficient of ``x**K`` in a polynomial for ``(exp(x) - 1) / x`` but for 1 and
     1/2; ``bernoulli_K`` that of ``x**2(K + 1)`` in ``x / (exp(x) - 1)``, enough of them for
     ``|x| < NEAR``; ``log_high`` and ``log_low`` add up to log(2), ``log_inverse`` is 1 over that.
-    ``nearly_zero`` is so small that it changes no rate.
+    ``nearly_zero`` is so small that it changes no rate. ``weight_K`` is the coefficient of ``x**K``
+    in a polynomial for ``(exp(x) - 1) / x`` between `WEIGHTS`.
     """
     eps = float(np.finfo(np.float64 if real == "double" else np.float32).eps)
     found = {}
@@ -110,15 +137,18 @@ def coefficients(real: str) -> dict[str, float]:
     high = float(np.float32(float(_LOG2))) if real == "float" else float(_LOG2)
     found |= {"log_high": high, "log_low": float(_LOG2 - Fraction(high))}
     found["log_inverse"] = float(1 / _LOG2)
+    for k, value in enumerate(series(real, *WEIGHTS)):
+        found[f"weight_{k}"] = _short(value, -WEIGHTS[0], k, eps)
     return {**found, "nearly_zero": 1e-290 if real == "double" else 1e-30}
 
 
 def arguments(real: str) -> dict[str, float]:
     """Those of the `coefficients` that are no part of an instruction of a GPU.
 
-    Such a part is a number of 32 bits, or a double whose last 32 bits are 0.
+    Such a part is a number of 32 bits, or a double whose last 32 bits are 0. Weights' polynomials
+    stay literals: three are computed side by side, which share them.
     """
-    every = coefficients(real)
+    every = {k: v for k, v in coefficients(real).items() if k[:7] != "weight_"}
     if real == "float":
         return {"nearly_zero": every["nearly_zero"]}
     return {k: v for k, v in every.items() if np.float64(v).view(np.int64) & 0xFFFFFFFF}

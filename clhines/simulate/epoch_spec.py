@@ -71,6 +71,9 @@ class EpochSpec(TemplateSpec):
         Rate functions are those of ``common/rates.mako``, without branches; always `by_node`.
     samples : bool
         States or currents are recorded, see `sampling`.
+    far : bool
+        Voltages, pivots and right-hand sides are in global memory, of cells that are too large for
+        local memory; only `by_node`, with one cell a work-group.
     """
 
     template: ClassVar[str] = "simulate/epoch"
@@ -97,6 +100,7 @@ class EpochSpec(TemplateSpec):
             "const int *restrict node_members if by_node",
             "const real *restrict node_scalars if by_node",
             "const real *restrict node_values if by_node, real *restrict node_states if by_node",
+            "real *far_held if far",
         ),
         "rest": (
             "const int *restrict slots if has_slots",
@@ -122,6 +126,7 @@ class EpochSpec(TemplateSpec):
     slot_run: ClassVar[Word] = SLOT_RUN
     recorded: ClassVar[Word] = RECORDED
     warp: ClassVar[int] = WARP
+    extended: ClassVar[None] = None  # see `ExtendedEpochSpec`
     real: str
     phase: str
     constant: bool
@@ -146,6 +151,7 @@ class EpochSpec(TemplateSpec):
     local_lines: int = field(default=0, repr=False)
     side_by_side: bool = field(default=False, repr=False)
     samples: bool = field(default=False, repr=False)
+    far: bool = field(default=False, repr=False)
 
     def parameters(self, kernel: str) -> list[Parameter]:
         """Parameters of the kernel: of the cells, of each kind, and what all kinds share."""
@@ -222,6 +228,11 @@ class EpochSpec(TemplateSpec):
         return self.advances and (self.by_node or self.side_by_side)
 
     @property
+    def quick_weights(self) -> bool:
+        """Whether weights are polynomials where one does, see ``common/rates.mako``."""
+        return self.takes_series and not self.by_node
+
+    @property
     def has_slots(self) -> bool:
         """Whether instances leave their sums in slots."""
         return self.has_kinds and not self.by_node
@@ -256,6 +267,7 @@ class EpochSpec(TemplateSpec):
         return "" if self.real == "double" else "f"
 
     near: ClassVar[float] = epoch_rates.NEAR
+    weights_from: ClassVar[float] = float(epoch_rates.WEIGHTS[0])
 
     @property
     def build_options(self) -> tuple[str, ...]:
@@ -273,7 +285,7 @@ class EpochSpec(TemplateSpec):
         factor = self.phase == "factor"
         held = 2 if factor else 3 + (not self.constant) + self.inflow
         if self.by_node:
-            held = 3
+            held = 0 if self.far else 3
         tree = 7 if factor or not self.constant else 3
         reals = self.units * (held * self.capacity + tree * self.lanes)
         ints = self.units * 2 * self.segment
@@ -306,5 +318,5 @@ class EpochSpec(TemplateSpec):
             and (self.lanes == WARP or self.units <= _NAMED_BARRIERS)
             and self.units <= MAX_UNITS
             and self.slots <= SITE.most("slot")
-            and self.capacity <= SITE.most("place") + 1
+            and (self.by_node or self.capacity <= SITE.most("place") + 1)
         )

@@ -42,6 +42,8 @@ from clhines.simulate.spread import Storage
 from clhines.simulate.state import State
 
 _LANES = {"double": 8, "float": 16}
+_WIDEST = 16  # numbers of OpenCL's vectors
+_OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,9 @@ class CellEpochs:
             units = devices.whole_device(device).max_compute_units
             lanes_of_all = chosen or choose_lanes(network.forest, _LANES[real], units)
             several = in_groups(network, lanes_of_all, most)
+        twice = 2 * most <= _WIDEST and most * state.dtype.itemsize == _OF_MANY
         self.groups = [
-            make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism))
+            make_groups(model.forest, self.blocks, k, most, several.get(k.mechanism), twice)
             for k in model.kinds
         ]
         kinds = tuple(

@@ -82,8 +82,83 @@ def _values_at(array: cla.Array, at: np.ndarray, queue: cl.CommandQueue) -> np.n
     return array[first:end].get(queue)[at - first][None]
 
 
+class StepTimes:
+    """Steps as a device counts them, and the times at which `MOST_STEPS` of them begin.
+
+    Parameters
+    ----------
+    queue : pyopencl.CommandQueue
+    dt : float, ms
+
+    Attributes
+    ----------
+    begin : (MOST_STEPS,) float64 on the device, ms
+    state : (4,) int32 on the device
+        The first step whose time is on the device, the row of that step, and how many steps after
+        it the next one is, twice: kernels before the solve read the one and set the other, and the
+        last kernel of a step does it the other way round.
+    steps : range
+        Whose times these are.
+    """
+
+    def __init__(self, queue: cl.CommandQueue, dt: float) -> None:
+        self._queue, self._dt, self._clock = queue, dt, Clock(dt)
+        self.begin = cla.zeros(queue, MOST_STEPS, np.float64)
+        self.state = cla.zeros(queue, 4, np.int32)
+        self.forget()
+
+    def forget(self) -> None:
+        """Have all put on the device the next time."""
+        self.steps, self._counted = range(0), (-1, -1, -1)
+
+    def put(self, first: int, count: int) -> None:
+        """Put the times of steps on the device, if they are not there."""
+        if first in self.steps and first + count <= self.steps.stop:
+            return
+        half = np.full(2 * MOST_STEPS - 1, 0.5 * self._dt)
+        half[0] = self._clock.at(first)
+        self.begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self._queue)
+        self.steps, self._counted = range(first, first + MOST_STEPS), (-1, -1, -1)
+
+    def count_from(self, first: int, row: int, count: int) -> None:
+        """Let the device count steps from `first`, which is recorded in `row`."""
+        self.put(first, count)
+        begin = self.steps.start
+        now = begin, row - (first - begin), first - begin
+        if now != self._counted:
+            self.state.set(np.array([*now, now[2]], np.int32), self._queue)
+        self._counted = (*now[:2], now[2] + count)
+
+
+def _solver_of(
+    model: Model,
+    queue: cl.CommandQueue,
+    dtype: np.dtype,
+    method: str,
+    whole: Forest | None,
+    options: dict[str, Any],
+) -> Solver:
+    if whole is not None:
+        limits = devices.limits(devices.whole_device(queue.device))
+        method, options = of_whole(whole, method, dtype, limits, options)
+    solver = Solver(model.forest, method, dtype, None, queue, **options)
+    if not solver.takes_device_order:
+        raise DeviceMemoryError(
+            f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
+            f"solver would need {solver.num_slices} slices"
+        )
+    return solver
+
+
 class ExtendedSteps:
     """Advance an extended model with a solver, in the order of its plan; see `runs.Run`.
+
+    Attributes
+    ----------
+    of_vectors : bool
+        Whether CPUs advance several instances at once.
+    solves : bool
+        Whether a solver eliminates.
 
     Parameters
     ----------
@@ -100,6 +175,8 @@ class ExtendedSteps:
         Of the solver.
     """
 
+    of_vectors, solves = True, True
+
     def __init__(
         self,
         model: Model,
@@ -110,6 +187,7 @@ class ExtendedSteps:
         whole: Forest | None = None,
         **options: Any,
     ) -> None:
+        self.of_vectors = devices.is_cpu(queue.device) and self.of_vectors
         if "cl_khr_fp64" not in queue.device.extensions:
             raise InputError(
                 f"{devices.label(queue.device)} has no float64, in which an extended network keeps "
@@ -117,19 +195,10 @@ class ExtendedSteps:
             )
         self.queue, self.dtype, self.max_steps = queue, np.dtype(dtype), MOST_STEPS
         self.max_spikes = max_spikes or MAX_SPIKES
-        if whole is not None:
-            limits = devices.limits(devices.whole_device(queue.device))
-            method, options = of_whole(whole, method, self.dtype, limits, options)
-        self.solver = Solver(model.forest, method, dtype, None, queue, **options)
-        if not self.solver.takes_device_order:
-            raise DeviceMemoryError(
-                f"a network needs its {model.forest.num_nodes} nodes on the device at once; the "
-                f"solver would need {self.solver.num_slices} slices"
-            )
+        if self.solves:
+            self.solver = _solver_of(model, queue, self.dtype, method, whole, options)
         assert model.extended is not None
-        self.wires, self._clock = wires_of(model, model.extended), Clock(model.dt)
-        self._step_begin = cla.zeros(queue, MOST_STEPS, np.float64)
-        self._step_state = cla.zeros(queue, 4, np.int32)
+        self.wires, self._times = wires_of(model, model.extended), StepTimes(queue, model.dt)
         self._found = [cla.zeros(queue, 1, np.int32), cla.zeros(queue, self.max_spikes, np.int32),
                        cla.zeros(queue, self.max_spikes, np.float64)]  # fmt: skip
         self._wanted: Wanted = tuple(() for _ in model.kinds)
@@ -188,10 +257,14 @@ class ExtendedSteps:
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
         spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
-                           devices.is_cpu(self.queue.device))  # fmt: skip
+                           self.of_vectors)  # fmt: skip
+        self._compile(spec, at)
+        self._bind()
+
+    def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
+        """Build the kernels; `at` is where the regions of the arenas begin."""
         self._at = cla.to_device(self.queue, at)
         self._built = program.build(self.queue.context, spec), spec
-        self._bind()
 
     def fill(self, variables: Variables) -> dict[str, Arena]:
         """Put the voltages on the device, and return the arenas."""
@@ -203,15 +276,14 @@ class ExtendedSteps:
         """Bind the arguments of all kernels."""
         self._emitters = sum(len(s) for s in self.extended.emitted.values())
         self._layers = offsets(np.array([len(t) for t in self.wires.layers], int)).tolist()
-        self._steps_known = range(0)
-        self._counted: tuple[int, int, int] | None = None
+        self._times.forget()
         num = np.int32
         self._given = {
             "num_places": num(self._places), "num_emitters": num(self._emitters),
             "capacity": num(self.max_spikes), "first_item": num(0), "num_items": num(0),
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
-            "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._step_state,
-            "step_begin": self._step_begin, "active": self._active,
+            "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._times.state,
+            "step_begin": self._times.begin, "active": self._active,
             "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
             "x": self._x, "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
@@ -241,30 +313,12 @@ class ExtendedSteps:
 
     # -- steps ---------------------------------------------------------------------------------
 
-    def _count_from(self, first: int, row: int, count: int) -> None:
-        """Let the device count steps from `first`, which is recorded in `row`; it has their times.
-
-        `step_state` has the first step whose time is on the device, the row of that step, and how
-        many steps after it the next one is, twice: kernels before the solve read the one and set
-        the other, and the last kernel of a step does it the other way round.
-        """
-        if first not in self._steps_known or first + count > self._steps_known.stop:
-            half = np.full(2 * MOST_STEPS - 1, 0.5 * self.model.dt)
-            half[0] = self._clock.at(first)
-            self._step_begin.set(np.ascontiguousarray(np.cumsum(half)[::2]), self.queue)
-            self._steps_known, self._counted = range(first, first + MOST_STEPS), None
-        begin = self._steps_known.start
-        now = begin, row - (first - begin), first - begin
-        if now != self._counted:
-            self._step_state.set(np.array([*now, now[2]], np.int32), self.queue)
-        self._counted = (*now[:2], now[2] + count)
-
     def advance(self, first: int, count: int, row: int) -> None:
         """Enqueue `count` steps from step `first`; the first is recorded in `row`."""
         self._taken = True
         if row == 0:
             self._first = first
-        self._count_from(first, row, count)
+        self._times.count_from(first, row, count)
         for _ in range(count):
             before, finish = self._launches[0]
             for kernel in before:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
-from clhines.errors import InputError
-from clhines.forest import Forest
-from clhines.network.copied import CopiedModel
 from clhines.network.model import Model
 from clhines.simulate.extended import ExtendedSteps
-from clhines.simulate.extended_copies import CopiedSteps
+from clhines.simulate.extended_choice import extended_run
 from clhines.simulate.extended_partition import ExtendedShare, steps_together
 from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.extended_tables import is_artificial
@@ -218,36 +214,6 @@ def _cut(share: ExtendedShare, saved: dict[str, np.ndarray]) -> dict[str, np.nda
             number[share.connections] = np.arange(len(share.connections))
             found[name] = number[found[name]]
     return found | {"remote_v": saved["v"][share.remote]}
-
-
-def extended_run(
-    model: Model, request: Request, whole: Forest | None = None
-) -> ExtendedReference | ExtendedSteps:
-    """Return what advances an extended network.
-
-    Raises
-    ------
-    InputError
-        The engine is for networks that are not extended.
-    """
-    if not isinstance(request.engine, str):
-        raise InputError(
-            "engine is a function; expected the name of one, as the network needs engine "
-            "'steps' or 'reference'"
-        )
-    if request.engine == "epochs":
-        raise InputError(
-            "engine='epochs' is for networks without ions, pointers, detectors and artificial "
-            "cells; expected 'steps'"
-        )
-    if request.engine == "reference":
-        return ExtendedReference(model)
-    assert request.queue is not None
-    given: dict[str, Any] = {**request.options, "max_spikes": request.max_spikes}
-    given |= {"method": request.method, "whole": whole}
-    if isinstance(model, CopiedModel):
-        return CopiedSteps(model, request.queue, request.dtype, **given)
-    return ExtendedSteps(model, request.queue, request.dtype, **given)
 
 
 def make_extended(

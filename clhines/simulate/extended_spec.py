@@ -8,7 +8,7 @@ them, so that ``states_2`` is where the states of kind 2 begin in ``mem``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from clhines.mechanisms.printer import wrapped
@@ -62,6 +62,11 @@ class KindBlocks:
     vectors: tuple[tuple[str, str], ...] = ()
 
     @property
+    def leading(self) -> tuple[str, ...]:
+        """Arguments of functions before those of the block."""
+        return ()
+
+    @property
     def watches(self) -> int:
         """Number of WATCH conditions."""
         return len(self.watch_flags)
@@ -106,19 +111,19 @@ class KindBlocks:
         indent : int
         """
         space = " " * indent
-        before, given, after = [], [], []
+        before, given, after = [], [*self.leading], []
         for a in self.arguments(block):
             if a.direction == "in":
-                given.append(self._value(a, values))
+                given.append(self.value(a, values))
                 continue
             new = "new_" if a.role in ("state", "output", "ion", "ion_current") else ""
             new = "new_" if a.role.endswith("weight") else new
             local = f"{new}{a.role}_{a.name.replace('.', '_')}"
-            start = f" = {self._value(a, values)}" if a.direction == "inout" else ""
+            start = f" = {self.value(a, values)}" if a.direction == "inout" else ""
             sort = "ulong" if a.role == "drawn" else "real"
             before.append(f"{space}{sort} {local}{start};\n")
             given.append(f"&{local}")
-            after += [f"{space}{line}\n" for line in self._stores(a, block, local)]
+            after += [f"{space}{line}\n" for line in self.stores(a, block, local)]
         function = next(f for name, f, _ in self.blocks if name == block)
         text = f"{space}{function}(\n{space}    "
         line = text.splitlines()[-1]
@@ -143,7 +148,7 @@ class KindBlocks:
             elif a.role == "ion":
                 value = f"some_at(mem + ion_{a.name}, node, n)"
             else:
-                value = self._value(a, values)
+                value = self.value(a, values)
             if a.direction == "in":
                 given.append(value)
                 continue
@@ -162,7 +167,8 @@ class KindBlocks:
     def _place(self, a: Argument) -> str:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
 
-    def _value(self, a: Argument, values: Values) -> str:
+    def value(self, a: Argument, values: Values) -> str:
+        """Return the expression of an argument."""
         if a.role == "parameter":
             return self.parameter(a.name)
         if a.role == "state":
@@ -191,7 +197,7 @@ class KindBlocks:
         """Where the halves are of how many words a stream of random numbers has given."""
         return f"drawn_{self.number}_{name} + 2*j", f"drawn_{self.number}_{name} + 2*j + 1"
 
-    def _stores(self, a: Argument, block: str, local: str) -> list[str]:
+    def stores(self, a: Argument, block: str, local: str) -> list[str]:
         """Return statements that put a result where it belongs."""
         if a.role in ("state", "output"):
             return [f"{self.kept(a.role, a.name)} = {local};"]
@@ -238,6 +244,11 @@ class ExtendedSpec(TemplateSpec):
     calls : bool
         Whether functions are called, and not copied to where they are called: a kernel of many
         mechanisms is then built several times faster, and is as fast on CPUs.
+    by_cell : bool
+        The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
+        are in local memory.
+    far : bool
+        As in `EpochSpec`: they are in global memory.
     """
 
     template: ClassVar[str] = "simulate/extended"
@@ -282,6 +293,33 @@ class ExtendedSpec(TemplateSpec):
     layered: bool
     width: int
     calls: bool
+    by_cell: bool = field(default=False, repr=False)
+    far: bool = field(default=False, repr=False)
+
+    @property
+    def extended(self) -> ExtendedSpec:
+        """What the functions of blocks and events are printed for: itself."""
+        return self
+
+    @property
+    def regions_name(self) -> str:
+        """Name of the argument that says where regions begin."""
+        return "regions" if self.by_cell else "at"
+
+    @property
+    def at(self) -> str:
+        """Its declaration."""
+        return "const regions_ regions" if self.by_cell else "__global const int *at"
+
+    @property
+    def v_space(self) -> str:
+        """Address space of voltages."""
+        return "__local" if self.by_cell and not self.far else "__global"
+
+    @property
+    def own_v(self) -> str:
+        """Voltage of node a in functions, where epochs give the place of that one."""
+        return "*v" if self.by_cell else "v[ints[place_of + a]]"
 
     @property
     def static(self) -> str:

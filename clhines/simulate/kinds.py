@@ -214,7 +214,7 @@ def grouped_kind_spec(kind: Kind, real: str, width: int) -> MechanismSpec:
     width : int
     """
     check_parameters(kind, np.dtype(np.float32 if real == "float" else np.float64))
-    plain = _described(kind)
+    plain = described(kind)
     names = [n for n, s in zip(kind.mechanism.parameters, plain.single, strict=True) if s]
     functions, constants = kind.mechanism.grouped(real, width, names)
     return replace(plain, source=functions, width=width, num_constants=len(constants))
@@ -229,10 +229,10 @@ def kind_spec(kind: Kind, real: str) -> MechanismSpec:
     real : str
         ``double`` or ``float``.
     """
-    return replace(_described(kind), source=kind.mechanism.functions(real))
+    return replace(described(kind), source=kind.mechanism.functions(real))
 
 
-def _described(kind: Kind) -> MechanismSpec:
+def described(kind: Kind) -> MechanismSpec:
     """Everything about a kind but its source."""
     mechanism = kind.mechanism
     return MechanismSpec(

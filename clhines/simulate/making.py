@@ -11,7 +11,9 @@ from clhines.errors import InputError, meant, shown
 from clhines.network.model import Model
 from clhines.plan.methods import METHODS
 from clhines.simulate.decisions import Decisions
-from clhines.simulate.extended_ranks import make_extended
+from clhines.simulate.extended_epochs import ExtendedEpochs
+from clhines.simulate.extended_ranks import ExtendedSplit, make_extended
+from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.mpi import Ranks, agreed
 from clhines.simulate.partition import Share, cell_costs, part_of, split
 from clhines.simulate.reference import ReferenceRun
@@ -77,9 +79,9 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
     if model.extended is not None:
         with naming_memory(request.what, request.chunk):
             runner = make_extended(ranks, model, request)
-        return Made(
-            runner, "reference" if request.engine == "reference" else "steps", request.chunk
-        )
+        names = {ExtendedReference: "reference", ExtendedEpochs: "epochs"}
+        of_rank = runner.run if isinstance(runner, ExtendedSplit) else runner
+        return Made(runner, names.get(type(of_rank), "steps"), request.chunk)
     share = None
     with agreed(ranks):
         part: PartRun

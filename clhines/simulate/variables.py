@@ -156,7 +156,7 @@ class Variables:
     @staticmethod
     def _rounds(node: np.ndarray, ions: object) -> list[np.ndarray]:
         """Instances in rounds of different nodes, where they act on the ions of their node."""
-        if not ions or len(np.unique(node)) == len(node):
+        if not ions or np.diff(node).all():  # nodes are ascending
             return [np.arange(len(node))]
         again = np.arange(len(node)) - np.searchsorted(node, node)
         return [np.flatnonzero(again == r) for r in range(int(again.max()) + 1)]

@@ -92,7 +92,7 @@ def _rings(extended: Extended, dt: float) -> tuple[np.ndarray, np.ndarray, np.nd
     np.maximum.at(longest, extended.netcons.source, extended.netcons.delay)
     steps = np.ceil(longest / dt).astype(np.int64) + 2
     size = np.ones(extended.num_sources, np.int64)
-    size[extended.detector_source] = steps[extended.detector_source] // 2 + 2
+    size[extended.detector_source] = steps[extended.detector_source] + 2
     for sources in extended.emitted.values():
         known = sources[sources >= 0]
         size[known] = EMITTED_PER_STEP * steps[known]

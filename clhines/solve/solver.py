@@ -111,8 +111,7 @@ class Solver:
     `kernel_events` are then those of whichever solve was last. A process that was forked after
     OpenCL has been used is rejected (`DeviceError`): start processes with the method ``spawn``.
 
-    All methods raise `ShareError` where some of several devices fail: it names them, and has
-    what the others did.
+    All methods raise `ShareError` where some of several devices fail, with what others did.
     """
 
     def __init__(
@@ -131,8 +130,7 @@ class Solver:
     ) -> None:
         _check_tune(tune, method)
         timestamps = as_switch("profile", profile) or tune == "measure"
-        mixed = is_mixed(dtype)
-        dtype = np.float64 if mixed else dtype
+        dtype = np.float64 if (mixed := is_mixed(dtype)) else dtype
         real_name(dtype)  # rejects other dtypes before a device is chosen
         if not isinstance(forest, Forest):
             raise InputError(f"forest is {type(forest).__name__}; expected a clhines.Forest")
@@ -261,9 +259,8 @@ class Solver:
         Parameters
         ----------
         d, u, l : (packed size,) pyopencl arrays of the solver's dtype
-        b : (packed size,) or (k, packed size)
-        out : like b
-            Where the solution goes; may be `b` itself.
+        b, out : (packed size,) or (k, packed size)
+            The solution goes to `out`, which may be `b` itself.
         wait_for : pyopencl.Event or list of them, optional
             In addition to the events of the arrays.
         overwrite : bool
@@ -274,20 +271,19 @@ class Solver:
         pyopencl.Event
             Of the last kernel; `status` tells afterwards whether all pivots were good.
         """
-        # as `exclusive` and `memory_errors` do, whose frames take a fifth of the time of a call
-        check_process()
+        check_process()  # as `exclusive` and `memory_errors`, whose frames take a fifth of a call
         with self._lock:
             try:
-                arrays, calls = (d, u, l, b, out), self._calls
-                whole = self.engine.device_order("enqueue()")
-                more = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
+                whole, calls = self.engine.device_order("enqueue()"), self._calls
+                arrays = d, u, l, b, out
+                waits = [] if wait_for is None else events_of("wait_for", wait_for, self.queue)
                 call = calls.find(arrays, overwrite)
                 if call is None:
                     given = {"d": d, "u": u, "l": l, "b": b}
                     operands = self._arguments.packed(given, out, whole.plan.packed_size)
                     call = calls.add(arrays, whole.prepare(operands, out, overwrite), overwrite)
-                waits = calls.waits(call, arrays)
-                return calls.done(call, whole.enqueue(call.steps, out, waits + more))
+                waits += calls.waits(call, arrays)
+                return calls.done(call, whole.enqueue(call.steps, out, waits))
             except cl.MemoryError as error:
                 raise no_memory(self.queue, self.memory) from error
 

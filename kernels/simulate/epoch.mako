@@ -16,7 +16,9 @@
     I, dense = spec.dense, spec.dense > 0   # nodes of the tree's last part, solved by its inverse
     rounds = spec.rounds if factor or not dense else spec.before
     tree = 4 if eliminates else 2   # arrays of values a lane
-    steps = "mine.s5" if in_warp and not dense else rounds
+    whole = eliminates and solves
+    own_rounds = in_warp or (spec.ptx and whole)   # lanes of other cells do not wait for these
+    steps = "mine.s5" if own_rounds and not dense else rounds
     noisy = any(kind.uses_noise for kind in every_kind)
     link, then, family = spec.link, spec.at_elimination, spec.family
     site, slot_run, recorded = spec.site, spec.slot_run, spec.recorded
@@ -27,6 +29,9 @@
     def needs_instance(kind):
         return (not all(kind.literals) or kind.takes_events or kind.uses_noise
                 or not kind.local or (kind.density and not kind.factor) or spec.samples)
+    def is_quick(kind):   # weights are polynomials; where one will not do, an instance comes later
+        return (spec.quick_weights and not kind.takes_events and "node_weight_(" in kind.source
+                and kind.most <= 32 * spec.work_group)
     apart = spec.extra if constant else 0   # lanes for the mechanisms, which have no others
     step_of_active = apart or spec.work_group
     def ahead(kind):   # each lane has one instance at most: its event is read one step ahead
@@ -78,7 +83,24 @@ ${spec.normal}
 % if spec.takes_series:
 ${part("common/rates")}\
 % endif
-% for kind in every_kind:
+% if spec.extended:
+typedef ${spec.real}2 real2;
+
+// a column of a table between two rows; the table has pairs of a number and what is added to it up
+// to the next row
+static real node_lookup_(const real place, __global const real *table, const int column, const int columns,
+    const int n)
+{
+    const int row = max(0, min((int)place, n - 1));
+    const real2 pair = *(__global const real2 *)(table + 2 * (row * columns + column));
+    return pair.x + (place - row) * pair.y;
+}
+
+${part("common/extended_functions")}\
+typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
+
+% endif
+% for kind in every_kind if not spec.extended else ():
 ${kind.source}
 % endfor
 
@@ -97,10 +119,12 @@ ${kind.source}
 // All lanes of a cell meet.
 % if in_warp:
 #define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
+% elif spec.ptx and K == 1:   # a number that is no constant takes all barriers of a group
+#define MEET() if (unit < UNITS) __asm__ volatile("bar.sync 1, ${U};" ::: "memory")
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
 % else:
-#define MEET() barrier(CLK_LOCAL_MEM_FENCE)
+#define MEET() barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""})
 % endif
 
 // All lanes of the group meet.
@@ -133,9 +157,18 @@ void advance(${signature(spec, "advance")})
     const int my_round = is_inner ? ${then.read("round", "me.y", "NONE")} : NONE - 1;
     const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
     const bool is_root = is_inner && my_round == NONE;
+% if whole:
+    const int child = below != NONE ? below : 0;   // one that can be read
+% endif
 
 % if spec.takes_series:
+% if spec.quick_weights:
+    uint largest__ = 0;
+    const node_series_ series__ = { ${", ".join(spec.numbers)}, 0, &largest__ };
+    const node_series_ quick__ = { ${", ".join(spec.numbers)}, 1, &largest__ };
+% else:
     const node_series_ series__ = { ${", ".join(spec.numbers)} };
+% endif
 % endif
 % for kind in every_kind:
 % if kind.num_constants:   # of all steps
@@ -147,14 +180,20 @@ void advance(${signature(spec, "advance")})
     const int warp = lane / ${spec.warp}, in_warp = lane - warp * ${spec.warp};
 % endif
     // what stays on chip
+% if not spec.far:
     __local real all_held[UNITS * ${len(held) + (0 if factor or constant else 1)} * CAPACITY];
+% endif
     __local int row_start[UNITS * ${2 * M}];
     __local real all_tree[UNITS * ${tree} * LANES], all_lost[UNITS * LANES];
 % if eliminates:
     __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
 % endif
     const int at = min(unit, UNITS - 1);
+% if spec.far:   # cells too large for local memory
+    __global real *held = far_held + (long)number * ${(len(held) + 1)} * CAPACITY;
+% else:
     __local real *held = all_held + at * ${len(held) + (0 if factor or constant else 1)} * CAPACITY;
+% endif
     __local int *row = row_start + at * ${2 * M};
     __local real *tree_b = all_tree + at * ${tree} * LANES;
     __local real *above_b = tree_b + LANES;
@@ -189,7 +228,7 @@ void advance(${signature(spec, "advance")})
         V(k) = k >= mine.s1 ? 0 : all_v[mine.s0 + k];
 % endif
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""});
 
     const int column = is_inner ? lane : lane - inner;
     row += is_inner ? 0 : ${M};
@@ -241,7 +280,9 @@ void advance(${signature(spec, "advance")})
     __local real root_v[UNITS];
     if (is_root) root_v[unit] = a0;
 % endif
+% if not spec.extended:
     const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+% endif
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
     int fault = 0;
@@ -288,7 +329,7 @@ void advance(${signature(spec, "advance")})
 % if by_node:
     // states of the cell's instances, from where all have theirs
 #define MOVE(held, kept) held = kept
-${part("common/node_states")}\
+${part("common/extended_states" if spec.extended else "common/node_states")}\
 #undef MOVE
 
 % endif
@@ -305,7 +346,18 @@ ${part("common/node_states")}\
 % endif
 % endif
 % for kind in kinds:
+% if is_quick(kind):
+            uint ${kind.name}__late = 0;   // turns of which the instance needs another way
+% endif
+% for late in (False, True) if is_quick(kind) else (False,):
+% if is_quick(kind):
+            for (int q = ${f"{kind.name}__late ? active : {kind.name}__here" if late else "active"}, turn = 0; q < ${kind.name}__here; q += step_of_active, ++turn) {
+% if late:
+                if (!(${kind.name}__late >> turn & 1)) continue;
+% endif
+% else:
             for (int q = active; q < ${kind.name}__here; q += step_of_active) {
+% endif
                 const uint site = ${kind.name}__site[q];
 % if needs_instance(kind):
                 const int instance = ${kind.name}__list[2 * (${kind.name}__first + q)];
@@ -332,12 +384,21 @@ ${part("common/node_states")}\
     current = (f"{kind.name}_current({c_}v, (step + (real)0.5) * dt, dt, {params}{constants(kind)}{by_value}{noise}"
                "&i, &g);")
 %>\
-% if kind.states:
+% if is_quick(kind) and not late:
+                if (step > first_step) {
+                    ${kind.name}_advance(quick__, v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+                    if (TOO_FAR(largest__)) {
+                        largest__ = 0;
+                        ${kind.name}__late |= 1u << turn;
+                        continue;
+                    }
+                }
+% elif kind.states:
                 if (step > first_step)
                     ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
-% if spec.samples:
-                if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
 % endif
+% if kind.states and spec.samples:
+                if (step > first_step) ${spec.sampled_states(kind, "step - 1")}
 % endif
 % if kind.takes_events:
                 if (weight) {
@@ -365,6 +426,7 @@ ${part("common/node_states")}\
                 slot_h[${site.read("slot", "site")}] = g * v - i;
             }
 % endfor
+% endfor
 % if split:
         GATHER();
         GATHER();
@@ -378,7 +440,7 @@ ${part("common/node_states")}\
         barrier(CLK_LOCAL_MEM_FENCE);
 % endif
 % if by_node:
-${part("common/node_lists")}\
+${part("common/extended_lists" if spec.extended else "common/node_lists")}\
         if (step == first_step + num_steps) break;
         MEET();
 % endif
@@ -440,11 +502,21 @@ ${part("common/node_lists")}\
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
             my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
+% if spec.ptx and spec.real == "double":   # as `reciprocal`; the next pivot waits for no product
+            real y;
+            __asm__("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(d));
+            const real rest = fma(-d, y, (real)1), more = fma(rest, rest, rest), square = tie * tie * y;
+            const real up = goes ? my_up : (real)0, inverse = goes ? fma(y, more, y) : (real)0;
+            less_d = fma(square, more, square);
+% else:
             const real up = goes ? my_up : (real)0, inverse = goes ? reciprocal(d) : (real)0;
+% endif
             const real f1 = up * inverse, f2 = tie * inverse;
             sum_d += up * f1;
             sum_b += f1 * b;
+% if not (spec.ptx and spec.real == "double"):
             less_d = tie * f2;
+% endif
             less_b = f2 * b;
             my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
             a${j} = b * inverse;
@@ -512,7 +584,22 @@ ${part("common/node_lists")}\
         int r = 0;
         do {
             if (my_round == r) {
-% if eliminates:
+% if whole:   # all is read before something is written, so that no read waits for the one before
+                const real up = tree_up[lane], next = below != NONE ? tree_up[child] : (real)0;
+                const real above_now = tree_d[above], above_right = tree_b[above];
+                const real below_now = above_d[child], below_right = above_b[child];
+                g = tree_b[lane] - above_b[lane];
+                tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
+                tree_f1 = up * tree_inverse;
+                tree_f2 = next * tree_inverse;
+                tree_d[above] = above_now - up * tree_f1;
+                tree_b[above] = above_right - tree_f1 * g;
+                if (below != NONE) {
+                    tree_up[below] = -up * tree_f2;
+                    above_d[below] = below_now + next * tree_f2;
+                    above_b[below] = below_right + tree_f2 * g;
+                }
+% elif eliminates:
                 const real up = tree_up[lane];
                 tree_inverse = reciprocal(tree_d[lane] - above_d[lane]);
                 tree_f1 = up * tree_inverse;
@@ -524,7 +611,7 @@ ${part("common/node_lists")}\
                     above_d[below] += next * tree_f2;
                 }
 % endif
-% if solves:
+% if solves and not whole:
                 g = tree_b[lane] - above_b[lane];
                 tree_b[above] -= tree_f1 * g;
                 if (below != NONE) above_b[below] += tree_f2 * g;
@@ -625,6 +712,7 @@ ${part("common/node_lists")}\
 % if constant:
             root_v[unit] = after;
 % endif
+% if not spec.extended:
             if (before < my_threshold && after >= my_threshold) {
                 const int k = atomic_inc(spike_count);
                 if (k < spike_capacity) {
@@ -632,6 +720,7 @@ ${part("common/node_lists")}\
                     spike_step[k] = step;
                 }
             }
+% endif
             if (!isfinite(after) && !fault) fault = step + 1;
         }
 % if constant:
@@ -650,8 +739,13 @@ ${part("common/node_lists")}\
         do {
             --r;
             if (my_round == r) {
+% if whole:
+                const real above_x = tree_b[above], below_x = below != NONE ? tree_b[child] : (real)0;
+                my_x = g * tree_inverse - tree_f1 * above_x - tree_f2 * below_x;
+% else:
                 my_x = g * tree_inverse - tree_f1 * tree_b[above];
                 if (below != NONE) my_x -= tree_f2 * tree_b[below];
+% endif
                 tree_b[lane] = my_x;
             }
             MEET();
@@ -702,7 +796,7 @@ ${part("common/node_lists")}\
     if (fault && failed[mine.s6] == 0) failed[mine.s6] = fault;
 % if by_node:
 #define MOVE(held, kept) kept = held
-${part("common/node_states")}\
+${part("common/extended_states" if spec.extended else "common/node_states")}\
 #undef MOVE
 % endif
 % for kind in kinds:
@@ -718,7 +812,21 @@ ${part("common/node_states")}\
 % for s, name in enumerate(kind.states):
             real s_${name} = ${state(kind, s)};
 % endfor
-            ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${", ".join("&s_" + name for name in kind.states)});
+<%
+    by_address = ", ".join("&s_" + name for name in kind.states)
+%>\
+% if is_quick(kind):
+            ${kind.name}_advance(quick__, v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+            if (TOO_FAR(largest__)) {
+                largest__ = 0;
+% for s, name in enumerate(kind.states):
+                s_${name} = ${state(kind, s)};
+% endfor
+                ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+            }
+% else:
+            ${kind.name}_advance(${c_}v, (real)(step - 1) * dt, dt, ${params}${constants(kind)}${by_address});
+% endif
 % if spec.samples:
             ${spec.sampled_states(kind, "step - 1")}
 % endif

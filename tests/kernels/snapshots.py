@@ -36,16 +36,19 @@ from clhines.simulate import (
     state,
 )
 from clhines.simulate.currents import CurrentsSpec
+from clhines.simulate.extended_epoch_lists import with_blocks
 from clhines.simulate.extended_tables import filled_arenas, spec_of
 from clhines.simulate.features import FeaturesSpec
 from clhines.simulate.reduced import ReducedSpec
 from clhines.simulate.steps import StepSpec
+from clhines.simulate.tiled import TiledSpec
 from clhines.simulate.variables import Variables
 from clhines.simulate.wires import wires_of
 from clhines.solve.loaded import PermuteSpec
 from clhines.solve.mixed import ResidualSpec
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # where this is run as a program
+import extended_cells
 import extended_ranks
 
 FILE = Path(__file__).with_name("snapshots.json")
@@ -143,12 +146,27 @@ def extended_specs(dtype):
         yield spec_of(variables, tables, real, None, on_cpu=secondorder == 1)[0]
 
 
+def extended_epoch_specs(dtype, limits):
+    """Specs of epochs of an extended network."""
+    net = extended_cells.network()[0]
+    for secondorder in (0, 1):
+        model = net.compile(0.025, secondorder=secondorder, seed=7)
+        variables = Variables(model, model.extended, wires_of(model, model.extended))
+        place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
+        tables = filled_arenas(variables, np.dtype(dtype), place, base_d, pairs=True)
+        functions = spec_of(variables, tables, real_name(dtype), None)[0]
+        for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
+            for far in (False, True):
+                spec = replace(plan.spec, far=far)
+                yield with_blocks(spec, functions, plan.lists, variables)[0]
+
+
 def other_specs(dtype):
     """Specs of the kernels that know nothing of the device but numbers."""
     real = real_name(dtype)
     yield from (PermuteSpec(real), passive.PassiveSpec(real), state.RecordSpec(real))
     yield spread.SpreadSpec(real)
-    yield from (ReducedSpec(real), FeaturesSpec(real))
+    yield from (ReducedSpec(real), FeaturesSpec(real), TiledSpec(real))
     yield from (FloorSpec(real, width, width > 1) for width in (1, 4))
     yield state.EventsSpec()
     yield plasticity.PlasticSpec(16)
@@ -166,6 +184,9 @@ def specs():
                 yield f"{name}; {dtype}; {method}", name, found
         if limits.local_bytes >= GPU.local_bytes:
             yield f"{name}; {dtype}; networks", name, list(network_specs(dtype, limits))
+            if not limits.is_cpu:
+                found = list(extended_epoch_specs(dtype, limits))
+                yield f"{name}; {dtype}; extended networks", name, found
     for dtype in ("float64", "float32"):
         yield f"any; {dtype}; others", "any", list(other_specs(dtype))
         yield f"any; {dtype}; extended networks", "any", list(extended_specs(dtype))

@@ -18,6 +18,7 @@ from clhines.network.ring import ring_cables, ring_network
 from clhines.plan.plan import Limits
 from clhines.simulate.decisions import Decisions
 from clhines.simulate.epoch_plan import plan_epochs
+from clhines.simulate.epoch_rates import WEIGHTS
 from clhines.simulate.partition import part_of
 
 
@@ -80,6 +81,33 @@ def test_second_order_and_states(fast_queue, needs, build):
     np.testing.assert_allclose(result[1], expected[1], atol=1e-10)
     assert expected[1].any()
     np.testing.assert_allclose(sim.voltages(), v, atol=1e-7)
+
+
+def hot_network():
+    """HH in all membrane, warm in a third: rates times dt above and below what polynomials take."""
+    net, syn = simple_network()
+    nodes = np.setdiff1d(np.flatnonzero(net.area > 0), net.soma)
+    net.insert("hh", nodes, gnabar=0.02, celsius=np.where(nodes % 3, 6.3, 50.0))
+    return net, syn
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_fast_rates_take_another_way(fast_queue, needs, dtype):
+    """Bounds as above, and the same bits in parts."""
+    needs(fast_queue, dtype)
+    slowest_of_m = 4.0  # beta at -65 mV, 1/ms
+    warm = 3 ** ((50.0 - 6.3) / 10)
+    assert slowest_of_m * DT < -WEIGHTS[0] < slowest_of_m * warm * DT
+    expected, v = truth(hot_network)
+    whole, parts = (simulation(hot_network, fast_queue, dtype) for _ in range(2))
+    assert whole.runner.executor.launches[0].spec.quick_weights
+    result = whole.run(10.0)
+    bound = 1e-7 if dtype == "float64" else 0.5
+    assert np.abs(result[0] - expected[0]).max() < bound
+    assert np.abs(whole.voltages() - v).max() < bound
+    for _ in range(5):
+        parts.run(2.0)
+    np.testing.assert_array_equal(parts.voltages(), whole.voltages())
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -361,5 +389,6 @@ def test_rates_of_varying_factors_have_no_branches_and_constants_are_worked_out_
     bodies = re.findall(function, kind.source, re.DOTALL)
     assert len(bodies) == 2
     assert not any("celsius" in body or re.search(r"\bexp\(", body) for body in bodies)
+    assert "bar.sync %" not in render(plan.spec)  # which would take all barriers of a group
     soma = plan_epochs(ring_network(ring_cables(2), 2, "soma").compile(0.025), "float64", Limits())
     assert not soma[0].spec.side_by_side

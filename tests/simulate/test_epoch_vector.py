@@ -7,8 +7,10 @@ import pytest
 from networks import CABLES, DT, mixed_network, truth
 
 from clhines import Network, Simulation
+from clhines.device.devices import limits
+from clhines.simulate import epoch_vector
 from clhines.simulate.constant_pivots import variable_nodes
-from clhines.simulate.epoch_blocks import make_blocks, make_groups
+from clhines.simulate.epoch_blocks import choose_width, make_blocks, make_groups
 from clhines.simulate.epoch_vector import CellEpochs
 
 
@@ -61,6 +63,29 @@ def test_groups_of_instances_that_lie_anywhere(fast_queue, needs, dtype):
     # A few roundings a step of voltages up to 70 mV, which add up; measured 4 and 2 %.
     bound = 4 * round(4.0 / DT) * np.finfo(dtype).eps * 70
     np.testing.assert_allclose(found[0], reference.voltages(), rtol=0, atol=bound)
+
+
+def test_groups_of_two_registers_change_no_bit(fast_queue, needs, monkeypatch):
+    """As many as fill them take two, where a register has eight doubles."""
+    needs(fast_queue, "float64")
+    most = limits(fast_queue.device).vector_bytes // 8
+    found, widths = [], []
+    for of_many in (8 * most, 0):
+        monkeypatch.setattr(epoch_vector, "_OF_MANY", of_many)
+        engine = partial(CellEpochs, lanes=4)
+        sim = Simulation(crowded_network(), DT, "float64", queue=fast_queue, engine=engine)
+        widths.append({groups.member.shape[1] for groups in sim.runner.executor.groups})
+        sim.run(0.5)
+        found.append(sim.voltages())
+    assert max(widths[0]) == 2 * max(widths[1])
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    "counts, width", [([100], 8), ([9], 4), ([8, 16], 8), ([8, 8, 4], 4), ([2], 2)]
+)
+def test_two_registers_where_groups_are_about_half_as_many(counts, width):
+    assert choose_width(np.array(counts), 4, True) == width
 
 
 @pytest.mark.parametrize("most", [1, 4, 8])

@@ -286,6 +286,8 @@ def test_kernels_on_every_device(truth, queue, needs):
         (lambda n, g: n.connect(g["ext_fire"], g["ext_nmda"], weight=[[1] * 5]), "4 or less"),
         (lambda n, g: n.connect(n.detector(0), g["ext_nmda"], delay=-1.0), "0 or more"),
         (lambda n, g: n.trains([[-1.0]]), "has -1 ms"),
+        (lambda n, g: n.trains([1.0, 2.5]), r"times\[0\] has shape \(\); expected \(k,\)"),
+        (lambda n, g: clhines.Mechanism.from_nmodl(None), "text_or_path is None; expected a"),
         (lambda n, g: n.detector(12), "no node 12"),
         (lambda n, g: n.play(g["ext_clamp"], 0, "amp", [1, 0], [0, 0]), "goes back in time"),
         (lambda n, g: n.add_artificial("hh"), "use insert"),

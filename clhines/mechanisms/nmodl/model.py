@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from clhines.errors import InputError
+from clhines.errors import InputError, shown
 from clhines.mechanisms import random123
 from clhines.mechanisms.expressions import ExpressionError
 from clhines.mechanisms.nmodl.build import Model, build
@@ -48,6 +48,8 @@ def read(
 ) -> tuple[str, Nmodl]:
     """Return an NMODL text and what there is to it, of a text or the path of a file."""
     folder = None
+    if not isinstance(text_or_path, (str, Path)):
+        raise InputError(f"text_or_path is {shown(text_or_path)}; expected a text or a path")
     if isinstance(text_or_path, Path) or "\n" not in text_or_path.strip():
         file = Path(text_or_path)
         if "{" in str(text_or_path) and not file.is_file():

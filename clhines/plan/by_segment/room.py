@@ -20,8 +20,10 @@ TREE_VALUES = 6  # local memory of a lane, and an int
 ALL_REGISTERS = 1 << 16  # of a multiprocessor
 OTHER_REGISTERS = 30  # of a lane, besides its values
 MOST_HOLDING = 512  # lanes
+MOST_SHARED = 64  # of cells of which many share a multiprocessor
 LEAST_FILLED = 0.8  # of the nodes that they have room for
 FEW, MANY = 4, 16  # cells per compute unit: each has one for itself; what all take together counts
+FEW_NODES = 20_000  # per compute unit: fewer of chains are in registers even if they fit
 
 
 def is_small(forest: Forest, limits: Limits) -> bool:
@@ -79,12 +81,15 @@ def fits_registers(
     """(num_cells,) bool: cells whose values go into registers; `above` local memory are some.
 
     By default all of those or none, and only where the compiler is NVIDIA's. A few cells do so even
-    if some values have to leave the registers: a cache beside local memory has them there.
+    if some values have to leave the registers: a cache beside local memory has them there. Where no
+    cell is above, those of batches that `_short_of_groups` says.
     """
     asked = options["registers"]
     none: np.ndarray = np.zeros(forest.num_cells, bool)
-    usual = limits.ptx and not options["work_group"] and bool(above.any())
-    if asked is False or (asked is None and not usual):
+    usual = limits.ptx and not options["work_group"]
+    if asked is None and usual and _short_of_groups(forest, real, limits, options):
+        return ~none
+    if asked is False or (asked is None and not (usual and above.any())):
         return none
     lanes = most_lanes(real, limits, options)
     longest = int(options["segment"] or schedule.MAX_SEGMENT)
@@ -98,6 +103,19 @@ def fits_registers(
         good = _fill_registers(some, real, options)
     wanted[wanted] = good[some.shape_of_cell]
     return wanted if asked or wanted[above].all() else none
+
+
+def _short_of_groups(forest: Forest, real: str, limits: Limits, options: Options) -> bool:
+    """Whether cells are chains, or nearly, and few enough for work-groups in flight to count.
+
+    In float64 values in local memory let fewer of them run at once than values in registers do.
+    """
+    many = forest.num_nodes > FEW_NODES * limits.compute_units
+    if real != "double" or many or is_small(forest, limits) or options["segment"]:
+        return False
+    lanes = cut_trees(forest.trees, _OF_MANY[0]).lanes
+    filled = forest.trees.sizes >= LEAST_FILLED * _OF_MANY[0] * lanes
+    return bool((filled & (in_warps(lanes) <= MOST_SHARED)).all())
 
 
 def _fill_registers(forest: Forest, real: str, options: Options) -> np.ndarray:
@@ -133,6 +151,7 @@ def registers_segment(forest: Forest, real: str, limits: Limits, options: Option
         return int(options["segment"])
     lanes = most_lanes(real, limits, options)
     many = forest.num_cells > MANY * limits.compute_units
+    many |= _short_of_groups(forest, real, limits, options)
     for most in _OF_MANY if many else _SEGMENTS:
         found = cut_trees(forest.trees, most).lanes
         if _held(found, most, real).all() and (found <= lanes).all():

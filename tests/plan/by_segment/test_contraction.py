@@ -92,3 +92,26 @@ def test_many_branching_children_are_planned_at_once():
     begin = time.process_time()
     make_plan(Forest(parent), "contraction", limits=Limits(132, 1024))
     assert time.process_time() - begin < 2
+
+
+@pytest.mark.parametrize(
+    ("cell", "count", "dtype", "direct"),
+    [
+        (chain(512), 2560, "float64", True),
+        (chain(1024), 1280, "float64", True),
+        (chain(256), 5000, "float64", True),
+        (chain(512), 25_600, "float64", False),  # memory is the limit, whatever is in flight
+        (chain(512), 64, "float64", False),  # too few: shorter segments
+        (chain(512), 2560, "float32", False),  # twice as many fit into local memory
+        (random_binary_tree(512, 50, 1), 2560, "float64", False),  # idle places
+    ],
+)
+def test_chains_of_which_few_are_in_flight_are_in_registers(cell, count, dtype, direct):
+    limits = Limits(compute_units=132, local_bytes=48 << 10, is_cpu=False, ptx=True)
+    plan = make_plan(Forest.repeated([cell], count), "contraction", dtype, limits)
+    (part,) = plan.parts
+    assert (part.spec.direct, part.spec.keeps_factors) == (direct, not direct)
+    if direct:
+        assert part.spec.segment == 16
+    other = make_plan(plan.forest, "contraction", dtype, replace(limits, ptx=False))
+    assert not other.parts[0].spec.direct

@@ -1,0 +1,272 @@
+<%page args="spec"/>\
+<% e = spec.extended %>\
+% if e.calls:
+static __attribute__((noinline)) real called_exp(const real x) { return exp(x); }
+#undef exp  // a macro in some compilers' headers
+#define exp called_exp
+
+% endif
+% if e.noise:
+${e.noise}
+% endif
+% for kind in e.kinds:
+// ---- kind ${kind.number}: ${kind.name}
+
+${e.functions(kind)}
+% endfor
+// where regions begin, and counts
+% if e.by_cell:
+typedef struct { int ${", ".join(e.regions)}; } regions_;
+% endif
+% for number, name in enumerate(e.regions):
+#define ${name} ${f"regions.{name}" if e.by_cell else f"at[{number}]"}
+% endfor
+
+% for ion in e.ions:
+// the reversal potential of ${ion} at active node a becomes Nernst's
+${e.static} void to_nernst_${ion}(__global real *mem, ${e.at}, const int a)
+{
+    const real inside = mem[ion_${ion}i + a], outside = mem[ion_${ion}o + a];
+    const real scale = mem[nernst_${ion}];
+    real e = scale * log(outside / inside);
+    if (outside <= 0) e = (real)-1e6;
+    if (inside <= 0) e = (real)1e6;
+    mem[ion_e${ion} + a] = scale == 0 ? 0 : e;
+}
+
+% endfor
+% if e.played:
+// The value that a parameter of an instance takes at time t; one of those that are played.
+${e.static} void play(const int p, const double t, __global real *mem,
+    __global const double *clock, __global const int *ints, ${e.at})
+{
+    int low = ints[played_first + p], high = ints[played_first + p + 1] - 1;
+    const int start = low, last = high, continuous = ints[played_continuous + p];
+    const int time = played_time, value = played_value;
+    // the last entry at or before t; low stays there where there is none
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (continuous ? clock[time + middle] < t : clock[time + middle] <= t) low = middle;
+        else high = middle - 1;
+    }
+    double y = clock[value + low];
+    if (continuous) {
+        if (t > clock[time + start] && last > start) {  // after the end it is extrapolated
+            low = min(low, last - 1);
+            const double t0 = clock[time + low], t1 = clock[time + low + 1];
+            const double share = t0 == t1 ? 0.5 : (t - t0) / (t1 - t0);
+            y = (1 - share) * clock[value + low] + share * clock[value + low + 1];
+        }
+    } else if (clock[time + low] > t) return;
+    mem[ints[played_place + p]] = (real)y;
+}
+% endif
+
+% if e.net_kinds:
+// The earliest event of a target's connections that is due; -1 where none is. Instances of one
+// launch may send events meanwhile: `event_count` has those of before, `event_live` all; the latter
+// is for connections shorter than a step, whose sources are in launches before.
+${e.static} int earliest_event(const int first, const int end, const double limit,
+                          __global const double *clock, __global int *ints,
+                          ${e.at}, double *due, double *sent)
+{
+    int found = -1;
+    for (int c = first; c < end; c++) {
+        const int source = ints[connection_source + c], taken = ints[cursor + c];
+        const int counts = ints[connection_short + c] ? event_live : event_count;
+        const int count = ints[counts + source], size = ints[ring_size + source];
+        if (taken >= count) continue;
+        if (count - taken > size) atomic_max(&ints[error], 1);
+        const double then = clock[ring + ints[ring_first + source] + taken % size];
+        const double time = then + clock[delay + c];
+        if (time > limit) continue;
+        if (found < 0 || time < *due || (time == *due && then < *sent)) {
+            found = c;
+            *due = time;
+            *sent = then;
+        }
+    }
+    return found;
+}
+% for kind in e.net_kinds:
+<% k = kind.number %>\
+% if kind.queue:
+
+// Take self event `slot` of instance j out of its queue.
+${e.static} void remove_${k}(const int slot, const int j, __global real *mem, __global double *clock,
+                        __global int *ints, ${e.at})
+{
+    const int size = --ints[queue_size_${k} + j], last = ints[queue_last_${k} + j];
+    for (int q = slot; q < size; q++) {
+        const int to = q * count_${k} + j, from = to + count_${k};
+        clock[queue_time_${k} + to] = clock[queue_time_${k} + from];
+        clock[queue_sent_${k} + to] = clock[queue_sent_${k} + from];
+        mem[queue_flag_${k} + to] = mem[queue_flag_${k} + from];
+        ints[queue_connection_${k} + to] = ints[queue_connection_${k} + from];
+    }
+    if (last == slot) ints[queue_last_${k} + j] = -1;
+    else if (last > slot) ints[queue_last_${k} + j] = last - 1;
+}
+% endif
+% if kind.watches:
+
+// Values of the WATCH conditions of instance j, as bits: above 0.
+${e.static} uint above_${k}(const int j, const int a, const double t, const real dt,
+                       const real v_now, ${e.v_space} const real *v, __global real *mem,
+                       __global int *ints, ${e.at})
+{
+    const double t_begin = t, t_end = t + dt;
+    const real flag = 0;
+    const int weight_at = -1;
+<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]"} %>\
+${kind.call("watch", values, 4)}\
+    uint found = 0;
+% for w in range(kind.watches):
+    if (watch_${w} > 0) found |= ${1 << w}u;
+% endfor
+    return found;
+}
+% endif
+
+// One event of instance j: NET_RECEIVE, and what it asks for.
+${e.static} void receive_${k}(
+    const int j, const int a, const double t, const real flag, const int connection,
+    const real dt, const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global double *clock, __global int *ints, ${e.at})
+{
+    const double t_begin = t, t_end = t + dt;
+    const int weight_at = connection < 0 ? -1 : weight + ints[first_weight + connection];
+    const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
+<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t", "t end": "t_end", "flag": "flag", "pointer": "v[{}]"} %>\
+% for n in range(kind.for_netcons):
+    {
+        const int target = target_${k} + j;
+        for (int c = ints[first_connection + target]; c < ints[first_connection + target + 1]; c++) {
+            const int other_at = weight + ints[first_weight + c];
+${kind.call(f"for_netcons{n}", values, 12)}\
+        }
+    }
+% endfor
+% if kind.has("receive"):
+${kind.call("receive", values, 4)}\
+% endif
+% for number in [name.split(".")[0] for name in kind.asks("receive", "send") if name.endswith(".time")]:
+    if (isfinite(send_${number}_time)) {
+% if kind.sends[int(number)] == "event":
+% if kind.emits:
+        const int source = ints[emitted_${k} + j];
+        if (source >= 0) {
+            const int n = ints[event_live + source]++;
+            clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = send_${number}_time;
+            const int place = atomic_inc(spike_count);
+            if (place < capacity) {
+                spike_source[place] = source;
+                spike_time[place] = send_${number}_time;
+            }
+        }
+% endif
+% elif kind.sends[int(number)] == "self":
+        const int slot = ints[queue_size_${k} + j];
+        if (slot >= ${kind.queue}) atomic_max(&ints[error], ${2 + 2 * k});
+        else {
+            const int q = slot * count_${k} + j;
+            clock[queue_time_${k} + q] = send_${number}_time;
+            clock[queue_sent_${k} + q] = t;
+            mem[queue_flag_${k} + q] = ${f"send_{number}_flag" if f"{number}.flag" in kind.asks("receive", "send") else "0"};
+            ints[queue_connection_${k} + q] = connection;
+            ints[queue_last_${k} + j] = slot;
+            ints[queue_size_${k} + j] = slot + 1;
+        }
+% else:
+        const int slot = ints[queue_last_${k} + j];
+        if (slot < 0) atomic_max(&ints[error], ${3 + 2 * k});
+        else {
+            clock[queue_time_${k} + slot * count_${k} + j] = send_${number}_time;
+            clock[queue_sent_${k} + slot * count_${k} + j] = t;
+        }
+% endif
+    }
+% endfor
+% if kind.watches:
+    uint asked = 0;
+% for name in [n for n in kind.asks("receive", "arm") if "." not in n]:
+    if (arm_${name} != 0) asked |= ${1 << int(name)}u;
+% endfor
+    if (asked) {
+        ints[armed_${k} + j] = (int)asked;
+        ints[above_flags_${k} + j] = (int)above_${k}(j, a, t, dt, v_now, v, mem, ints, ${e.regions_name});
+    }
+% endif
+}
+
+// Deliver what is due to instance j until a time, the earliest first.
+${e.static} void deliver_${k}(
+    const int j, const int a, const double limit, const real dt, const int capacity,
+    ${e.v_space} const real *v, __global int *spike_count, __global int *spike_source,
+    __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
+    ${e.at})
+{
+    const int target = target_${k} + j;
+    const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
+    for (;;) {
+        double due = 0, sent = 0;
+        int connection = earliest_event(first, end, limit, clock, ints, ${e.regions_name}, &due, &sent);
+        real flag = 0;
+% if kind.queue:
+        int slot = -1;
+        for (int q = 0; q < ints[queue_size_${k} + j]; q++) {
+            const double time = clock[queue_time_${k} + q * count_${k} + j];
+            const double then = clock[queue_sent_${k} + q * count_${k} + j];
+            if (time > limit) continue;
+            if (connection < 0 && slot < 0 || time < due || (slot < 0 && time == due && then < sent)) {
+                slot = q;
+                due = time;
+                sent = then;
+            }
+        }
+        if (slot >= 0) {
+            flag = mem[queue_flag_${k} + slot * count_${k} + j];
+            connection = ints[queue_connection_${k} + slot * count_${k} + j];
+            remove_${k}(slot, j, mem, clock, ints, ${e.regions_name});
+        } else if (connection >= 0)
+            ints[cursor + connection]++;
+        if (slot < 0 && connection < 0) break;
+% else:
+        if (connection < 0) break;
+        ints[cursor + connection]++;
+% endif
+        receive_${k}(j, a, due, flag, connection, dt, capacity, v, spike_count, spike_source,
+                     spike_time, mem, clock, ints, ${e.regions_name});
+    }
+}
+
+// Events of instance j that are due until the middle of the step.
+${e.static} void events_of_${k}(
+    const int j, const int a, const double t_begin, const double t_mid, const real dt,
+    const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global double *clock, __global int *ints, ${e.at})
+{
+    deliver_${k}(j, a, t_begin, dt, capacity, v, spike_count, spike_source, spike_time, mem,
+                 clock, ints, ${e.regions_name});
+% if kind.watches:
+    const uint armed = (uint)ints[armed_${k} + j];
+    if (armed) {
+        const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
+        const uint above = above_${k}(j, a, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
+        const uint fire = armed & above & ~(uint)ints[above_flags_${k} + j];
+        ints[above_flags_${k} + j] = (int)above;
+% for w, flag in enumerate(kind.watch_flags):
+        if (fire & ${1 << w}u)
+            receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, dt, capacity, v,
+                         spike_count, spike_source, spike_time, mem, clock, ints, ${e.regions_name});
+% endfor
+    }
+% endif
+    deliver_${k}(j, a, t_mid, dt, capacity, v, spike_count, spike_source, spike_time, mem,
+                 clock, ints, ${e.regions_name});
+}
+% endfor
+% endif
+

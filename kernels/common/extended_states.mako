@@ -1,0 +1,25 @@
+<%page args="spec"/>\
+<% W = spec.warp %>\
+    for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
+        if (node_places[q * ${W} + in_warp] < 0) continue;
+        __global const int *list = node_lists + q * ${spec.list_width};
+        const int bits = list[0];
+        __global const real *p = node_values, *value = p;
+        __global const int *member = node_members + (long)list[4] * ${W} + in_warp, *m;
+        __global real *first_state = node_states + (long)(home.s4 + list[2]) * ${W} + in_warp, *state;
+% if spec.local_lines:
+        __local real *first_local = local_states + (unit * ${spec.local_lines} + list[3]) * ${W} + in_warp, *local_state;
+% endif
+        ${spec.begin_lists}
+% for kind in spec.blocks:
+% if kind.lined:
+${spec.opening(kind)}\
+% for name in kind.states:
+                MOVE(${kind.line(name)}, ${kind.in_memory(name)});
+% endfor
+${spec.closing(kind)}\
+% else:
+            ${spec.skipping(kind)}
+% endif
+% endfor
+    }

@@ -1,0 +1,98 @@
+"""Epochs of whole cells for extended networks against the reference on the host.
+
+The two add the same numbers in another order, so that each step differs by some units in the last
+place; the networks below do not amplify that by more than 100 times the number of steps.
+"""
+
+import mod_files
+import numpy as np
+import pytest
+from extended_cells import CELLS, NODES, network
+
+from clhines import InputError, Simulation
+
+DT, STOP = 0.05, 20.0  # ms
+EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
+STATES = {
+    "ext_nmda": ("g", "open"),
+    "ext_table": ("n", "steps", "middles", "seen", "factor"),
+}
+
+
+def recorded(sim, groups):
+    """Numbers of records by name."""
+    nodes = np.arange(NODES * CELLS)
+    found = {"v": sim.record("v", nodes)}
+    found |= {name: sim.record(name, nodes[nodes % NODES != 4]) for name in ("cai", "ica", "eca")}
+    for mechanism, names in STATES.items():
+        found |= {(mechanism, name): sim.record(name, groups[mechanism]) for name in names}
+    return found
+
+
+def test_as_the_reference(fast_queue, needs):
+    """Voltages, concentrations, states, outputs, spikes; the same bits in another run."""
+    needs(fast_queue, "float64")
+    found = []
+    for engine in ("reference", "epochs", "epochs"):
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=130)
+        assert sim.engine == engine
+        numbers = recorded(sim, groups)
+        found.append((sim.run(STOP), sim.voltages(), sim.weights()))
+    (expected, *_), (first, v, weights), (second, *again) = found
+    assert len(expected.spike_cell) > 6
+    assert max(expected[numbers["v"]].max(), -expected[numbers["ica"]].min()) > 0
+    for name, number in numbers.items():
+        scale = np.abs(expected[number]).max()
+        assert scale > 0, name
+        np.testing.assert_allclose(first[number], expected[number], 0, EPS * scale, err_msg=name)
+        assert np.array_equal(first[number], second[number])
+    assert np.array_equal(first.spike_cell, expected.spike_cell)
+    np.testing.assert_allclose(first.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+    assert all(map(np.array_equal, (v, weights), again))
+
+
+def test_equal_cells_and_float32(fast_queue):
+    """Equal cells share their lists; single precision and the second order: the same spikes."""
+    found = {}
+    for engine, dtype in (("epochs", "float32"), ("steps", "float32"), ("reference", "float64")):
+        given = {"queue": fast_queue, "engine": engine, "secondorder": 1}
+        sim = Simulation(network(like=True)[0], DT, dtype, **given)
+        number = sim.record("v", np.arange(NODES * CELLS))
+        result = sim.run(20.0)
+        found[engine] = result[number], result.spike_cell
+    far = {k: np.abs(v[0] - found["reference"][0]).max() for k, v in found.items()}
+    assert np.array_equal(found["epochs"][1], found["reference"][1])
+    assert far["epochs"] < max(0.05, 2 * far["steps"])
+
+
+def test_goes_on_from_what_steps_saved(fast_queue, needs, tmp_path):
+    needs(fast_queue, "float64")
+    runs = []
+    for engine in ("steps", "epochs"):
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine)
+        numbers = recorded(sim, groups)
+        if engine == "steps":
+            sim.run(2.05)
+            sim.save(tmp_path / "state.npz")
+        else:
+            sim.restore(tmp_path / "state.npz")
+        runs.append(sim.run(10.0))
+    assert len(runs[0].spike_cell) > 2
+    assert np.array_equal(*(run.spike_cell for run in runs))
+    for number in numbers.values():
+        scale = np.abs(runs[0][number]).max()
+        np.testing.assert_allclose(runs[1][number], runs[0][number], 0, EPS * scale)
+
+
+@pytest.mark.parametrize("what", ["pointers", "artificial cells"])
+def test_what_epochs_do_not_take(fast_queue, what):
+    """Rejected by name where epochs are asked for."""
+    net, _ = network()
+    if what == "pointers":
+        net.point(net.add(mod_files.ours("ext_gap"), [5]), "vgap", to=[11])
+    else:
+        net.add_artificial(mod_files.ours("ext_fire"), 1)
+    with pytest.raises(InputError, match=f"takes no {what}"):
+        Simulation(net, DT, queue=fast_queue, engine="epochs")

@@ -1,0 +1,36 @@
+"""An extended network that epochs of whole cells take."""
+
+import mod_files
+import numpy as np
+
+from clhines import Network
+
+CELLS, NODES = 3, 6  # cells, nodes of each
+
+
+def network(like=False):
+    """Cells with tables, ions, events, and parameters in time; `like`: equal cells."""
+    rng, ours = np.random.default_rng(5), mod_files.ours
+    n = NODES * CELLS
+    parent = np.tile([-1, 0, 1, 1, 3, 4], CELLS) + NODES * np.repeat(np.arange(CELLS), NODES)
+    parent[::NODES] = -1
+    area = np.tile(rng.uniform(300, 1500, NODES), CELLS) if like else rng.uniform(300, 1500, n)
+    g_axial = np.tile(rng.uniform(0.05, 0.2, NODES), CELLS)
+    net = Network.from_arrays(parent, np.arange(0, n + 1, NODES), area, g_axial, 1e-5 * area)
+    nodes, soma = np.arange(n), np.arange(0, n, NODES)
+    active = nodes[nodes % NODES != 4]
+    net.insert("pas", soma + 4, g=1e-4, e=-70.0)
+    groups = {"hh": net.insert("hh", soma)}
+    for name in ("ext_cad", "ext_ca", "ext_kca", "ext_table"):
+        given = {"gbar": 3e-4 * (1 + active % 2)} if name == "ext_ca" else {}
+        groups[name] = net.insert(ours(name), active, **given)
+    at = {"ext_nmda": soma + 3, "ext_clamp": soma[[2]]}
+    groups |= {name: net.add(ours(name), where) for name, where in at.items()}
+    net.add("iclamp", at=soma, delay=1.0, dur=40.0, amp=[0.9, 0.6, 0.7])
+    net.play(groups["ext_clamp"], 0, "amp", [0, 5, 9.0], [0, 0.1, 0.2])
+    spikes = net.detector(np.concatenate([soma, soma + 3]), -20.0)
+    weights = np.stack([rng.uniform(0.001, 0.004, 2 * CELLS), np.ones(2 * CELLS)], axis=1)
+    delays = rng.uniform(0.6, 2, 2 * CELLS)
+    net.connect(spikes, groups["ext_nmda"], rng.integers(0, CELLS, 2 * CELLS), weights, delays)
+    net.connect(net.trains([[1.0, 2.0, 5.0]]), groups["ext_nmda"], [0], [[0.003, 1.0]], 0.1)
+    return net, groups
