@@ -140,6 +140,13 @@ class Memory(Objects):
         finally:
             vector.play_remove()
 
+    def settle(self) -> None:
+        """Let NEURON rebuild its lists after sections or point processes have changed."""
+        if ctypes.c_int.from_address(self.address("v_structure_change")).value:
+            rebuild = self.symbol("_Z15v_setup_vectorsv")
+            rebuild.argtypes, rebuild.restype = [], None
+            rebuild()
+
     # -- vectors that record and play ------------------------------------------------------------
 
     def _entries(self) -> list[int]:

@@ -88,6 +88,7 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     contents = read_contents(h, tree, catalogue)
     try:
         memory = Memory(h)
+        memory.settle()
         slots = Slots(memory)
         read_styles(h, memory, contents)
     except OSError as error:
