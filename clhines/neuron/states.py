@@ -69,8 +69,10 @@ def step_of(h: Hoc, dt: float) -> int:
     Raises
     ------
     InputError
-        It is at none, as dt was another before.
+        It is at none, as dt was another before, or the time is negative.
     """
+    if h.t < -0.5 * dt:
+        raise InputError(f"h.t is {h.t:g} ms; expected 0 or more: let NEURON run until 0")
     step = round(h.t / dt)
     if abs(h.t - step * dt) > 1e-6 * dt * max(1.0, step * 1e-3):
         raise InputError(

@@ -5,8 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from clhines import InputError
+from clhines.neuron.states import step_of
 
 pytest.importorskip("neuron", reason="NEURON is not installed")
 pytestmark = pytest.mark.neuron
@@ -360,3 +364,11 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
     )
     for row in told:
         assert any(row.startswith(f"| {name}") for name in [*found, *elsewhere]), row
+
+
+@pytest.mark.parametrize(
+    ("t", "message"), [(-50.0, "0 or more"), (0.26, "no whole number of steps")]
+)
+def test_times_that_no_step_has(t, message):
+    with pytest.raises(InputError, match=message):
+        step_of(SimpleNamespace(t=t), 0.025)

@@ -58,6 +58,7 @@ STEPS = [
         (case, "steps")
         for case in ("recorders", "events", "streams", "watched", "common", "clamped")
     ),
+    *((case, "epochs") for case in ("recorders", "crossing", "played")),  # of whole cells
 ]
 
 
