@@ -40,9 +40,9 @@ def read_gaps(h: Hoc, memory: Memory, tree: Tree, contents: Contents) -> list[Ga
     """Return what `target_var` sets."""
     if not memory.transfers:
         return []
-    segments = {tree.node(s, x): s(x) for s in tree.sections for x in (0.0, 1.0)}
-    segments |= {tree.at(segment): segment for s in tree.sections for segment in s}
-    voltages = {node: segment.v for node, segment in segments.items()}
+    segments = [s(x) for s in tree.sections for x in (0.0, 1.0)]
+    segments += [segment for s in tree.sections for segment in s]
+    nodes, voltages = [tree.at(segment) for segment in segments], [s.v for s in segments]
     candidates = {**contents.points, **contents.density}
     asked = [
         (owner, name, instances, instances.values(name))
@@ -52,7 +52,7 @@ def read_gaps(h: Hoc, memory: Memory, tree: Tree, contents: Contents) -> list[Ga
     ]
     found = []
     try:
-        for node, segment in segments.items():
+        for node, segment in zip(nodes, segments, strict=True):
             segment.v = _FIRST + node
         for _, name, instances, values in asked:
             instances.put(name, np.full(len(values), _BEFORE))
@@ -61,10 +61,10 @@ def read_gaps(h: Hoc, memory: Memory, tree: Tree, contents: Contents) -> list[Ga
             now = instances.values(name)
             for k in np.flatnonzero(now != _BEFORE).tolist():
                 node = int(now[k] - _FIRST) if now[k] >= _FIRST else -1
-                found.append(Gap(owner, name, k, node if node in segments else -1))
+                found.append(Gap(owner, name, k, node if node < tree.num_nodes else -1))
     finally:
-        for node, segment in segments.items():
-            segment.v = voltages[node]
+        for v, segment in zip(voltages, segments, strict=True):
+            segment.v = v
         for _, name, instances, values in asked:
             instances.put(name, values)
     return found

@@ -1,9 +1,11 @@
 """The compartments of all sections, as NEURON connects them.
 
-Each root section begins with a node without membrane at its end 0. Each section has a node for
-each segment and one without membrane at the end away from its parent. A section starts at the node
-of its parent's segment; at the near end of a section that is not a root this is the node where
-that section itself starts.
+Each section has a node for each segment. At its end away from its parent, and at the end 0 of a
+root section, NEURON has a node without membrane. It has the voltage of the segment beside it where
+no section and no point process is there; it is left out then: solving for it would round the
+membrane of a small segment beside a large axial conductance. A section starts at the node of its
+parent's segment; at the near end of a section that is not a root this is the node where that
+section itself starts.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 from clhines.errors import InputError
 from clhines.neuron.session import Hoc, Section, Segment
 
+_EQUAL = 1e-9  # mV: voltages of nodes that differ by rounding
 CAPACITANCE = 1e-5  # µF/cm² times µm² in nF
 
 
@@ -30,8 +33,8 @@ class Tree:
         Node of the segment that is next to the parent.
     reversed_sections : set of Section
         Those whose end 1 is at the parent.
-    begin : dict of Section -> int
-        Node at which the section starts: one of its parent's, or the root.
+    begin, end : dict of Section -> int
+        Node at which the section starts, one of its parent's or the root; node of its other end.
     parent, cell_offsets : int64 arrays
     area : (n,) float64, µm²
     g_axial : (n,) float64, µS
@@ -43,6 +46,7 @@ class Tree:
     first: dict[Section, int]
     reversed_sections: set[Section]
     begin: dict[Section, int]
+    end: dict[Section, int]
     parent: np.ndarray
     cell_offsets: np.ndarray
     area: np.ndarray
@@ -66,7 +70,7 @@ class Tree:
         if x == near:
             return self.begin[section]
         if x in (0.0, 1.0):
-            return self.first[section] + section.nseg
+            return self.end[section]
         return int(self.nodes(section)[min(int(x * section.nseg), section.nseg - 1)])
 
     def at(self, segment: Segment) -> int:
@@ -98,6 +102,29 @@ def _order(h: Hoc) -> list[list[Section]]:
     return cells
 
 
+class _Ends:
+    """Which ends of sections need a node.
+
+    Parameters
+    ----------
+    h : Hoc
+    cells : list of list of Section
+    """
+
+    def __init__(self, h: Hoc, cells: list[list[Section]]) -> None:
+        starts = (section.parentseg() for cell in cells for section in cell)
+        self._joined = {(at.sec, at.x) for at in starts if at is not None and at.x in (0.0, 1.0)}
+        self._all = bool(h.CVode().use_fast_imem())  # their membranes' currents are 0
+
+    def is_bare(self, section: Section, x: float) -> bool:
+        """Whether nothing is at an end, which has the voltage of the segment beside it."""
+        if self._all or (section, x) in self._joined:
+            return False
+        end = section(x)
+        beside = section(abs(x - 0.5 / section.nseg))
+        return abs(end.v - beside.v) <= _EQUAL and not end.point_processes()
+
+
 def read_tree(h: Hoc) -> Tree:
     """Read the compartments of all sections.
 
@@ -109,27 +136,36 @@ def read_tree(h: Hoc) -> Tree:
     cells = _order(h)
     if not cells:
         raise InputError("NEURON has no sections; expected a model in its memory")
+    bare = _Ends(h, cells)
     first: dict[Section, int] = {}
     begin: dict[Section, int] = {}
+    end: dict[Section, int] = {}
     turned: set[Section] = set()
     parent: list[int] = []
     columns: list[tuple[float, float, float, float]] = []
     offsets = [0]
-    tree = Tree((), first, turned, begin, *(np.zeros(0) for _ in range(6)))
+    tree = Tree((), first, turned, begin, end, *(np.zeros(0) for _ in range(6)))
     for cell in cells:
         for section in cell:
-            at = section.parentseg()
-            if at is None:
-                begin[section] = len(parent)
+            at, near = section.parentseg(), float(section.orientation())
+            if near:
+                turned.add(section)
+            before = -1 if at is None else tree.node(at.sec, at.x)
+            if at is None and not bare.is_bare(section, near):
+                before = len(parent)
                 parent.append(-1)
                 columns.append((0.0, 0.0, 0.0, 0.0))
-            else:
-                begin[section] = tree.node(at.sec, at.x)
-            if section.orientation():
-                turned.add(section)
             first[section] = len(parent)
-            parent += [begin[section], *range(len(parent), len(parent) + section.nseg)]
-            columns += _columns(section, section in turned)
+            begin[section] = before if before >= 0 else first[section]
+            rows = _columns(section, section in turned)
+            if bare.is_bare(section, 1.0 - near):
+                rows.pop()
+            if before < 0:  # a root
+                area, _, cm, diam = rows[0]
+                rows[0] = area, 0.0, cm, diam
+            end[section] = first[section] + len(rows) - 1
+            parent += [before, *range(first[section], end[section])]
+            columns += rows
         offsets.append(len(parent))
     area, g, cm, diam = np.array(columns).T
     return Tree(
@@ -137,6 +173,7 @@ def read_tree(h: Hoc) -> Tree:
         first,
         turned,
         begin,
+        end,
         np.array(parent, np.int64),
         np.array(offsets, np.int64),
         area,

@@ -372,3 +372,47 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
 def test_times_that_no_step_has(t, message):
     with pytest.raises(InputError, match=message):
         step_of(SimpleNamespace(t=t), 0.025)
+
+
+ENDS = """
+import json
+import numpy as np
+from neuron import h
+import clhines
+h.load_file("stdrun.hoc")
+soma, other, child = (h.Section(name=name) for name in ("soma", "other", "child"))
+for section in (soma, other, child):
+    section.L = section.diam = 3
+    section.insert("pas")
+child.connect(other(0))
+clamp, stim = h.IClamp(soma(0.5)), h.IClamp(child(1))
+clamp.amp, clamp.dur, stim.amp, stim.dur = 1e-4, 100, 1e-4, 100
+vectors = [h.Vector().record(s(x)._ref_v) for s in (soma, other, child) for x in (0, 0.5, 1)]
+found = []
+for way in (h.continuerun, lambda stop: clhines.neuron.run(stop, dtype="float32")):
+    h.finitialize(-65)
+    way(2.0)
+    found.append(np.array([v.to_python() for v in vectors]))
+h.finitialize(-65)
+sim, at = clhines.from_neuron()
+places = [at(s(x)) for s in (soma, other, child) for x in (0, 0.5, 1)]
+print(json.dumps([places, float(np.abs(found[0][:3] - found[1][:3]).max()), found[1].shape]))
+"""
+
+
+def test_ends_where_nothing_is_have_no_node():
+    """Each would bring an axial conductance that rounds the membrane of a short segment away.
+
+    A step in float32 rounds v and the terms of its equation, by at most four ulps of 65 mV, so
+    that 80 steps are off by 80 * 4 * 65 * 6e-8 mV; with its ends such a soma is off by 0.2 mV.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    places, difference, shape = json.loads(done.stdout.splitlines()[-1])
+    # a joined end, and one with a point process, are nodes; others are those of the segment
+    soma, joined, middle, away, far = 0, 1, 2, 3, 4
+    assert places == [soma, soma, soma, joined, middle, middle, joined, away, far]
+    assert shape == [9, 81]
+    assert 0 < difference < 80 * 4 * 65 * 6e-8
