@@ -26,8 +26,8 @@ __kernel void pack_values(${signature(spec, "pack_values")})
 // Numbers of a copy are larger by a step than those of the copy before; -1 is none.
 __kernel void tile_numbers(${signature(spec, "tile_numbers")})
 {
-    const long row = get_global_id(1), once = row / copies * n;
-    const int shift = (int)(row % copies) * step;
+    const long row = get_global_id(1), own = row / copies, once = own * n;
+    const int shift = (int)(row - own * copies) * step;
     __global int *to = whole + begin + row * n;
     for (int j = get_global_id(0); j < n; j += get_global_size(0)) {
         const int value = values[once + j];

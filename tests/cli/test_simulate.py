@@ -165,7 +165,7 @@ def test_ring_bad_arguments(cli, swc, tmp_path, monkeypatch, arguments, said):
 
 
 def test_simulate_needs_a_network(cli):
-    cli("simulate").assert_refused("network")
+    cli("simulate").assert_refused("FILE.py")
     cli("simulate", "star").assert_refused("invalid choice: 'star'")
 
 

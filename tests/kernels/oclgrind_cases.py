@@ -11,6 +11,7 @@ import pyopencl.array as cla
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(__file__)), "support"))
 
+import extended_cells
 import mod_files
 from networks import blocks
 from systems import forest_for, make_system, updates_for
@@ -29,6 +30,7 @@ from clhines.simulate.delivery import ALGORITHMS, Delivery
 from clhines.simulate.epoch_vector import CellEpochs
 from clhines.simulate.passive import PassiveSpec
 from clhines.simulate.plasticity import Plasticity
+from clhines.simulate.tiled import Tiler
 from clhines.solve import mixed
 
 CONFIGS = {
@@ -320,6 +322,35 @@ def extended_case(queue, dtype):
     assert all(np.isfinite(found[k]).all() for k in number)
 
 
+def extended_epochs_case(queue, dtype):
+    """The same kinds of things by epochs of whole cells, which take no pointers and no senders."""
+    net, groups = extended_cells.network()
+    sim = Simulation(net, 0.05, dtype, queue=queue, engine="epochs")
+    number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
+    found = sim.run(0.3)
+    assert all(np.isfinite(found[k]).all() for k in number)
+
+
+def tiled_case(queue, dtype):
+    """Values and numbers of three copies; the last of seven places is empty."""
+    tiler = Tiler(queue, np.dtype(dtype), 3)
+    values, whole = np.arange(4, dtype=dtype).reshape(2, 2), cla.zeros(queue, 13, dtype)
+    tiler.tile(values, whole, 1, 0)
+    tiled = [np.tile(row, 3) for row in values]
+    np.testing.assert_array_equal(whole.get()[1:], np.concatenate(tiled))
+    numbers = cla.zeros(queue, 7, np.int32)
+    tiler.tile(np.array([[1, -1]], np.int32), numbers, 1, 10)
+    np.testing.assert_array_equal(numbers.get()[1:], [1, -1, 11, -1, 21, -1])
+    gather = cla.to_device(queue, np.array([5, 4, 3, 2, 1, 0, -1], np.int32))
+    found = tiler.packed(np.array([7.0, 9.0]), gather).get()
+    np.testing.assert_array_equal(found[:6], [9, 7, 9, 7, 9, 7])
+    np.testing.assert_array_equal(tiler.places(gather, 6), [5, 4, 3, 2, 1, 0])
+    active, ints = cla.zeros(queue, 7, np.int32), cla.zeros(queue, 4, np.int32)
+    tiler.find_places(gather, np.array([-1, 0], np.int32), active, ints, 1)
+    np.testing.assert_array_equal(active.get(), [2, -1, 1, -1, 0, -1, -1])
+    np.testing.assert_array_equal(ints.get()[1:], [4, 2, 0])
+
+
 def clean_cases():
     """Yield name and function of every case that must run without a report."""
     for config, (method, _) in CONFIGS.items():
@@ -341,6 +372,9 @@ def clean_cases():
     arguments = "blocks", "float64", 2, True
     yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
     yield "network: extended", lambda queue: extended_case(queue, "float64")
+    yield "network: extended epochs", lambda queue: extended_epochs_case(queue, "float64")
+    for dtype in ("float64", "float32"):
+        yield f"copies, {dtype}", lambda queue, a=dtype: tiled_case(queue, a)
     for dtype in (np.float64, np.float32):
         for symmetric in (True, False):
             label = f"pieces: {np.dtype(dtype).name}, {'' if symmetric else 'un'}symmetric"

@@ -18,13 +18,15 @@ from clhines.plan.kernel_spec import STATUS, KernelSpec, TemplateSpec, Word, par
 
 PARAMETERS = re.compile(r"\nvoid solve\((.*?)\)\s*(?://[^\n]*)?\n\{", re.DOTALL)
 BITS = re.compile(r"(?:<<|>>)\s*\d+|&\s*\(?(?:0x[0-9a-f]+|\d+)")
-OWN_BITS = {  # reading a float as an int, a bit a step, the halves of a power of two
+OWN_BITS = {  # reading a float as an int, a bit a step or a turn, the halves of a power of two
     "by_segment/contraction": {">> 32"},
-    "common/rates": {"& 0x7fffffff", "<< 20", "<< 23"},
+    "common/rates": {"& 0x7fffffff", "<< 20", "<< 23", "<< 31"},
+    "simulate/epoch": {"& 1"},
     "simulate/delivery": {"& 1"},
 }
 OWN_NUMBERS = {  # numbers that a module has as well, with another meaning
     "by_branch/fine_vector": {128},  # alignment of local memory
+    "simulate/epoch": {32},  # bits of a uint
 }
 MODULES = {
     "simulate/epoch": "simulate.epoch_spec",

@@ -142,8 +142,10 @@ def test_every_template_is_covered():
         "simulate/reduced",
         "simulate/extended",
         "simulate/spread",
+        "simulate/tiled",
     }
     taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}
+    taken_in |= {f"common/extended_{part}" for part in ("functions", "lists", "states")}
     taken_in |= {"common/segment_registers"}
     assert templates == planned | alone | networks | taken_in
 
