@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from clhines.errors import InputError
+from clhines.errors import InputError, warn_caller
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.catalogue import Catalogue
 from clhines.neuron.columns import Columns
@@ -111,20 +111,39 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     for part in (reader, pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)
+    _warn_of_bins(model)
     return model
+
+
+def _warn_of_bins(model: Model) -> None:
+    """Warn where NEURON's queue of bins gives events other times than they have here."""
+    if not int(model.h.CVode().queue_mode()) & 1:
+        return
+    called = {name for name, _ in model.wires.target}
+    timed = [
+        name
+        for name, mechanism in model.mechanisms.items()
+        if name in called and any(a.role == "t" for a in mechanism.calls("receive"))
+    ]
+    if timed:
+        warn_caller(
+            f"CVode.queue_mode(1, 0): in {', '.join(timed)} events come at their own times here, "
+            "in NEURON at the begin of the step that they are in; self events differ likewise",
+            UserWarning,
+        )
 
 
 def _settings(h: Hoc) -> list[Rejected]:
     found = []
-    if h.cvode_active():
-        found.append(Rejected("", "CVode: variable time steps", "", 0, "h.cvode_active(0)"))
+    if h.CVode().active():
+        found.append(Rejected("", "CVode: variable time steps", "", 0, "h.CVode().active(0)"))
     if int(h.ParallelContext().nthread()) > 1:
         found.append(
             Rejected("", "threads of NEURON", "", 0, "ParallelContext().nthread(1), finitialize()")
         )
     if int(h.secondorder) not in (0, 1, 2):
         found.append(Rejected("", f"secondorder = {h.secondorder:g}"))
-    if h.CVode().queue_mode():
+    if int(h.CVode().queue_mode()) & 2:  # a queue of its own for self events
         found.append(
             Rejected("", "CVode.queue_mode", "", 0, "CVode().queue_mode(0, 0), finitialize()")
         )

@@ -374,6 +374,34 @@ def test_times_that_no_step_has(t, message):
         step_of(SimpleNamespace(t=t), 0.025)
 
 
+BINS = """
+import warnings
+from neuron import h
+import clhines
+soma = h.Section(name="soma")
+synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
+netcons = [h.NetCon(stim, synapse)]
+h.CVode().queue_mode(1, 0)
+for fire in (None, h.IntFire1()):
+    if fire is not None:
+        netcons.append(h.NetCon(stim, fire))
+    h.finitialize(-65)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        assert not clhines.neuron.check()
+    print([str(w.message) for w in found])
+"""
+
+
+def test_bins_of_events_are_warned_of_where_a_mechanism_asks_for_the_time():
+    done = subprocess.run(
+        [sys.executable, "-c", BINS], capture_output=True, text=True, timeout=200, check=False
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    plain, timed = done.stdout.splitlines()[-2:]
+    assert plain == "[]" and "IntFire1" in timed and "queue_mode" in timed
+
+
 ENDS = """
 import json
 import numpy as np
