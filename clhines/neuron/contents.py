@@ -117,9 +117,9 @@ def read_contents(h: Hoc, tree: Tree, catalogue: Catalogue) -> Contents:
                 known.things += [getattr(s, name) for s in segments]
                 known.nodes += nodes
     for name in catalogue.without_text():
-        here = [s for s in tree.sections if h.ismembrane(name, sec=s)]
-        if here:
-            found.structural[name] = str(here[0])
+        here = next((s for s in tree.sections if h.ismembrane(name, sec=s)), None)
+        if here is not None:
+            found.structural[name] = str(here)
     for name in catalogue.names(points=True):
         every = list(h.List(name))
         if every:

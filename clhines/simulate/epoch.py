@@ -16,12 +16,11 @@ import pyopencl as cl
 import pyopencl.array as cla
 from numpy.typing import ArrayLike
 
-from clhines.arrays import stretch_of
 from clhines.device import program
 from clhines.network.model import Model
 from clhines.plan.plan import Limits
 from clhines.simulate.epoch_nodes import NodeLists
-from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
+from clhines.simulate.epoch_plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.kinds import place_of
 from clhines.simulate.sampling import Sample, arguments
@@ -70,14 +69,9 @@ class BlockEpochs:
 
     def set_records(self, nodes: np.ndarray) -> None:
         """Record the voltage at natural `nodes`, a column each."""
-        cells = stretch_of(self.model.forest.cell_offsets, nodes)
-        order = np.argsort(cells, kind="stable")
-        starts = np.searchsorted(cells[order], np.arange(self.model.forest.num_cells + 1))
-        at = np.full(len(nodes), -1)
-        for launch in self.launches:
-            if len(nodes):
-                at = np.maximum(at, launch.plan.lane_and_row(nodes[order]))
-        self._shared.set_records(starts, np.stack((at, order), axis=1))
+        plans = (launch.plan for launch in self.launches)
+        offsets = self.model.forest.cell_offsets
+        self._shared.set_records(*recorded_lists(offsets, plans, nodes))
 
     def set_samples(self, samples: Sequence[Sample], sampled: cla.Array) -> None:
         """Record states and currents from now on; see `Sampling`."""

@@ -6,6 +6,7 @@ own kernel and its own launch, so that a small cell takes no more of a device th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
@@ -325,6 +326,27 @@ class EpochPlan:
         moved = self._forest.cell_offsets[own] - self._first[own]
         found = self.table.lane_and_row(np.where(here, nodes + moved, 0))
         return np.where(here, found, -1)
+
+
+def recorded_lists(
+    cell_offsets: np.ndarray, plans: Iterable[EpochPlan], nodes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return where the entries of each cell begin, and (r, 2) `RECORDED` and column of each.
+
+    Parameters
+    ----------
+    cell_offsets, plans
+        Of all cells.
+    nodes : (r,) int64
+        Natural, those that are recorded.
+    """
+    cells = stretch_of(cell_offsets, nodes)
+    order = np.argsort(cells, kind="stable")
+    starts = np.searchsorted(cells[order], np.arange(len(cell_offsets)))
+    at = np.full(len(nodes), -1)
+    for plan in plans if len(nodes) else ():
+        at = np.maximum(at, plan.lane_and_row(nodes[order]))
+    return starts, np.stack((at, order), axis=1)
 
 
 def plan_epochs(

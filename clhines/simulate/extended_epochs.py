@@ -15,7 +15,6 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 
-from clhines.arrays import stretch_of
 from clhines.device import devices, program
 from clhines.errors import InputError
 from clhines.network.model import Model
@@ -23,7 +22,7 @@ from clhines.plan.plan import real_name
 from clhines.simulate import epoch_rates
 from clhines.simulate.arena import Arena
 from clhines.simulate.decisions import MAX_EPOCH, Decisions
-from clhines.simulate.epoch_plan import EpochPlan, plan_epochs
+from clhines.simulate.epoch_plan import EpochPlan, plan_epochs, recorded_lists
 from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.epoch_table import CellTable
 from clhines.simulate.extended import ExtendedSteps
@@ -161,14 +160,9 @@ class ExtendedEpochs(ExtendedSteps):
         self._times.forget()
         num, recorded, real = np.int32, self._recorded_at, real_name(self.dtype)
         at = recorded["v_index"].get(self.queue)[: int(recorded["num_v"])]  # type: ignore[union-attr]
-        nodes = self._node[at]
-        cell = stretch_of(self.model.forest.cell_offsets, nodes)
-        order = np.argsort(cell, kind="stable")
-        starts = np.searchsorted(cell[order], np.arange(self.model.forest.num_cells + 1))
-        entry = np.full(len(nodes), -1)
-        for launch in self._tables:
-            if len(nodes):
-                entry = np.maximum(entry, launch.plan.lane_and_row(nodes[order]))
+        plans = (launch.plan for launch in self._tables)
+        offsets = self.model.forest.cell_offsets
+        starts, entries = recorded_lists(offsets, plans, self._node[at])
         given = {
             "first_step": num(0), "num_steps": num(0), "all_v": self._v[0], "first_time": num(0),
             "step_begin": self._times.begin, "dt": self.dtype.type(self.model.dt),
@@ -177,7 +171,7 @@ class ExtendedEpochs(ExtendedSteps):
             "spike_count": self._found[0], "spike_source": self._found[1],
             "spike_time": self._found[2], "failed": self._failed,
             "record_start": self._some(starts, np.dtype(num)),
-            "record_list": self._some(np.stack((entry, order), axis=1), np.dtype(num)),
+            "record_list": self._some(entries, np.dtype(num)),
             "record_v": recorded["v_rows"], "record_row": num(0), "num_records": recorded["num_v"],
             "mem": self._mem, "clock": self._clocks, "ints": self._ints,
             "regions": self._regions, **recorded,
