@@ -62,6 +62,15 @@ ${e.static} void play(const int p, const double t, __global real *mem,
 }
 % endif
 
+% if e.width > 1:
+
+// The targets of a source look for its events in the next step, see `next_event`.
+${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
+{
+    for (int k = ints[first_fan + source]; k < ints[first_fan + source + 1]; k++)
+        ints[stale + ints[fan + k]] = 1;
+}
+% endif
 % if e.net_kinds:
 // The earliest event of a target's connections that is due; -1 where none is. Instances of one
 // launch may send events meanwhile: `event_count` has those of before, `event_live` all; the latter
@@ -88,6 +97,24 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
     }
     return found;
 }
+% if e.width > 1:
+
+// When the next event of a target's connections is due, of those that are known; infinite if none
+// is. A target is looked after then, or when a source has sent more, which makes it stale.
+${e.static} double next_event(const int first, const int end, __global const double *clock,
+                         __global const int *ints, ${e.at})
+{
+    double due = INFINITY;
+    for (int c = first; c < end; c++) {
+        const int source = ints[connection_source + c], taken = ints[cursor + c];
+        const int counts = ints[connection_short + c] ? event_live : event_count;
+        if (taken >= ints[counts + source]) continue;
+        const int entry = taken % ints[ring_size + source];
+        due = fmin(due, clock[ring + ints[ring_first + source] + entry] + clock[delay + c]);
+    }
+    return due;
+}
+% endif
 % for kind in e.net_kinds:
 <% k = kind.number %>\
 % if kind.queue:
@@ -159,6 +186,9 @@ ${kind.call("receive", values, 4)}\
         if (source >= 0) {
             const int n = ints[event_live + source]++;
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = send_${number}_time;
+% if e.width > 1:
+            mark_targets(source, ints, at);  // of connections shorter than a step
+% endif
             const int place = atomic_inc(spike_count);
             if (place < capacity) {
                 spike_source[place] = source;
@@ -248,6 +278,9 @@ ${e.static} void events_of_${k}(
     __global int *spike_source, __global double *spike_time, __global real *mem,
     __global double *clock, __global int *ints, ${e.at})
 {
+% if e.width > 1 and not kind.watches:
+    ints[stale + target_${k} + j] = 0;
+% endif
     deliver_${k}(j, a, t_begin, dt, capacity, v, spike_count, spike_source, spike_time, mem,
                  clock, ints, ${e.regions_name});
 % if kind.watches:
@@ -266,6 +299,15 @@ ${e.static} void events_of_${k}(
 % endif
     deliver_${k}(j, a, t_mid, dt, capacity, v, spike_count, spike_source, spike_time, mem,
                  clock, ints, ${e.regions_name});
+% if e.width > 1 and not kind.watches:
+    double due = next_event(ints[first_connection + target_${k} + j],
+                            ints[first_connection + target_${k} + j + 1], clock, ints, at);
+% if kind.queue:
+    for (int q = 0; q < ints[queue_size_${k} + j]; q++)
+        due = fmin(due, clock[queue_time_${k} + q * count_${k} + j]);
+% endif
+    clock[next_due + target_${k} + j] = due;
+% endif
 }
 % endfor
 % endif

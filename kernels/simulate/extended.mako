@@ -23,16 +23,22 @@ ${kind.call(block, values, 12)}\
 % endif
 % endfor
 </%def>\
+<%def name="due(kind, target)">\
+% if spec.width > 1 and not kind.watches:
+ && (ints[stale + ${target}] || clock[next_due + ${target}] <= t_mid)\
+% endif
+</%def>\
 <%def name="at_target(kinds, target, indent)">\
 % for kind in kinds:
 <% k = kind.number %>\
-${indent}if (${target} >= target_${k} && ${target} < target_${k} + count_${k}) {
+${indent}if (${target} >= target_${k} && ${target} < target_${k} + count_${k}${due(kind, target)}) {
 ${indent}    const int j = ${target} - target_${k};
 ${indent}    events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, dt, capacity, v, spike_count,
 ${indent}              spike_source, spike_time, mem, clock, ints, at);
 ${indent}}
 % endfor
 </%def>\
+% if spec.width == 1:
 // Events until the middle of the step, then currents there: d and b of the system to solve. One
 // work-item per place of the solver's order, `active` is the number of an active node there, else
 // -1; then one per target at no node.
@@ -98,7 +104,12 @@ ${kind.call("current", values, 12)}\
     }
     b[i] = right;
 }
+% endif
 
+<%
+    right = "over_dt[{0}] * v[{0}] + constant_b[{0}]"
+    inflow = "g_g * {} - i_i"
+%>\
 <% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
 <%def name="loose(indent)">\
 % if spec.played:
@@ -118,6 +129,9 @@ ${indent}        const int source = ints[detector_source + j];
 ${indent}        const int number = ints[event_count + source]++;
 ${indent}        clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
 ${indent}            t_end + 1e-10;
+% if spec.width > 1:
+${indent}        mark_targets(source, ints, at);
+% endif
 ${indent}        const int place = atomic_inc(spike_count);
 ${indent}        if (place < capacity) {
 ${indent}            spike_source[place] = source;
@@ -132,9 +146,8 @@ ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 <% W, V = spec.width, f"real{spec.width}" %>\
 % if W > 1:
 
-// From the solution x to the end of the step, as below. One work-item per block of places and nodes:
-// instances of a kind at nodes that follow each other are advanced ${W} at a time, the last ones of
-// a block with copies of the last one, which are not kept.
+// A step of a block of places and nodes: instances of a kind at nodes that follow each other are
+// advanced ${W} at a time, the last ones of a block with copies of the last one, which are not kept.
 
 // n numbers from a place on, or at nodes
 ${spec.static} ${V} some(__global const real *a, const int n)
@@ -149,6 +162,14 @@ ${spec.static} ${V} some_at(__global const real *a, __global const int *node, co
 {
     real part[${W}];
     for (int k = 0; k < ${W}; k++) part[k] = a[node[min(k, n - 1)]];
+    return vload${W}(0, part);
+}
+
+${spec.static} ${V} some_v(__global const real *v, __global const int *node, __global const int *places,
+    const int n)
+{
+    real part[${W}];
+    for (int k = 0; k < ${W}; k++) part[k] = v[places[node[min(k, n - 1)]]];
     return vload${W}(0, part);
 }
 
@@ -182,27 +203,132 @@ ${spec.static} void keep_at(const ${V} x, __global real *a, __global const int *
     for (int k = 0; k < n; k++) a[node[k]] = part[k];
 }
 
-__kernel void finish_step(${signature(spec, "finish_step")})
+// add n numbers at nodes, those of points as densities
+${spec.static} void add_at(const ${V} x, __global real *a, __global const int *node, const int n)
 {
-    const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
-    if (i >= num_items) return;
-    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
-    const double t_end = t_mid + half_dt;
-    const size_t row = step_state[1] + now;
-    const long item = i, next = item + 1;
-    for (int p = item * num_places / num_items; p < next * num_places / num_items; p++)
-        v_new[p] = ${new.format("p")};
-    for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
-        const int source = ints[emitter_source + e];
-        ints[event_count + source] = ints[event_live + source];
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[node[k]] += part[k];
+}
+
+${spec.static} void add_points(const ${V} x, __global real *a, __global const real *areas,
+    __global const int *node, const int n)
+{
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[node[k]] += part[k] * (100 / areas[node[k]]);
+}
+
+// Events until the middle of the step, then currents there: d and b of the system to solve. Of
+// nodes from one to another; places without instances have only their own b.
+static void begin_block(
+    const int from, const int to, const int first_place, const int end_place, const double t_begin,
+    const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
+    __global const int *active, __global const real *over_dt, __global const real *constant_b,
+    __global const real *v, __global real *d, __global real *b, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global double *clock, __global int *ints, __global const int *at)
+{
+    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    for (int i = first_place; i < end_place; i++) {
+        if (active[i] >= 0) continue;
+        b[i] = ${right.format("i")};
     }
-    for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
-        v_rows[row * num_v + r] = ${new.format("v_index[r]")};
-    if (i == 0) {
-        step_state[2] = now + 1;  // for the kernels of the next step
-${loose("        ")}\
+    for (int a = from; a < to; a++) {
+        const int i = ints[place_of + a];
+        d[i] = mem[base_d + a];
+        b[i] = ${right.format("i")};
     }
-    const int from = item * num_active / num_items, to = next * num_active / num_items;
+% if not spec.layered:
+% for kind in spec.net_kinds:
+% if kind.kind != "artificial":
+<% k = kind.number %>\
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+% if not kind.watches:
+        if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > t_mid) continue;
+% endif
+        events_of_${k}(j, ints[active_${k} + j], t_begin, t_mid, dt, capacity, v, spike_count,
+                 spike_source, spike_time, mem, clock, ints, at);
+    }
+% endif
+% endfor
+% endif
+% if spec.played:
+    for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
+        play(p, t_mid, mem, clock, ints, at);
+% endif
+<% here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"} %>\
+% for kind in spec.kinds:
+% if kind.has("before_breakpoint") and kind.kind != "artificial":
+<% k = kind.number %>\
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+        const int a = ints[active_${k} + j];
+        const real v_now = v[ints[place_of + a]];
+${kind.call("before_breakpoint", here, 8)}\
+    }
+% endif
+% endfor
+% for ion in spec.ions:
+    for (int a = from; a < to; a++) {
+        mem[ion_i${ion} + a] = 0;
+        mem[ion_di${ion} + a] = 0;
+        if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
+    }
+% endfor
+% for kind in spec.kinds:
+% if kind.has("current") and kind.kind != "artificial":
+<%
+    k = kind.number
+    density = kind.kind == "density"
+    factor = "mem[area + a] * (real)0.01 * " if density else ""
+    values = {**here, "noise": f"normal(seed, (ulong)(number_{k} + j), step)"}
+%>\
+% if "current" in dict(kind.vectors):
+    for (int j = ints[first_${k} + from], end = ints[first_${k} + to]; j < end; j += ${W}) {
+        const int n = min(${W}, end - j);
+        __global const int *node = ints + active_${k} + j;
+% if kind.asks("current", "v") or kind.asks("current", "i"):
+        const ${V} v_now = some_v(v, node, ints + place_of, n);
+% endif
+${kind.call_vectors("current", values, W, 8)}\
+% if kind.asks("current", "i"):
+        real slope[${W}], right[${W}];
+        vstore${W}(g_g, 0, slope);
+        vstore${W}(${inflow.format("v_now")}, 0, right);
+        for (int m = 0; m < n; m++) {
+            const int a = node[m], i = ints[place_of + a];
+            d[i] += ${factor}slope[m];
+            b[i] += ${factor}right[m];
+        }
+% endif
+    }
+% else:
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+        const int a = ints[active_${k} + j], i = ints[place_of + a];
+        const real v_now = v[i];
+${kind.call("current", values, 8)}\
+% if kind.asks("current", "i"):
+        d[i] += ${factor}g_g;
+        b[i] += ${factor}(${inflow.format("v_now")});
+% endif
+    }
+% endif
+% endif
+% endfor
+}
+
+// From the solution x to the end of the step: voltages, states, spikes, recorded states.
+static void finish_block(
+    const int from, const int to, const int first_place, const int end_place, const double t_begin,
+    const double half_dt, const int done, const size_t row, const real dt, const int capacity,
+    const int num_mem, __global const real *x, __global const real *v_old, __global real *v_new,
+    __global int *failed, __global int *spike_count, __global int *spike_source,
+    __global double *spike_time, __global const int *mem_first, __global const int *mem_column,
+    __global const int *mem_index, __global real *mem_rows, __global real *mem,
+    __global double *clock, __global int *ints, __global const int *at)
+{
+    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
         play(p, t_end, mem, clock, ints, at);
@@ -243,6 +369,54 @@ ${kind.call(block, values, 8)}\
         const real v_now = ${new.format("ints[place_of + a]")};
 ${end_of("        ")}\
     }
+}
+
+// One work-item per block of places, nodes and targets at no node.
+__kernel void begin_step(${signature(spec, "begin_step")})
+{
+    const int i = get_global_id(0), now = step_state[2];
+    if (i >= num_items) return;
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    if (i == 0) step_state[3] = now;  // for finish_step
+    const long item = i, next = item + 1;
+% if spec.loose_kinds and not spec.layered:
+    for (int k = item * num_loose / num_items; k < next * num_loose / num_items; k++) {
+        const int target = ints[loose + k];
+${at_target(spec.loose_kinds, "target", " " * 8)}\
+    }
+% endif
+    begin_block(item * num_active / num_items, next * num_active / num_items,
+                item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
+                (ulong)(step_state[0] + now), seed, dt, capacity, active, over_dt, constant_b, v, d, b,
+                spike_count, spike_source, spike_time, mem, clock, ints, at);
+}
+
+// One work-item per block of places and nodes, and of all else that is recorded or sent.
+__kernel void finish_step(${signature(spec, "finish_step")})
+{
+    const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
+    if (i >= num_items) return;
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    const double t_end = t_mid + half_dt;
+    const size_t row = step_state[1] + now;
+    const long item = i, next = item + 1;
+    for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
+        const int source = ints[emitter_source + e];
+        if (ints[event_count + source] == ints[event_live + source]) continue;
+        ints[event_count + source] = ints[event_live + source];
+        mark_targets(source, ints, at);
+    }
+    for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
+        v_rows[row * num_v + r] = ${new.format("v_index[r]")};
+    if (i == 0) {
+        step_state[2] = now + 1;  // for the kernels of the next step
+${loose("        ")}\
+    }
+    finish_block(item * num_active / num_items, next * num_active / num_items,
+                 item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
+                 done, row, dt, capacity, num_mem, x, v_old, v_new, failed, spike_count,
+                 spike_source, spike_time, mem_first, mem_column, mem_index, mem_rows, mem, clock,
+                 ints, at);
 }
 % else:
 // From the solution x to the end of the step: voltages, states, spikes, a row of what is recorded.
@@ -300,6 +474,9 @@ __kernel void take_events(${signature(spec, "take_events")})
         clock[ring + ints[ring_first + s] + number % ints[ring_size + s]] = time[k];
         ints[event_count + s] = number + 1;
         ints[event_live + s] = number + 1;
+% if W > 1:
+        mark_targets(s, ints, at);
+% endif
     }
 }
 % if spec.layered:
