@@ -26,6 +26,7 @@ from clhines.simulate.branching import network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
 from clhines.simulate.device_changes import DeviceChanges, from_start
 from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_blocks import ExtendedBlocks
 from clhines.simulate.making import Made, make_run
 from clhines.simulate.mpi import Ranks, agreed
 from clhines.simulate.records import Record, is_computed
@@ -336,8 +337,10 @@ class Changing:
         with agreed(self.ranks):
             model = self._compiled()
         start_is_old = self._start_is_old
-        if type(self.runner) is ExtendedSteps and model.extended is self._model.extended:
-            self.runner.restart(model)
+        run, same = self.runner, model.extended is self._model.extended
+        restarts = type(run) in (ExtendedSteps, ExtendedBlocks)
+        if same and restarts and isinstance(run, ExtendedSteps):
+            run.restart(model)
             made = Made(self.runner, self.engine, self.chunk)
         else:
             made = make_run(self.ranks, model, self._request, self._overlap)

@@ -294,6 +294,7 @@ class ExtendedSpec(TemplateSpec):
             "const int *at",
         ),
     }
+    blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
     real: str
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
@@ -337,6 +338,10 @@ class ExtendedSpec(TemplateSpec):
     def wide(self) -> bool:
         """Whether work-items have many nodes."""
         return self.width > 1
+
+    def counts(self, short: str) -> str:
+        """Where the events of a connection's source are counted that its target may see."""
+        return f"{short} ? event_live : event_count"
 
     @property
     def static(self) -> str:

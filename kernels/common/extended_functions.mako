@@ -82,7 +82,7 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
     int found = -1;
     for (int c = first; c < end; c++) {
         const int source = ints[connection_source + c], taken = ints[cursor + c];
-        const int counts = ints[connection_short + c] ? event_live : event_count;
+        const int counts = ${e.counts("ints[connection_short + c]")};
         const int count = ints[counts + source], size = ints[ring_size + source];
         if (taken >= count) continue;
         if (count - taken > size) atomic_max(&ints[error], 1);
@@ -107,7 +107,7 @@ ${e.static} double next_event(const int first, const int end, __global const dou
     double due = INFINITY;
     for (int c = first; c < end; c++) {
         const int source = ints[connection_source + c], taken = ints[cursor + c];
-        const int counts = ints[connection_short + c] ? event_live : event_count;
+        const int counts = ${e.counts("ints[connection_short + c]")};
         if (taken >= ints[counts + source]) continue;
         const int entry = taken % ints[ring_size + source];
         due = fmin(due, clock[ring + ints[ring_first + source] + entry] + clock[delay + c]);
@@ -185,6 +185,13 @@ ${kind.call("receive", values, 4)}\
         const int source = ints[emitted_${k} + j];
         if (source >= 0) {
             const int n = ints[event_live + source]++;
+% if e.blocks:
+            // other blocks may still need the event whose entry of the ring this one takes
+            const int entry = ring + ints[ring_first + source] + n % ints[ring_size + source];
+            if (n >= ints[ring_size + source]
+                && clock[entry] + clock[longest + source] + dt > clock[launch_begin])
+                atomic_max(&ints[error], 1);
+% endif
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = send_${number}_time;
 % if e.width > 1:
             mark_targets(source, ints, at);  // of connections shorter than a step
