@@ -4,7 +4,8 @@ A *class* of nodes is the set of their density mechanisms. Each cell has *lists*
 nodes of one class, and a lane takes one node with all its mechanisms. What lists need lies in
 *lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
 
-    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary
+    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary; of an
+                         extended network the constant conductance in place of c
     states of a list     of each mechanism its states
     members of a list    of each mechanism the number of its instance in the cell, -1 for none
 
@@ -256,7 +257,8 @@ class NodeLists:
             densities += kind.density
         self._find_uniform([row[p] for p in at], [number for number, _ in instance])
         over_dt = model.capacitance_over_dt[nodes]
-        of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes], over_dt]
+        third = over_dt if model.extended is None else model.constant_g[nodes]
+        of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes], third]
         of_node += [model.constant_b[nodes]] if self._inflow else []
         zero = np.zeros(len(bits), np.int64)
         members = np.stack([zero, *self._counts], axis=1)

@@ -256,8 +256,10 @@ class ExtendedSpec(TemplateSpec):
         "begin_step": (
             "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
             "const double *restrict step_begin, const int *restrict active",
-            "const real *restrict over_dt, const real *restrict constant_b",
-            "const real *restrict v, real *restrict d, real *restrict b",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict constant_g",
+            "const real *restrict constant_b, const real *restrict v",
+            "real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "real *mem, double *clock, int *ints, const int *at",
         ),
