@@ -512,11 +512,12 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
 % for j in range(M):
         {   // past the last that is eliminated nothing changes but x, which is handed on
             const bool goes = ${j} < num_eliminated;
-            const real d = w${j} - less_d, tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if by_node else f"TIE(place{j})"};
 % if spec.extended and j + 1 < M:   # the last node's tie is 0
-            const real flow = tie * (V(place${j}) - V(place${j + 1})), b = a${j} + flow - less_b;
+            const real tie = length > ${j} ? tie_of[place${j}] : (real)0;
+            const real flow = tie * (V(place${j}) - V(place${j + 1}));
+            const real d = w${j} - less_d, b = a${j} + flow - less_b;
 % else:
-            const real b = a${j} - less_b;
+            const real d = w${j} - less_d, b = a${j} - less_b, tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if by_node else f"TIE(place{j})"};
 % endif
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
