@@ -56,7 +56,7 @@ ${at_target(spec.loose_kinds, "target", " " * 12)}\
     }
     const int a = active[i];
     const real v_now = v[i];
-    real right = constant_b[i] - constant_g[i] * v_now;
+    real right = ${"constant_b[i] - constant_g[i] * v_now" if spec.constant else "0"};
     if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
     for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
     if (a >= 0) {
