@@ -62,7 +62,74 @@ ${e.static} void play(const int p, const double t, __global real *mem,
 }
 % endif
 
+% if e.net_kinds and e.bins:
+// Whether an event is in the bin of a step or an earlier one. NEURON counts bins from the step of
+// the sending at `then`; its clock has been rounded in each step since.
+${e.static} int in_bin(const double then, const double due, const double t_begin,
+    const double step)
+{
+    const double half = 0.5 * step, t_mid = t_begin + half;
+    const double drift = ((t_mid + half) - t_begin) - step;
+    return due < (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
+}
+
+// The event of a target's connections that comes next out of the bin, and its connection or -1: of
+// those before ${"`last`"} in the order of delivery the first. What was sent last comes first; at the same
+// time events of a source by their number, others by the rank of their connection.
+typedef struct { int connection, number; double key; } binned_;
+
+${e.static} int is_before(const binned_ one, const binned_ other, __global const int *ints, ${e.at})
+{
+    if (one.key != other.key) return one.key > other.key;
+    const int same = ints[connection_source + one.connection]
+        == ints[connection_source + other.connection];
+    if (same && one.number != other.number) return one.number > other.number;
+    return ints[connection_rank + one.connection] > ints[connection_rank + other.connection];
+}
+
+${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
+    const double t_begin, const int all, __global const double *clock, __global int *ints,
+    ${e.at})
+{
+    const double step = clock[bin_dt];
+    binned_ found = {-1, 0, 0};
+    for (int c = first; c < end; c++) {
+        const int source = ints[connection_source + c], bits = ints[connection_short + c];
+        const int count = ints[(bits & 1 ? event_live : event_count) + source];
+        const int size = ints[ring_size + source];
+        if (count - ints[cursor + c] > size) atomic_max(&ints[error], 1);
+        for (int n = ints[cursor + c]; n < count; n++) {
+            const double then = clock[ring + ints[ring_first + source] + n % size];
+            if (!all && then > (bits & 2 ? t_begin + 1e-10 : t_begin)) break;
+            if (!in_bin(then, then + clock[delay + c], t_begin, step)) break;
+            const binned_ one = {c, n, bits & 2 ? then : then + 1e-10};
+            if (last.connection >= 0 && !is_before(last, one, ints, ${e.regions_name})) continue;
+            if (found.connection < 0 || is_before(one, found, ints, ${e.regions_name})) found = one;
+        }
+    }
+    return found;
+}
+
+// Count as taken what `next_in_bin` has found.
+${e.static} void end_bin(const int first, const int end, const double t_begin, const int all,
+    __global const double *clock, __global int *ints, ${e.at})
+{
+    const double step = clock[bin_dt];
+    for (int c = first; c < end; c++) {
+        const int source = ints[connection_source + c], bits = ints[connection_short + c];
+        const int count = ints[(bits & 1 ? event_live : event_count) + source];
+        int n = ints[cursor + c];
+        for (; n < count; n++) {
+            const double then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
+            if (!all && then > (bits & 2 ? t_begin + 1e-10 : t_begin)) break;
+            if (!in_bin(then, then + clock[delay + c], t_begin, step)) break;
+        }
+        ints[cursor + c] = n;
+    }
+}
+% endif
 % if e.net_kinds:
+% if not e.bins:
 // The earliest event of a target's connections that is due; -1 where none is. Instances of one
 // launch may send events meanwhile: `event_count` has those of before, `event_live` all; the latter
 // is for connections shorter than a step, whose sources are in launches before.
@@ -88,6 +155,7 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
     }
     return found;
 }
+% endif
 % for kind in e.net_kinds:
 <% k = kind.number %>\
 % if kind.queue:
@@ -131,7 +199,7 @@ ${kind.call("watch", values, 4)}\
 // One event of instance j: NET_RECEIVE, and what it asks for.
 ${e.static} void receive_${k}(
     const int j, const int a, const double t, const real flag, const int connection,
-    const real dt, const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    ${"const int late, " if e.bins else ""}const real dt, const int capacity, ${e.v_space} const real *v, __global int *spike_count,
     __global int *spike_source, __global double *spike_time, __global real *mem,
     __global double *clock, __global int *ints, ${e.at})
 {
@@ -158,7 +226,12 @@ ${kind.call("receive", values, 4)}\
         const int source = ints[emitted_${k} + j];
         if (source >= 0) {
             const int n = ints[event_live + source]++;
+% if e.bins:  # before the crossings of thresholds at that time
+            const double sent = late ? send_${number}_time : nextafter((double)send_${number}_time, -INFINITY);
+            clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;
+% else:
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = send_${number}_time;
+% endif
             const int place = atomic_inc(spike_count);
             if (place < capacity) {
                 spike_source[place] = source;
@@ -200,18 +273,21 @@ ${kind.call("receive", values, 4)}\
 % endif
 }
 
-// Deliver what is due to instance j until a time, the earliest first.
+% if not e.bins or kind.queue:
+// Deliver ${"the self events that are" if e.bins else "what is"} due to instance j until a time, the earliest first.
 ${e.static} void deliver_${k}(
-    const int j, const int a, const double limit, const real dt, const int capacity,
+    const int j, const int a, const double limit, ${"const int late, " if e.bins else ""}const real dt, const int capacity,
     ${e.v_space} const real *v, __global int *spike_count, __global int *spike_source,
     __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
     ${e.at})
 {
+% if not e.bins:
     const int target = target_${k} + j;
     const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
+% endif
     for (;;) {
         double due = 0, sent = 0;
-        int connection = earliest_event(first, end, limit, clock, ints, ${e.regions_name}, &due, &sent);
+        int connection = ${"-1" if e.bins else f"earliest_event(first, end, limit, clock, ints, {e.regions_name}, &due, &sent)"};
         real flag = 0;
 % if kind.queue:
         int slot = -1;
@@ -229,17 +305,43 @@ ${e.static} void deliver_${k}(
             flag = mem[queue_flag_${k} + slot * count_${k} + j];
             connection = ints[queue_connection_${k} + slot * count_${k} + j];
             remove_${k}(slot, j, mem, clock, ints, ${e.regions_name});
-        } else if (connection >= 0)
+        }${"" if e.bins else " else if (connection >= 0)"}
+% if e.bins:
+        if (slot < 0) break;
+% else:
             ints[cursor + connection]++;
         if (slot < 0 && connection < 0) break;
+% endif
 % else:
         if (connection < 0) break;
         ints[cursor + connection]++;
 % endif
-        receive_${k}(j, a, due, flag, connection, dt, capacity, v, spike_count, spike_source,
+        receive_${k}(j, a, due, flag, connection, ${"late, " if e.bins else ""}dt, capacity, v, spike_count, spike_source,
                      spike_time, mem, clock, ints, ${e.regions_name});
     }
 }
+% endif
+% if e.bins:
+
+// Deliver to instance j what is in the bin of a step.
+${e.static} void bin_${k}(
+    const int j, const int a, const double t_begin, const int all, const real dt,
+    const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global double *clock, __global int *ints, ${e.at})
+{
+    const int target = target_${k} + j;
+    const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
+    binned_ next = {-1, 0, 0};
+    for (;;) {
+        next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
+        if (next.connection < 0) break;
+        receive_${k}(j, a, t_begin, 0, next.connection, 1, dt, capacity, v, spike_count,
+                     spike_source, spike_time, mem, clock, ints, ${e.regions_name});
+    }
+    end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
+}
+% endif
 
 // Events of instance j that are due until the middle of the step.
 ${e.static} void events_of_${k}(
@@ -248,25 +350,50 @@ ${e.static} void events_of_${k}(
     __global int *spike_source, __global double *spike_time, __global real *mem,
     __global double *clock, __global int *ints, ${e.at})
 {
-    deliver_${k}(j, a, t_begin, dt, capacity, v, spike_count, spike_source, spike_time, mem,
-                 clock, ints, ${e.regions_name});
+<% rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});" %>\
+% if not e.bins:
+    deliver_${k}(j, a, t_begin, ${rest}
+% elif kind.queue:
+    deliver_${k}(j, a, t_begin, 0, ${rest}
+% endif
 % if kind.watches:
     const uint armed = (uint)ints[armed_${k} + j];
+% if e.bins:
+    uint fire = 0;
+% endif
     if (armed) {
         const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
         const uint above = above_${k}(j, a, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
+% if e.bins:  # events of the bin that arm conditions withdraw what these have sent
+        fire = armed & above & ~(uint)ints[above_flags_${k} + j];
+        ints[above_flags_${k} + j] = (int)above;
+        ints[armed_${k} + j] = -1;
+    }
+    bin_${k}(j, a, t_begin, 0, ${rest}
+    if (armed) {
+        if (ints[armed_${k} + j] == -1) ints[armed_${k} + j] = (int)armed;
+        else fire = 0;
+% else:
         const uint fire = armed & above & ~(uint)ints[above_flags_${k} + j];
         ints[above_flags_${k} + j] = (int)above;
+% endif
 % for w, flag in enumerate(kind.watch_flags):
         if (fire & ${1 << w}u)
-            receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, dt, capacity, v,
+            receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, ${"1, " if e.bins else ""}dt, capacity, v,
                          spike_count, spike_source, spike_time, mem, clock, ints, ${e.regions_name});
 % endfor
     }
+% elif e.bins:
+    bin_${k}(j, a, t_begin, 0, ${rest}
 % endif
-    deliver_${k}(j, a, t_mid, dt, capacity, v, spike_count, spike_source, spike_time, mem,
-                 clock, ints, ${e.regions_name});
+% if not e.bins:
+    deliver_${k}(j, a, t_mid, ${rest}
+% elif kind.queue:
+    deliver_${k}(j, a, t_mid, 1, ${rest}
+% endif
+% if e.bins > 1:
+    bin_${k}(j, a, t_begin, 1, ${rest}
+% endif
 }
 % endfor
 % endif
-
