@@ -161,8 +161,9 @@ class HostEvents:
         then = variables.ring[wires.ring_first[source] + number % wires.ring_size[source]]
         taken = then + self._delay[connection] < bins.bin_end(then, begin, variables.model.dt)
         key = np.where(self._detected[connection], then, then + SPIKE_LATE)
-        if not every:
-            taken &= key <= begin + SPIKE_LATE
+        if not every:  # others are later ones of short connections
+            short = self._delay[connection] < 0.5 * variables.model.dt
+            taken &= ~short | (key <= begin + SPIKE_LATE)
         # of each connection the first ones
         first = np.searchsorted(connection, connection)
         missed = np.cumsum(~taken)

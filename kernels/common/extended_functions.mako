@@ -63,46 +63,58 @@ ${e.static} void play(const int p, const double t, __global real *mem,
 % endif
 
 % if e.net_kinds and e.bins:
-// Whether an event is in the bin of a step or an earlier one. NEURON counts bins from the step of
-// the sending at `then`; its clock has been rounded in each step since.
-${e.static} int in_bin(const double then, const double due, const double t_begin,
-    const double step)
-{
-    const double half = 0.5 * step, t_mid = t_begin + half;
-    const double drift = ((t_mid + half) - t_begin) - step;
-    return due < (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
-}
-
-// The event of a target's connections that comes next out of the bin, and its connection or -1: of
-// those before ${"`last`"} in the order of delivery the first. What was sent last comes first; at the same
-// time events of a source by their number, others by the rank of their connection.
+// An event in the bin of a step: its connection, its number among those of the source, and what
+// orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late, other events are not.
 typedef struct { int connection, number; double key; } binned_;
 
+// How many events the source of a connection has sent, as far as its target may know.
+${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
+{
+    const int counts = ints[connection_short + c] & 1 ? event_live : event_count;
+    return ints[counts + ints[connection_source + c]];
+}
+
+// Whether event n of a connection's source is in the bin of the step from t_begin on. NEURON counts
+// bins from the step of the sending; its clock has been rounded in each step since.
+${e.static} int in_bin(const int c, const int n, const double t_begin, const int all,
+    __global const double *clock, __global const int *ints, ${e.at}, double *key)
+{
+    const int source = ints[connection_source + c], crossed = ints[connection_short + c] & 2;
+    const double then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
+    const double step = clock[bin_dt], t_mid = t_begin + 0.5 * step;
+    const double drift = ((t_mid + 0.5 * step) - t_begin) - step;
+    *key = crossed ? then : then + 1e-10;
+% if e.bins > 1:
+    if (!all && clock[delay + c] < 0.5 * step && *key > t_begin + 1e-10) return 0;  // sent after it
+% endif
+    const double end = (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
+    return then + clock[delay + c] < end;
+}
+
+// Whether one event of a bin is delivered before another: what was sent last is. At the same time
+// events of a source go by their number, others by the rank of their connection.
 ${e.static} int is_before(const binned_ one, const binned_ other, __global const int *ints, ${e.at})
 {
     if (one.key != other.key) return one.key > other.key;
-    const int same = ints[connection_source + one.connection]
-        == ints[connection_source + other.connection];
+    const int source = ints[connection_source + one.connection];
+    const int same = source == ints[connection_source + other.connection];
     if (same && one.number != other.number) return one.number > other.number;
     return ints[connection_rank + one.connection] > ints[connection_rank + other.connection];
 }
 
+// The first event of a bin after ${"`last`"}, or the very first one where that is of connection -1; of
+// connection -1 where none is left.
 ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
     const double t_begin, const int all, __global const double *clock, __global int *ints,
     ${e.at})
 {
-    const double step = clock[bin_dt];
     binned_ found = {-1, 0, 0};
     for (int c = first; c < end; c++) {
-        const int source = ints[connection_source + c], bits = ints[connection_short + c];
-        const int count = ints[(bits & 1 ? event_live : event_count) + source];
-        const int size = ints[ring_size + source];
-        if (count - ints[cursor + c] > size) atomic_max(&ints[error], 1);
-        for (int n = ints[cursor + c]; n < count; n++) {
-            const double then = clock[ring + ints[ring_first + source] + n % size];
-            if (!all && then > (bits & 2 ? t_begin + 1e-10 : t_begin)) break;
-            if (!in_bin(then, then + clock[delay + c], t_begin, step)) break;
-            const binned_ one = {c, n, bits & 2 ? then : then + 1e-10};
+        const int count = sent_to(c, ints, ${e.regions_name}), taken = ints[cursor + c];
+        if (count - taken > ints[ring_size + ints[connection_source + c]]) atomic_max(&ints[error], 1);
+        for (int n = taken; n < count; n++) {
+            binned_ one = {c, n, 0};
+            if (!in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &one.key)) break;
             if (last.connection >= 0 && !is_before(last, one, ints, ${e.regions_name})) continue;
             if (found.connection < 0 || is_before(one, found, ints, ${e.regions_name})) found = one;
         }
@@ -110,20 +122,15 @@ ${e.static} binned_ next_in_bin(const binned_ last, const int first, const int e
     return found;
 }
 
-// Count as taken what `next_in_bin` has found.
+// Count all events of a bin as taken.
 ${e.static} void end_bin(const int first, const int end, const double t_begin, const int all,
     __global const double *clock, __global int *ints, ${e.at})
 {
-    const double step = clock[bin_dt];
     for (int c = first; c < end; c++) {
-        const int source = ints[connection_source + c], bits = ints[connection_short + c];
-        const int count = ints[(bits & 1 ? event_live : event_count) + source];
+        const int count = sent_to(c, ints, ${e.regions_name});
+        double key = 0;
         int n = ints[cursor + c];
-        for (; n < count; n++) {
-            const double then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
-            if (!all && then > (bits & 2 ? t_begin + 1e-10 : t_begin)) break;
-            if (!in_bin(then, then + clock[delay + c], t_begin, step)) break;
-        }
+        while (n < count && in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &key)) n++;
         ints[cursor + c] = n;
     }
 }
@@ -227,7 +234,7 @@ ${kind.call("receive", values, 4)}\
         if (source >= 0) {
             const int n = ints[event_live + source]++;
 % if e.bins:  # before the crossings of thresholds at that time
-            const double sent = late ? send_${number}_time : nextafter((double)send_${number}_time, -INFINITY);
+            const double sent = late ? send_${number}_time : nextafter((double)send_${number}_time, -(double)INFINITY);
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;
 % else:
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = send_${number}_time;
@@ -333,13 +340,14 @@ ${e.static} void bin_${k}(
     const int target = target_${k} + j;
     const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
     binned_ next = {-1, 0, 0};
-    for (;;) {
+    int any = 0;
+    for (;; any = 1) {
         next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
         if (next.connection < 0) break;
         receive_${k}(j, a, t_begin, 0, next.connection, 1, dt, capacity, v, spike_count,
                      spike_source, spike_time, mem, clock, ints, ${e.regions_name});
     }
-    end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
+    if (any) end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
 }
 % endif
 
