@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from clhines.errors import warn_caller
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected
 from clhines.neuron.memory import Memory
+from clhines.neuron.queue import Pending
 from clhines.neuron.raw import is_address, words_at
-
-if TYPE_CHECKING:
-    from clhines.neuron.model import Model
+from clhines.neuron.wiring import Wires
 
 _SEARCHED = 6  # words of NEURON's queue, and of its bins
 _NEAR = 1e-6  # steps: where NEURON's bins begin beside its t
@@ -66,50 +65,44 @@ class Bins:
         put(self._memory.queue_address, max(time, self._begin.value), netcon)
 
 
-def check_bins(model: Model) -> list[Rejected]:
-    """Return what NEURON's bins do to a model that cannot be simulated; warn of their order."""
-    if model.bins is None:
-        return []
+def check_bins(
+    wires: Wires, pending: Pending, mechanisms: dict[str, Mechanism], dt: float
+) -> list[Rejected]:
+    """Return what bins do to a model that cannot be simulated; warn of an order that differs."""
     found = list[Rejected]()
-    loose = {k for k, _ in model.pending.netcons} - {k for k, _ in model.pending.binned}
-    for name in sorted({model.wires.target[k][0] for k in loose}):
+    loose = {k for k, _ in pending.netcons} - {k for k, _ in pending.binned}
+    for name in sorted({wires.target[k][0] for k in loose}):
         what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
         found.append(Rejected(name, what, "", 0, "CVode().queue_mode(0, 0), finitialize()"))
-    found += _short(model)
-    _warn_of_order(model)
-    return found
+    _warn_of_order(wires, mechanisms)
+    return found + _short(wires, mechanisms, dt)
 
 
-def _asks_time(model: Model, name: str) -> bool:
-    mechanism = model.mechanisms.get(name)
-    return mechanism is not None and any(a.role == "t" for a in mechanism.calls("receive"))
-
-
-def _short(model: Model) -> list[Rejected]:
+def _short(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> list[Rejected]:
     """Events that come back within half a step: NEURON's t is then that of the last self event."""
-    wires, half = model.wires, 0.5 * float(model.h.dt)
     names = dict.fromkeys(
         wires.target[k][0]
         for k, origin in enumerate(wires.origin)
-        if origin >= 0 and wires.origins[origin].sender is not None and wires.delay[k] < half
+        if origin >= 0 and wires.origins[origin].sender is not None and wires.delay[k] < 0.5 * dt
     )
-    what = "with CVode.queue_mode(1, 0): NET_RECEIVE with t or net_send, NetCon of an object with a "
+    what = (
+        "with CVode.queue_mode(1, 0): NET_RECEIVE with t or net_send, NetCon of an object with a "
+    )
     return [
         Rejected(name, f"{what}delay below dt/2", "", 0, "a longer delay, or queue_mode(0, 0)")
         for name in names
-        if _asks_time(model, name)
+        if name in mechanisms and any(a.role == "t" for a in mechanisms[name].calls("receive"))
     ]
 
 
-def _warn_of_order(model: Model) -> None:
+def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:
     """Warn where events of several instances that answer events of a bin come in one bin."""
-    wires = model.wires
     answers = {wires.target[k] for k, origin in enumerate(wires.origin) if origin >= 0}
     senders = [wires.origins[o].sender if o >= 0 else None for o in wires.origin]
     pairs = {
         (sender, wires.target[k])
         for k, sender in enumerate(senders)
-        if sender is not None and sender in answers and sender[0] in model.mechanisms
+        if sender is not None and sender in answers and sender[0] in mechanisms
     }
     counts = Counter(target for _, target in pairs)
     names = dict.fromkeys(target[0] for target, count in counts.items() if count > 1)

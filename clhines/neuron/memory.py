@@ -251,7 +251,7 @@ class Memory(Objects):
             flag = ctypes.c_double.from_address(data + 8).value
             in_bin = ctypes.c_int.from_address(item + _BIN_OF_ITEM).value >= 0
             order = len(found) if in_bin else -1
-            found.append(Queued(what, time, data, item, flag, *words[2:5], order))
+            found.append(Queued(what, time, data, item, flag, words[2], words[3], words[4], order))
 
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         each.argtypes, each.restype = [ctypes.c_void_p, kind], None
@@ -298,6 +298,16 @@ class Memory(Objects):
             self._kept.append(room)
             movable = ctypes.addressof(room)
         send(movable, weight, point, time, flag)
+
+    def deliver_events(self, t: float) -> None:
+        """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
+        deliver = self.symbol("_ZN8NetCvode14deliver_eventsEdP9NrnThread")
+        deliver.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
+        deliver.restype = None
+        events, threads = (
+            WORD.in_dll(self._library, name).value for name in ("net_cvode_instance", "nrn_threads")
+        )
+        deliver(events, t, threads)
 
     def above(self, source: int) -> bool:
         """Return whether NEURON has seen the voltage of a source above the threshold."""

@@ -117,7 +117,8 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     for part in (reader, pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)
-    model.rejected += check_bins(model)
+    if bins is not None:
+        model.rejected += check_bins(wires, pending, model.mechanisms, float(h.dt))
     return model
 
 

@@ -46,6 +46,8 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
     for address, sources in imported.detectors().items():
         number = int(sources[0])
         memory.set_above(address, bool(above[number]) and number not in unseen)
+    if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
+        memory.deliver_events(t)
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:

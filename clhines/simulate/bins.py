@@ -2,9 +2,9 @@
 
 An event of a connection that is due in ``[t - dt/2, t + dt/2)`` is in the bin of the step that
 begins at t. At the begin of the step conditions of WATCH are checked, then the whole bin is
-delivered, all events at the time t: what was sent last comes first, as NEURON's bin is a stack. Self
-events keep their own times, and those up to the middle of the step follow. What these send with a
-delay shorter than half a step comes at the end.
+delivered, all events at the time t: what was sent last comes first, as NEURON's bin is a stack.
+Self events keep their own times, and those up to the middle of the step follow. What these send
+with a delay shorter than half a step comes at the end.
 """
 
 from __future__ import annotations

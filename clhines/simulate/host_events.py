@@ -38,9 +38,7 @@ class HostEvents:
         self._layer = np.zeros(wires.num_targets, np.int64)
         for number, targets in enumerate(wires.layers):
             self._layer[targets] = number
-        self._armed_again = {
-            k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds
-        }
+        self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
         self._early = False  # whether events are sent before thresholds are compared
         if variables.extended.bins:
             self._rank = bins.connection_ranks(variables.extended)
@@ -149,7 +147,7 @@ class HostEvents:
     def _in_bin(
         self, layer: int, begin: float, every: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Connections of the events of a bin, their numbers, and what orders them in time."""
+        """Return connections of the events of a bin, their numbers, and what orders them."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.count[self._source] - variables.cursor
         if (lag > wires.ring_size[self._source]).any():

@@ -4,7 +4,7 @@ NEURON {
     NONSPECIFIC_CURRENT i
     RANGE dur, e, g, mixed, last, crossed
 }
-PARAMETER { dur = 2.0037 (ms) e = 0 (mV) }
+PARAMETER { dur = 1.2037 (ms) e = 0 (mV) }
 ASSIGNED { v (mV) i (nA) g (uS) mixed last (ms) crossed }
 INITIAL { g = 0 mixed = 0 last = -10 crossed = 0 }
 BREAKPOINT { i = g*(1 + 0.1*mixed)*(v - e) }

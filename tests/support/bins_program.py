@@ -1,4 +1,4 @@
-"""Networks with ``CVode.queue_mode(1, 0)``, run by NEURON and by this package; prints how they agree.
+"""A network with ``CVode.queue_mode(1, 0)``, by NEURON and by this package; prints how they agree.
 
 ``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step. With "epochs" there are no
 artificial cells.
@@ -8,7 +8,7 @@ import json
 import sys
 
 import numpy as np
-from mod_files import loaded
+from support.mod_files import loaded
 
 SEED, STOP = 3, 24.0
 
@@ -21,7 +21,7 @@ def built(h, rng, artificial):
         soma.L = soma.diam = 20
         soma.insert("hh")
         clamp = h.IClamp(soma(0.5))
-        clamp.delay, clamp.dur, clamp.amp = 0.3 * k, 100, 0.1 + 0.05 * (k // 2)
+        clamp.delay, clamp.dur, clamp.amp = 0.3 * k, 100, 0.22 + 0.05 * (k // 2)
         kept += [soma, clamp]
         sources.append((soma(0.5)._ref_v, soma))
     targets = [h.ext_pulse(soma(0.5)) for soma in kept[::2] for _ in range(2)]
@@ -32,13 +32,13 @@ def built(h, rng, artificial):
         noisy.interval, noisy.number, noisy.start, noisy.noise = 2.3, 1e6, 0.2, 1
         sources += [(fire, None), (still, None), (noisy, None)]
         kept += [fire, still, noisy]
-    steps = np.array([0.613, 1.0, 1.0125, 2.3, 0.9, 0.6125])
+    delays = np.array([0.613, 1.0, 1.0125, 2.3, 0.9, 0.6125])
     for number, target in enumerate(targets):
         for source, owner in sources:
             for _ in range(int(rng.integers(1, 3))):
                 netcon = h.NetCon(source, target, sec=owner) if owner else h.NetCon(source, target)
-                netcon.delay = float(rng.choice(steps)) if number % 3 else 1.0
-                netcon.weight[0], netcon.weight[1] = 0.0003, float(rng.normal())
+                netcon.delay = float(rng.choice(delays)) if number % 3 else 1.0
+                netcon.weight[0], netcon.weight[1] = 0.0002, float(rng.normal())
                 kept.append(netcon)
     if artificial:
         for source, owner in sources[:4]:
@@ -67,7 +67,8 @@ def compared(engine, dt, mode=1):
     h.CVode().queue_mode(mode, 0)
     h.finitialize(-65)
     h.continuerun(STOP)
-    truth, found = [np.array(v) for v in vectors], {"events": sum(len(v) for v in vectors[:7])}
+    truth, sources = [np.array(v) for v in vectors], 4 if engine == "epochs" else 7
+    found = {"events": sum(len(v) for v in vectors[:sources])}
     h.CVode().queue_mode(0, 0)  # what it would be without bins
     h.finitialize(-65)
     h.continuerun(STOP)
