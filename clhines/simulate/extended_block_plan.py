@@ -58,7 +58,7 @@ def plan_blocks(model: Model, wires: Wires, units: int) -> Blocks | None:
     extended = model.extended
     assert extended is not None
     artificial = [is_artificial(model.kinds[p.kind]) for p in extended.played]
-    if len(extended.remote_v) or any(artificial):
+    if len(extended.remote_v) or extended.bins or any(artificial):
         return None
     work = _work(model)
     least, best = work.sum() / units + LAUNCHES * LAUNCH, None

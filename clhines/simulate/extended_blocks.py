@@ -18,6 +18,7 @@ from clhines.arrays import offsets, stretch_of
 from clhines.device import program
 from clhines.network.model import Model
 from clhines.simulate.arena import Arena
+from clhines.simulate.axial import placed_neighbours
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_block_plan import Blocks
 from clhines.simulate.extended_spec import ExtendedSpec
@@ -41,8 +42,10 @@ class ExtendedBlocksSpec(ExtendedSpec):
             "int num_blocks, int first_step, int num_steps, int first_time, int first_row",
             "int capacity, int num_v, int num_mem, ulong seed, real dt, double half_dt",
             "const double *restrict step_begin, const int *restrict active",
-            "const int *restrict parent, const real *restrict u, const real *restrict base",
-            "const real *restrict over_dt, const real *restrict constant_b",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict base",
+            "const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant",
             "real *v, real *v_other, real *d, real *b, int *restrict failed",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "const int *restrict v_first, const int *restrict v_column",
@@ -97,14 +100,13 @@ class ExtendedBlocks(ExtendedSteps):
         ])  # fmt: skip
         self._places = len(self._node)
         self.place = np.argsort(self._node)
-        parent = forest.parent[self._node]
         number = np.full(self._places, -1, np.int32)
         nodes = active_nodes(model)
         number[nodes] = np.arange(len(nodes))
         self._active = cla.to_device(self.queue, number[self._node])
-        up = np.where(parent < 0, -1, self.place[parent]).astype(np.int32)
-        self._up = cla.to_device(self.queue, up)
-        self._over_dt = self._packed(model.capacitance_over_dt)
+        places = placed_neighbours(forest, self._node, self.place)
+        self._neighbours = [cla.to_device(self.queue, some) for some in places]
+        self._constant_g = self._packed(model.constant_g)
         self._constant_b, self._u = self._packed(model.constant_b), self._packed(model.u)
         self._base = self._packed(self._base_d)
         self._d, self._b = cla.zeros_like(self._base), cla.zeros_like(self._base)
@@ -176,7 +178,8 @@ class ExtendedBlocks(ExtendedSteps):
             "num_sources": num(self.extended.num_sources), "step_begin": self._times.begin,
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
             "half_dt": np.float64(0.5 * self.model.dt), "active": self._active,
-            "parent": self._up, "u": self._u, "base": self._base, "over_dt": self._over_dt,
+            "u": self._u, "base": self._base, "constant_g": self._constant_g,
+            **dict(zip(("above", "below", "beside"), self._neighbours, strict=True)),
             "constant_b": self._constant_b, "d": self._d, "b": self._b, "v": self._v[0],
             "v_other": self._v[1], "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2],

@@ -1,9 +1,9 @@
 <%page args="spec"/>\
 <%
     W, V = spec.width, f"real{spec.width}"
-    new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]"
-    right = "over_dt[{0}] * v[{0}] + constant_b[{0}]"
-    inflow = "g_g * {} - i_i"
+    new = "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])"
+    constants = "constant_g, constant_b, " if spec.constant else ""
+    right = f"passive({{0}}, above, below, beside, u, {constants}v)"
 %>\
 // A step of a block of places and nodes: instances of a kind at nodes that follow each other are
 // advanced ${W} at a time, the last ones of a block with copies of the last one, which are not kept.
@@ -85,12 +85,29 @@ ${spec.static} void add_points(const ${V} x, __global real *a, __global const re
     for (int k = 0; k < n; k++) a[node[k]] += part[k] * (100 / areas[node[k]]);
 }
 
-// Events until the middle of the step, then currents there: d and b of the system to solve. Of
-// nodes from one to another; places without instances have only their own b.
+// What flows into a node without the instances there; `above`, `below` and `beside` are the places of
+// its parent, of its first child and of its parent's next child, -1 for none.
+${spec.static} real passive(
+    const int i, __global const int *above, __global const int *below, __global const int *beside,
+    __global const real *u, ${"__global const real *constant_g, __global const real *constant_b, " if spec.constant else ""}__global const real *v)
+{
+    const real v_now = v[i];
+    real right = ${"constant_b[i] - constant_g[i] * v_now" if spec.constant else "0"};
+    if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
+    for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
+    return right;
+}
+
+// Events until the middle of the step, then currents there: d and b of the system to solve for the
+// change of v. Of nodes from one to another; places without instances have only their own b.
 static void begin_block(
     const int from, const int to, const int first_place, const int end_place, const double t_begin,
     const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
-    __global const int *active, __global const real *over_dt, __global const real *constant_b,
+    __global const int *active, __global const int *above, __global const int *below,
+    __global const int *beside, __global const real *u,
+% if spec.constant:
+    __global const real *constant_g, __global const real *constant_b,
+% endif
     __global const real *v, __global real *d, __global real *b, __global int *spike_count,
     __global int *spike_source, __global double *spike_time, __global real *mem,
     __global double *clock, __global int *ints, __global const int *at)
@@ -110,7 +127,7 @@ static void begin_block(
 % if kind.kind != "artificial":
 <% k = kind.number %>\
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
-% if not kind.watches:
+% if spec.skips and not kind.watches:
         if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > t_mid) continue;
 % endif
         events_of_${k}(j, ints[active_${k} + j], t_begin, t_mid, dt, capacity, v, spike_count,
@@ -153,20 +170,20 @@ ${kind.call("before_breakpoint", here, 8)}\
     for (int j = ints[first_${k} + from], end = ints[first_${k} + to]; j < end; j += ${W}) {
         const int n = min(${W}, end - j);
         __global const int *node = ints + active_${k} + j;
-% if kind.asks("current", "v") or kind.asks("current", "i"):
+% if kind.asks("current", "v"):
         const ${V} v_now = some_v(v, node, ints + place_of, n);
 % endif
 ${kind.call_vectors("current", values, W, 8)}\
 % if kind.asks("current", "i"):
-        real slope[${W}], right[${W}];
+        real slope[${W}], outward[${W}];
         vstore${W}(g_g, 0, slope);
-        vstore${W}(${inflow.format("v_now")}, 0, right);
+        vstore${W}(i_i, 0, outward);
         for (int m = 0; m < n;) {
             const int a = node[m], i = ints[place_of + a];
             real at_d = d[i], at_b = b[i];
             do {
                 at_d += ${factor}slope[m];
-                at_b += ${factor}right[m];
+                at_b -= ${factor}outward[m];
             } while (++m < n && node[m] == a);
             d[i] = at_d;
             b[i] = at_b;
@@ -180,7 +197,7 @@ ${kind.call_vectors("current", values, W, 8)}\
 ${kind.call("current", values, 8)}\
 % if kind.asks("current", "i"):
         d[i] += ${factor}g_g;
-        b[i] += ${factor}(${inflow.format("v_now")});
+        b[i] -= ${factor}i_i;
 % endif
     }
 % endif
@@ -188,7 +205,7 @@ ${kind.call("current", values, 8)}\
 % endfor
 }
 
-// From the solution x to the end of the step: voltages, states, spikes, recorded states.
+// From x, the change of v, to the end of the step: voltages, states, spikes, recorded states.
 static void finish_block(
     const int from, const int to, const int first_place, const int end_place, const double t_begin,
     const double half_dt, const int done, const size_t row, const real dt, const int capacity,
@@ -208,7 +225,7 @@ static void finish_block(
     for (int a = from; a < to; a++) {
         const int p = ints[place_of + a];
 % for ion in spec.ions:
-        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * (x[p] - v_old[p]);
+        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[p];
 % endfor
     }
 % endif
@@ -247,7 +264,9 @@ ${kind.call(block, values, 8)}\
                 const int number = ints[event_count + source]++;
                 clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
                     t_end + 1e-10;
+% if spec.skips:
                 mark_targets(source, ints, at);
+% endif
                 const int place = atomic_inc(spike_count);
                 if (place < capacity) {
                     spike_source[place] = source;

@@ -24,7 +24,7 @@ ${kind.call(block, values, 12)}\
 % endfor
 </%def>\
 <%def name="due(kind, target)">\
-% if spec.width > 1 and not kind.watches:
+% if spec.skips and not kind.watches:
  && (ints[stale + ${target}] || clock[next_due + ${target}] <= t_mid)\
 % endif
 </%def>\
@@ -39,9 +39,10 @@ ${indent}}
 % endfor
 </%def>\
 % if spec.width == 1:
-// Events until the middle of the step, then currents there: d and b of the system to solve. One
-// work-item per place of the solver's order, `active` is the number of an active node there, else
-// -1; then one per target at no node.
+// Events until the middle of the step, then currents there: d and b of the system to solve for the
+// change of v. One work-item per place of the solver's order, `active` is the number of an active
+// node there, else -1; then one per target at no node. `above`, `below` and `beside` are the places
+// of a node's parent, of its first child and of its parent's next child, -1 for none.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
@@ -61,7 +62,9 @@ ${at_target(spec.loose_kinds, "target", " " * 12)}\
     }
     const int a = active[i];
     const real v_now = v[i];
-    real right = over_dt[i] * v_now + constant_b[i];
+    real right = ${"constant_b[i] - constant_g[i] * v_now" if spec.constant else "0"};
+    if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
+    for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
     if (a >= 0) {
 % if not spec.layered:
 % for kind in spec.net_kinds:
@@ -95,7 +98,7 @@ ${kind.call("current", values, 12)}\
 % if kind.asks("current", "i"):
 <% factor = "mem[area + a] * (real)0.01 * " if kind.kind == "density" else "" %>\
             diagonal += ${factor}g_g;
-            right += ${factor}(g_g * v_now - i_i);
+            right -= ${factor}i_i;
 % endif
         }
 % endif
@@ -106,7 +109,7 @@ ${kind.call("current", values, 12)}\
 }
 % endif
 
-<% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
+<% new = "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])" %>\
 <%def name="loose(indent)">\
 % if spec.played:
 ${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
@@ -156,8 +159,9 @@ ${at_target(spec.loose_kinds, "target", " " * 8)}\
 % endif
     begin_block(item * num_active / num_items, next * num_active / num_items,
                 item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
-                (ulong)(step_state[0] + now), seed, dt, capacity, active, over_dt, constant_b, v, d, b,
-                spike_count, spike_source, spike_time, mem, clock, ints, at);
+                (ulong)(step_state[0] + now), seed, dt, capacity, active, above, below, beside, u,
+                ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, spike_count, spike_source, spike_time, mem, clock,
+                ints, at);
 }
 
 // One work-item per block of places and nodes, and of all else that is recorded or sent.
@@ -171,9 +175,10 @@ __kernel void finish_step(${signature(spec, "finish_step")})
     const long item = i, next = item + 1;
     for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
         const int source = ints[emitter_source + e];
-        if (ints[event_count + source] == ints[event_live + source]) continue;
+% if spec.skips:
+        if (ints[event_count + source] != ints[event_live + source]) mark_targets(source, ints, at);
+% endif
         ints[event_count + source] = ints[event_live + source];
-        mark_targets(source, ints, at);
     }
     for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
         v_rows[row * num_v + r] = ${new.format("v_index[r]")};
@@ -188,7 +193,7 @@ ${loose("        ")}\
                  ints, at);
 }
 % else:
-// From the solution x to the end of the step: voltages, states, spikes, a row of what is recorded.
+// From x, the change of v, to the end of the step: voltages, states, spikes, a row of what is recorded.
 // One work-item per place, per source that instances send from, per voltage that is recorded, and
 // one for what is at no node.
 __kernel void finish_step(${signature(spec, "finish_step")})
@@ -224,7 +229,7 @@ ${loose("        ")}\
 % endif
 % if spec.second_order_currents:
 % for ion in spec.ions:
-    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * (x[i] - v_old[i]);
+    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[i];
 % endfor
 % endif
 % for block in ("advance", "after_solve", "before_step"):
@@ -243,7 +248,7 @@ __kernel void take_events(${signature(spec, "take_events")})
         clock[ring + ints[ring_first + s] + number % ints[ring_size + s]] = time[k];
         ints[event_count + s] = number + 1;
         ints[event_live + s] = number + 1;
-% if W > 1:
+% if spec.skips:
         mark_targets(s, ints, at);
 % endif
     }

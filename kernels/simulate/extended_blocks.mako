@@ -47,11 +47,11 @@ static void block_events(
 
 // Solve for places of whole cells, of which parents come first: x is left in b, 1/pivots in d.
 static void solve_block(
-    const int first, const int end, __global const int *parent, __global const real *u,
+    const int first, const int end, __global const int *above, __global const real *u,
     __global real *d, __global real *b)
 {
     for (int i = end - 1; i >= first; i--) {
-        const int p = parent[i];
+        const int p = above[i];
         const real inverse = 1 / d[i];
         d[i] = inverse;
         if (p < 0) continue;
@@ -60,7 +60,7 @@ static void solve_block(
         b[p] -= factor * b[i];
     }
     for (int i = first; i < end; i++) {
-        const int p = parent[i];
+        const int p = above[i];
         b[i] = (p < 0 ? b[i] : b[i] - u[i] * b[p]) * d[i];
     }
 }
@@ -81,9 +81,9 @@ __kernel void advance(${signature(spec, "advance")})
                      spike_time, mem, clock, ints, at);
         for (int i = first_place; i < end_place; i++) d[i] = base[i];
         begin_block(from, to, first_place, end_place, t_begin, half_dt, (ulong)(first_step + s), seed,
-                    dt, capacity, active, over_dt, constant_b, v_old, d, b, spike_count,
-                    spike_source, spike_time, mem, clock, ints, at);
-        solve_block(first_place, end_place, parent, u, d, b);
+                    dt, capacity, active, above, below, beside, u, ${"constant_g, constant_b, " if spec.constant else ""}v_old, d, b,
+                    spike_count, spike_source, spike_time, mem, clock, ints, at);
+        solve_block(first_place, end_place, above, u, d, b);
         finish_block(from, to, first_place, end_place, t_begin, half_dt, first_step + s, row, dt,
                      capacity, num_mem, x, v_old, v_new, failed, spike_count, spike_source,
                      spike_time, mem_first, mem_column, mem_index, mem_rows, mem, clock, ints, at);
