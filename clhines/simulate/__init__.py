@@ -33,8 +33,7 @@ Who owns what
     launches, `extended_spec` and `extended_tables` what they take, `arena` named regions of one
     array, `recorder` rows of what is recorded; `extended_copies` starts copies once, `tiled`
     repeats them; `extended_epochs`: whole cells on the chip of a GPU, with `extended_epoch_spec`
-    and `extended_epoch_lists`; `extended_choice` chooses; `axial`: the currents between
-    neighbours, so that steps solve for changes of v.
+    and `extended_epoch_lists`; `extended_choice` chooses; `axial`: currents between neighbours.
     `extended_saved`: files; `extended_partition`, `extended_ranks`: processes.
 
 A cell with a current into its soma, on the device and by the oracle:
