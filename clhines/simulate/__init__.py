@@ -30,12 +30,11 @@ Who owns what
     them. Extended networks: `wires` has the tables by which events come to instances, `variables`
     all that changes, `start` INITIAL blocks, `host_events` events on the host, `bins` those of a
     step together, `axial` currents between neighbours, `extended_reference` the oracle; `extended`
-    the kernels' launches, `extended_spec` and `extended_tables` what they take, `arena` named
-    regions of one array, `recorder` rows of what is recorded; `extended_copies` starts copies once,
-    `tiled` repeats them; `extended_epochs`: whole cells on the chip of a GPU, with
-    `extended_epoch_spec` and `extended_epoch_lists`; `extended_blocks`: blocks of cells on a CPU,
-    which `extended_block_plan` makes; `extended_choice` chooses. `extended_saved`: files;
-    `extended_partition`, `extended_ranks`: processes.
+    launches kernels, `extended_spec` and `extended_tables` have what they take, `arena` names parts
+    of one array, `recorder` rows of what is recorded; `extended_copies` starts copies once, `tiled`
+    repeats them; `extended_epochs`: cells on the chip of a GPU, with `extended_epoch_spec` and
+    `extended_epoch_lists`; `extended_blocks`: blocks of cells on a CPU, by `extended_block_plan`;
+    `extended_choice` chooses. `extended_saved`: files; `extended_partition`, `extended_ranks`: MPI.
 
 A cell with a current into its soma, on the device and by the oracle:
 
@@ -53,9 +52,8 @@ A cell with a current into its soma, on the device and by the oracle:
 >>> slow = clhines.Simulation(net, dt=0.025, engine="reference")
 >>> v = slow.record("v", net.soma)
 >>> same = slow.run(5.0)
->>> bool(np.abs(same[v] - result[v]).max() < 1e-6)  # mV
-True
->>> bool((same.spike_time == result.spike_time).all())
+>>> close = np.abs(same[v] - result[v]).max() < 1e-6  # mV
+>>> bool(close and (same.spike_time == result.spike_time).all())
 True
 
 To add an executor: a class with the methods of `runs.Executor`, chosen in `runs`; to try it, give
