@@ -60,17 +60,17 @@ def plan_blocks(model: Model, wires: Wires, units: int) -> Blocks | None:
     artificial = [is_artificial(model.kinds[p.kind]) for p in extended.played]
     if len(extended.remote_v) or extended.bins or any(artificial):
         return None
-    work = _work(model)
+    work = work_of(model)
     least, best = work.sum() / units + LAUNCHES * LAUNCH, None
     for count in {1, min(units, len(work))}:
-        tries = (_blocks(model, wires, work, count, tied) for tied in TIED)
+        tries = (blocks_of(model, wires, work, count, tied) for tied in TIED)
         found = next((f for f in tries if f is not None), None)
         if found is not None and found.cost < least:
             least, best = found.cost, found
     return best
 
 
-def _work(model: Model) -> np.ndarray:
+def work_of(model: Model) -> np.ndarray:
     """(cells,) float64, ns: what a step of each cell takes."""
     bounds = model.forest.cell_offsets
     work = NODE * np.diff(bounds)
@@ -81,8 +81,21 @@ def _work(model: Model) -> np.ndarray:
     return work
 
 
-def _blocks(model: Model, wires: Wires, work: np.ndarray, count: int, tied: float) -> Blocks | None:
-    """Return blocks of about equal work; None where cells would have to be in the same."""
+def blocks_of(
+    model: Model, wires: Wires, work: np.ndarray, count: int, tied: float
+) -> Blocks | None:
+    """Return blocks of about equal work; None where cells would have to be in the same.
+
+    Parameters
+    ----------
+    model : Model
+    wires : Wires
+    work : (cells,) float64, ns
+    count : int
+        Number of blocks.
+    tied : float
+        Steps: instances and those they send to with a shorter delay are in one block.
+    """
     extended, num_cells = model.extended, len(work)
     assert extended is not None
     ends = np.cumsum(work)

@@ -58,6 +58,11 @@ class ExtendedBlocksSpec(ExtendedSpec):
 
     blocks: ClassVar[bool] = True
 
+    @classmethod
+    def of(cls, spec: ExtendedSpec) -> ExtendedBlocksSpec:
+        """Return what blocks of cells take where steps take `spec`."""
+        return cls(**{f.name: getattr(spec, f.name) for f in fields(spec)})
+
     def counts(self, short: str) -> str:
         """Where the events of a connection's source are counted that its target may see."""
         return f"{short} == 2 ? event_shown : {super().counts(short)}"
@@ -160,8 +165,7 @@ class ExtendedBlocks(ExtendedSteps):
 
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
         """Build the kernels, and say which connections come from other blocks."""
-        own = ExtendedBlocksSpec(**{f.name: getattr(spec, f.name) for f in fields(spec)})
-        super()._compile(own, at)
+        super()._compile(ExtendedBlocksSpec.of(spec), at)
         ints, crossing = self.arenas["ints"], self.blocks.crossing[self.wires.order]
         ints.set("connection_short", np.where(crossing, 2, ints.get("connection_short")))
 
