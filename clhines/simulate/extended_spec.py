@@ -246,6 +246,8 @@ class ExtendedSpec(TemplateSpec):
     calls : bool
         Whether functions are called, and not copied to where they are called: a kernel of many
         mechanisms is then built several times faster, and is as fast on CPUs.
+    bins : int
+        Rounds of events in bins of a step, see `simulate.bins`; 0 where there are none.
     by_cell : bool
         The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
         are in local memory.
@@ -298,6 +300,7 @@ class ExtendedSpec(TemplateSpec):
     layered: bool
     width: int
     calls: bool
+    bins: int = field(default=0, repr=False)
     by_cell: bool = field(default=False, repr=False)
     far: bool = field(default=False, repr=False)
 
