@@ -27,15 +27,13 @@ Who owns what
     all ranks raise), `partition` (which cells), `split_run` (advance and exchange), `received`
     (spikes that come and go). `passive`: `PassiveCells`. `population`: `Population`, many parameter
     sets of one cell: `protocols` checks what it is given, a `population_batch` simulates some of
-    them. Extended networks: `wires` has the tables by which events come to instances, `variables`
-    all that changes, `start` INITIAL blocks, `host_events` events on the host, `bins` those of a
-    step where they come together, `extended_reference` the oracle; `extended` the kernels'
-    launches, `extended_spec` and `extended_tables` what they take, `arena` named regions of one
-    array, `recorder` rows of what is recorded; `extended_copies` starts copies once, `tiled`
-    repeats them; `extended_epochs`: whole cells on the chip of a GPU, with `extended_epoch_spec`
-    and `extended_epoch_lists`; `extended_choice` chooses; `axial`: the currents between
-    neighbours, so that steps solve for changes of v.
-    `extended_saved`: files; `extended_partition`, `extended_ranks`: processes.
+    them. Extended networks: `wires` (how events come to instances), `variables` (all that changes),
+    `start` (INITIAL blocks), `host_events` (events on the host), `bins` (those of a step together),
+    `extended_reference` (the oracle), `axial` (currents between neighbours); `extended` launches
+    kernels: `extended_spec`, `extended_tables`, `arena` (regions of one array), `recorder` (rows);
+    `extended_copies` starts copies once, `tiled` repeats them; `extended_epochs`: whole cells on
+    the chip of a GPU, with `extended_epoch_spec` and `extended_epoch_lists`; `extended_choice`
+    chooses. `extended_saved`: files; `extended_partition`, `extended_ranks`: processes.
 
 A cell with a current into its soma, on the device and by the oracle:
 
