@@ -236,6 +236,8 @@ class ExtendedSpec(TemplateSpec):
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     played : bool
         Whether parameters take values in time.
+    constant : bool
+        Whether there are constant mechanisms, whose currents are summed by node once.
     layered : bool
         Whether events may come to another instance within a step: they are delivered in launches
         of their own.
@@ -258,8 +260,10 @@ class ExtendedSpec(TemplateSpec):
         "begin_step": (
             "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
             "const double *restrict step_begin, const int *restrict active",
-            "const real *restrict over_dt, const real *restrict constant_b",
-            "const real *restrict v, real *restrict d, real *restrict b",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant, const real *restrict v",
+            "real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "real *mem, double *clock, int *ints, const int *at",
         ),
@@ -292,6 +296,7 @@ class ExtendedSpec(TemplateSpec):
     second_order_currents: bool
     noise: str
     played: bool
+    constant: bool
     layered: bool
     width: int
     calls: bool

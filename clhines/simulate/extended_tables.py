@@ -41,6 +41,11 @@ def one_of(model: Model) -> Model:
     return model.once if isinstance(model, CopiedModel) else model
 
 
+def has_constants(model: Model) -> bool:
+    """Return whether an extended model has constant mechanisms."""
+    return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
+
+
 def num_active(model: Model) -> int:
     """Return how many nodes are active."""
     if isinstance(model, CopiedModel):
@@ -341,6 +346,7 @@ def spec_of(
         calls=on_cpu,
         width=width,
         played=bool(extended.played),
+        constant=has_constants(one_of(model)),
     )
     return spec, np.array([*regions.values()], np.int32)
 
