@@ -22,7 +22,7 @@ from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.simulate import saved as saved_states
-from clhines.simulate.branching import network_of_copies, state_of_copies
+from clhines.simulate.branching import ExtendedCopies, network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
 from clhines.simulate.device_changes import DeviceChanges, from_start
 from clhines.simulate.extended import ExtendedSteps
@@ -123,7 +123,7 @@ class Changing:
         Parameters
         ----------
         group : Group, optional
-            Of the network, or of the one that it was branched from.
+            Of the network, or of one that it was branched from.
         **values
             Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
             as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
@@ -182,13 +182,14 @@ class Changing:
         Returns
         -------
         Simulation
-            With no records yet. `set` takes the groups of this network for those of the copies.
-            Noise differs between the copies.
+            With no records yet. `set` takes the groups of this network for those of the copies:
+            a group has its instances copy after copy. Events under way, self events and streams of
+            random numbers of ``.mod`` files are those of this simulation in each copy; noise of
+            `inoise` differs between the copies, and from what this simulation goes on with.
         """
         count = as_whole_number("count", count, 1)
-        if self.ranks is not None or self._model.extended is not None:
-            what = "extended networks" if self.ranks is None else "several ranks"
-            raise InputError(f"branch() is not for {what}; expected a plain network, no comm")
+        if self.ranks is not None:
+            raise InputError("branch() is for one process; expected a simulation without comm")
         if self._broken:
             raise InputError(f"{self._broken}; there is no state to branch from")
         self._settle()
@@ -199,7 +200,11 @@ class Changing:
         given = {name: getattr(request, name) for name in names} | request.options
         found = type(self)(net, **settings, **given)  # type: ignore[call-arg]
         if not self._fresh:
-            saved = state_of_copies(self.runner.save(), model, count)
+            saved = self.runner.save()
+            if model.extended is None:
+                saved = state_of_copies(saved, model, count)
+            else:
+                saved = ExtendedCopies(self.network, model, net, found.model).state(saved)
             found.take_state(self._step, saved, self._unit)
         return found
 
@@ -221,12 +226,12 @@ class Changing:
             raise InputError(
                 f"group is {type(group).__name__}; expected a Group, from insert() or add()"
             )
-        known = self.network.groups
-        if group.network is not self.network:
-            same = self.network.branched_from
-            if same is None or group.network is not same:
+        known = self.network
+        while group.network is not known:
+            if known.branched_from is None:
                 raise InputError(f"group {group.mechanism.name} belongs to another network")
-        return known[group.number]
+            known = known.branched_from
+        return self.network.groups[group.number]
 
     def _checked(self, group: Group, name: str, value: object) -> Value:
         checked = as_value(group, name, value)
