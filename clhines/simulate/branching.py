@@ -66,7 +66,7 @@ class ExtendedCopies:
         self.connections = in_blocks([self._once.netcons.count - events, events], self.count)
 
     def _sources(self, network: Network, copies: Network) -> np.ndarray:
-        """Return numbers of all sources: cells, those that were added, those of groups, and of events."""
+        """Return the numbers of all sources: of cells, added ones, groups and events."""
         known, cells = network.added.num_sources, network.num_cells
         begins = [(0, cells, 0)]
         pairs = zip(network.added.sources, copies.added.sources, strict=True)
