@@ -307,7 +307,7 @@ class Variables:
         node = self.model.kinds[k].node[some]
         for ion in self.writes(k, block):
             style = ion.style[np.searchsorted(ion.node, node)]
-            self.to_nernst(ion, np.unique(node[(style & INITIAL_REVERSAL) > 0]))
+            self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])  # of a round: each once
 
     def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
         """Set the reversal potential at nodes to Nernst's."""
