@@ -80,6 +80,7 @@ class Changing:
         self._model_is_old = self._wiring_is_old = False
         self._constants_are_old = self._start_is_old = self._kept = False
         self._again: list[str] = []  # why to plan again
+        self._begun = set[tuple[int, str]]()  # groups and their states that were set
         self._in_place = False  # parameters are others on the device than in the run's model
         whole = self.ranks is None and isinstance(made.runner, DeviceRun)
         self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
@@ -236,6 +237,11 @@ class Changing:
     def _checked(self, group: Group, name: str, value: object) -> Value:
         checked = as_value(group, name, value)
         extended, k = self._model.extended, self._model.instances[group.number][0]
+        if extended is None and name in group.mechanism.begins:
+            raise InputError(
+                f"{group.mechanism.name}: {name} is set by its own blocks and cannot be set here; "
+                "expected it as an argument of insert() or add()"
+            )
         if extended is not None and any(
             p.kind == k and p.parameter == name for p in extended.played
         ):
@@ -274,6 +280,8 @@ class Changing:
                 self._constants_are_old = True
                 continue
             self._start_is_old |= name in mechanism.initial_uses
+            if name in mechanism.begins:
+                self._begun.add((group.number, name))
             device = None if self._again else self._on_device
             if device is None or not device.set_parameter(group.number, name, value):
                 self._changes.stored.add((mechanism.name, name))
@@ -337,7 +345,7 @@ class Changing:
         """Make another run of the network as it is now, which goes on from the same state."""
         keep = not (self._fresh or self._broken)
         saved = self.runner.save() if keep else {}
-        unit = self._unit
+        unit, begun = self._unit, self._begun
         with agreed(self.ranks):
             model = self._compiled()
         start_is_old = self._start_is_old
@@ -353,6 +361,8 @@ class Changing:
             return
         with agreed(self.ranks):
             saved = _in_unit(saved, unit, self._unit)
+            for number, name in begun:
+                _put_state(saved, model, number, name)
             if weight is not None:
                 of_weights = [n for n in ("weight", "plastic_weight") if n in saved]
                 saved |= {n: model.extended.netcons.weight if model.extended is not None
@@ -407,6 +417,14 @@ def _digest(group: Group | None, values: Mapping[str, object]) -> str:
             numbers = value.numbers if isinstance(value, Value) else np.asarray(value)
             digest.update(np.ascontiguousarray(numbers).tobytes())
     return digest.hexdigest()[:8]
+
+
+def _put_state(saved: dict[str, np.ndarray], model: Model, group: int, name: str) -> None:
+    """Give a state of a group the values that its kind has before INITIAL."""
+    k, place = model.instances[group]
+    key, kind = f"state{k}_{name}", model.kinds[k]
+    saved[key] = saved[key].copy()
+    saved[key][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
 
 
 def _in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:

@@ -125,7 +125,10 @@ class Variables:
         self.states, self.outputs = [], []
         for kind in model.kinds:
             program = kind.mechanism.program
-            self.states.append({q.name: np.full(kind.count, q.default) for q in program.states})
+            given = kind.parameters
+            self.states.append(
+                {q.name: np.full(kind.count, given.get(q.name, q.default)) for q in program.states}
+            )
             self.outputs.append({q.name: np.full(kind.count, q.default) for q in program.outputs})
         self.ions = {}
         self._currents = {ion.variables[3] for ion in extended.ions}

@@ -140,3 +140,50 @@ def test_copies_with_values_of_their_own(engine, fast_queue, needs):
             np.testing.assert_allclose(found[name][:, [copy]], expected, 0, bound, err_msg=name)
     assert (np.ptp(found["v"], axis=1)[-1] > 0.1).any()
     assert np.ptp(found["ext_fire"], axis=1).max() > 0.01
+
+
+def test_parameters_that_blocks_set(fast_queue, needs):
+    """Those given come before INITIAL, are set on the way as states, and are those of all copies.
+
+    The oracle is the same text with the value written into it.
+    """
+    needs(fast_queue, "float64")
+    text = """
+        NEURON { POINT_PROCESS leaky RANGE tau, i, amp NONSPECIFIC_CURRENT i }
+        PARAMETER { tau = TAU amp = 0.3 }
+        ASSIGNED { i }
+        STATE { x }
+        INITIAL { x = 1 if (tau < 1) { tau = 1 } }
+        BREAKPOINT { SOLVE go METHOD cnexp i = -amp*x }
+        DERIVATIVE go { x' = -x/tau }
+    """
+
+    def simulation(engine, default, **given):
+        area = np.full(2, 500.0)
+        net = Network.from_arrays([-1, -1], [0, 1, 2], area, np.zeros(2), 1e-5 * area)
+        net.insert("pas", [0, 1], g=1e-4)
+        text_of = text.replace("TAU", str(default))
+        group = net.add(Mechanism.from_nmodl(text_of), at=[0, 1], **given)
+        net.trains([])
+        return Simulation(net, DT, queue=fast_queue, engine=engine), group
+
+    for engine in ("reference", "steps"):
+        truth = {}
+        for tau in (0.5, 2.0, 7.0):
+            other = simulation(engine, tau)[0]
+            other.record("v", [0, 1])
+            truth[tau] = other.run(3.0)[0][:, 0]
+        assert np.abs(truth[2.0] - truth[7.0]).max() > 0.1
+        sim, group = simulation(engine, 4.0, tau=[2.0, 0.5])
+        sim.record("v", [0, 1])
+        expected = np.stack([truth[2.0], truth[0.5]], axis=1)
+        np.testing.assert_allclose(sim.run(3.0)[0], expected, 0, 1e-12 * 65)
+        sim.reset()
+        np.testing.assert_allclose(sim.run(3.0)[0], expected, 0, 1e-12 * 65)
+        sim.set(group, tau=[7.0, 2.0])
+        several = sim.branch(2)
+        several.record("tau", several.network.groups[group.number])
+        assert several.run(DT)[0].tolist() == [[7.0, 2.0, 7.0, 2.0]]
+        sim.reset()
+        expected = np.stack([truth[7.0], truth[2.0]], axis=1)
+        np.testing.assert_allclose(sim.run(3.0)[0], expected, 0, 1e-12 * 65)
