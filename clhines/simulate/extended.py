@@ -160,6 +160,8 @@ class ExtendedSteps:
         Whether CPUs advance several instances at once.
     solves : bool
         Whether a solver eliminates.
+    restarts : bool
+        Whether `restart` may be asked for.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ class ExtendedSteps:
         Of the solver.
     """
 
-    of_vectors, solves = True, True
+    of_vectors, solves, restarts = True, True, True
 
     def __init__(
         self,
