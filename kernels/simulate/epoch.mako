@@ -307,7 +307,12 @@ ${of_nodes("    ")}\
     if (is_root) root_v[unit] = a0;
 % endif
 % if not spec.extended:
+% if by_node:
+    const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${then.read("round", "me.y", "NONE")}) == NONE;
+    const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
+% else:
     const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+% endif
 % endif
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
