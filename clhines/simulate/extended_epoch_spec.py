@@ -7,6 +7,7 @@ kernels: the end of a step, then events and currents of the next one.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -45,6 +46,12 @@ class EpochBlocks(KindBlocks):
     local: bool = False
 
     @property
+    def alone(self) -> bool:
+        """Whether a step sets the kind's own states and nothing else."""
+        given = self.arguments("advance") if self.has("advance") else ()
+        return all(a.role == "state" for a in given if a.direction != "in")
+
+    @property
     def leading(self) -> tuple[str, ...]:
         """Arguments of functions before those of the block."""
         return ("series__",) if self.quick else ()
@@ -73,8 +80,6 @@ class EpochBlocks(KindBlocks):
 
     def value(self, a: Argument, values: Values) -> str:
         """Return the expression of an argument."""
-        if a.role == "table" and self.quick:
-            return f"mem + pairs_{self.number}_{a.name}"
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super().value(a, values)
 
@@ -99,6 +104,12 @@ class ExtendedEpochSpec(EpochSpec):
         Kinds as the lists take them.
     num_numbers : int
         Reals that are arguments of the kernel.
+    classes : tuple of int
+        Bits of classes of nodes that have statements of their own, without branches.
+    selects : bool
+        The first step of a launch computes new states and leaves them: launches are long.
+    terms : tuple of int
+        Of exponentials, see `epoch_tables`.
     nernst, currents_read : tuple of str
         Ions whose reversal potential is Nernst's at some node, and whose current a block reads.
     """
@@ -127,6 +138,9 @@ class ExtendedEpochSpec(EpochSpec):
     functions: ExtendedSpec | None = field(default=None, repr=False)
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)
+    classes: tuple[int, ...] = field(default=(), repr=False)
+    selects: bool = field(default=False, repr=False)
+    terms: tuple[int, ...] = field(default=(), repr=False)
     nernst: tuple[str, ...] = field(default=(), repr=False)
     currents_read: tuple[str, ...] = field(default=(), repr=False)
 
@@ -145,22 +159,55 @@ class ExtendedEpochSpec(EpochSpec):
         """Parameters that are one number in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
-    def opening(self, kind: EpochBlocks) -> str:
-        """Begin of what is done for instance `j` of a kind at the node of a lane."""
+    def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
+        """Begin of what is done for instance `j` of a kind at the node of a lane.
+
+        Parameters
+        ----------
+        kind : EpochBlocks
+        text : str
+            What is done.
+        known : int
+            The bits of the list, where they are known when the kernel is compiled.
+        """
         space = " " * 12
         number = f"instances[number * {len(self.blocks)} + {kind.number}] + *m"
-        own = f"{space}    const int j = {number};\n"
+        own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
         if kind.kind == "density":
-            return f"{space}if (bits & {hex(1 << self._rank(kind))}) {{\n{own}"
-        count = f"list[{LIST_HEAD + self._rank(kind)}]"
+            return f"{space}{'' if known else f'if ({self.present(kind)}) '}{{\n{own}"
+        count = self.present(kind)
         return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
+
+    def present(self, kind: EpochBlocks) -> str:
+        """Return the expression that is not 0 where a list has a kind; of points how many."""
+        if kind.kind == "density":
+            return f"bits & {hex(1 << self._rank(kind))}"
+        return f"list[{LIST_HEAD + self._rank(kind)}]"
+
+    def is_in(self, known: int, kind: EpochBlocks) -> bool:
+        """Whether a density mechanism is in a class."""
+        return bool(known >> self._rank(kind) & 1)
+
+    def times(self, *texts: str) -> str:
+        """Return statements that set the times that are in texts; most lists need none."""
+        known = {
+            "t_begin": "step_begin[min(step, first_step + num_steps - 1) - first_time]",
+            "t_mid": "t_begin + half_dt",
+            "t_end": "t_mid + half_dt",
+            "old_begin": "step_begin[max(step - 1, first_step) - first_time]",
+            "old_end": "old_begin + half_dt + half_dt",
+        }
+        found, asked = list[str](), " ".join(texts)
+        for name, value in reversed(known.items()):
+            if re.search(rf"\b{name}\b", asked):
+                found.append(f"const double {name} = {value};")
+                asked += f" {value}"
+        return " ".join(reversed(found))
 
     def closing(self, kind: EpochBlocks) -> str:
         """End of it."""
         space = " " * 12
-        step = f"{space}    m += {WARP};\n"
-        for name, lines in self._steps(kind)[1:]:
-            step += f"{space}    {name} += {lines * WARP};\n"
+        step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
         return (f"{space}    }}\n" if kind.kind != "density" else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: EpochBlocks) -> str:

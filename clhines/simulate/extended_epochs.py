@@ -136,7 +136,7 @@ class ExtendedEpochs(ExtendedSteps):
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self._v[0].set(packed, self.queue)
-        return filled_arenas(variables, self.dtype, self.place, self._base_d, pairs=True)
+        return filled_arenas(variables, self.dtype, self.place, self._base_d)
 
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
@@ -149,7 +149,7 @@ class ExtendedEpochs(ExtendedSteps):
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ExtendedEpochSpec)
-            launch.spec, numbers = with_blocks(plan, spec, lists, self._variables)
+            launch.spec, numbers = with_blocks(plan, spec, lists, self._variables, self.epoch)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)
