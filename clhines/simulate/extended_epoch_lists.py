@@ -147,10 +147,10 @@ def with_blocks(
 
 
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Sets of density mechanisms, as bits, that most lists have; of two mechanisms at least."""
+    """Sets of density mechanisms, as bits, that most lists have."""
     bits, count = np.unique(lists.rows[:, 0], return_counts=True)
     order = np.argsort(-count, kind="stable")
-    several = [int(b) for b in bits[order] if int(b).bit_count() > 1]
+    several = [int(b) for b in bits[order] if b]
     return tuple(several[:_MOST_CLASSES])
 
 
