@@ -24,7 +24,7 @@ from clhines.simulate.extended_tables import active_nodes, is_artificial
 from clhines.simulate.variables import Variables
 
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
-_MOST_CLASSES = 2  # of nodes that have statements of their own
+_MOST_CLASSES = 3  # of nodes that have statements of their own
 _LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
 Given = tuple[tuple[str, str, str], ...]

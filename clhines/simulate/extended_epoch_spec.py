@@ -17,6 +17,7 @@ from clhines.simulate.epoch_spec import LIST_HEAD, WARP, EpochSpec
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks, Values
 
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
+HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class EpochBlocks(KindBlocks):
     lined : bool
         States of a launch are in the lines of the lists, in local memory where `local`; they are
         in their arena before and after it, and where something of it is recorded.
+    sums : bool
+        Currents of ions are added up.
     """
 
     given: tuple[tuple[str, str, str], ...] = ()
@@ -44,6 +47,7 @@ class EpochBlocks(KindBlocks):
     quick: bool = False
     lined: bool = False
     local: bool = False
+    sums: bool = True
 
     @property
     def alone(self) -> bool:
@@ -88,6 +92,8 @@ class EpochBlocks(KindBlocks):
         current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
         if block == "current" and (current or a.role == "ion_current"):
             share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            if not self.sums:
+                return []
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
         return super().stores(a, block, local)
 
@@ -183,6 +189,26 @@ class ExtendedEpochSpec(EpochSpec):
         if kind.kind == "density":
             return f"bits & {hex(1 << self._rank(kind))}"
         return f"list[{LIST_HEAD + self._rank(kind)}]"
+
+    @property
+    def sums_apart(self) -> bool:
+        """Whether currents of ions are added up where they are looked for, not in each step."""
+        return not self.currents_read and all(k.held for k in self.with_ions)
+
+    @property
+    def with_ions(self) -> list[EpochBlocks]:
+        """Kinds with currents of ions."""
+        sets = (
+            (k, {a.role for a in k.arguments("current") if a.direction != "in"})
+            for k in self.blocks
+            if k.has("current")
+        )
+        return [kind for kind, roles in sets if roles & {"ion", "ion_current"}]
+
+    @property
+    def hot(self) -> dict[int, EpochBlocks]:
+        """Kinds by number, as each step takes them."""
+        return {k.number: replace(k, sums=not self.sums_apart) for k in self.blocks}
 
     def is_in(self, known: int, kind: EpochBlocks) -> bool:
         """Whether a density mechanism is in a class."""

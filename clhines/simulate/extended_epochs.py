@@ -27,7 +27,7 @@ from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.epoch_table import CellTable
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epoch_lists import first_active, node_words, refusal, with_blocks
-from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
+from clhines.simulate.extended_epoch_spec import HAS_SPECIAL, SPECIAL, ExtendedEpochSpec
 from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import filled_arenas
 from clhines.simulate.variables import Variables
@@ -106,13 +106,15 @@ class ExtendedEpochs(ExtendedSteps):
         lists, table, words = plan.lists, plan.table, node_words(self.model)
         assert lists is not None
         units, homes = plan.units.copy(), lists.homes.copy()
+        active, rows = np.where(lists.nodes < 0, -1, words[lists.nodes]), lists.rows.copy()
+        rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
         homes[:, 5] = first_active(self.model, units[:, 6])
         units[:, 0] += base
         ints = {
             "units": units, "rows": table.rows.rows, "links": table.lanes.links,
             "children": table.lanes.children, "homes": homes, "instances": lists.instances,
-            "node_lists": lists.rows, "node_places": lists.places, "node_members": lists.members,
-            "node_active": np.where(lists.nodes < 0, -1, words[lists.nodes]),
+            "node_lists": rows, "node_places": lists.places, "node_members": lists.members,
+            "node_active": active,
         }  # fmt: skip
         reals = {
             "all_tie": _of_lanes(table, "tie", self.model.u),

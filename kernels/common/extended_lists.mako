@@ -1,5 +1,6 @@
 <%page args="spec"/>\
 <%
+    import re
     W, e = spec.warp, spec.extended
     kinds = spec.blocks
     pointer = "v[{}]"
@@ -11,12 +12,15 @@
     nets = [k for k in kinds if k.has_net]
     earlier = [k for k in kinds if k.has("before_breakpoint")]
     later = [k for k in kinds if k.has("current") and not k.held]
+    apart, hot = spec.sums_apart, spec.hot
+    given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
+    reads_a = bool(nets or spec.nernst or not apart) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
     def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
     def asks(some):   # whether a list has any of some kinds
         return " || ".join(spec.present(k) for k in some)
 %>\
 <%def name="current(kind, indent)">\
-${kind.call("current", noise[kind.number], indent)}\
+${hot[kind.number].call("current", noise[kind.number], indent)}\
 % if kind.asks("current", "i"):
 <% space = " " * indent %>\
 % if kind.kind == "density":
@@ -107,6 +111,12 @@ ${copied(kind, ["current"])}\
                 }
 % endif
 </%def>\
+<%def name="of_sums(kind)">\
+% for name in kind.states:
+                const real s_${name} = ${kind.line(name)};
+% endfor
+${kind.call("current", noise[kind.number], 16)}\
+</%def>\
 <%def name="of_record(kind)">\
 ${copied(kind, ends)}\
 </%def>\
@@ -126,12 +136,20 @@ ${copied(kind, ends)}\
 % if spec.num_scalars:
             __global const real *scalar = node_scalars + q * ${spec.num_scalars};
 % endif
-            const int bits = list[0], word = node_active[q * ${W} + in_warp];
+            const int bits = list[0] & 0x7fffffff;
+% if e.ions:
+            const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions are
+% endif
+% if reads_a:
+            const int word = node_active[q * ${W} + in_warp];
+% else:
+            const int word = list[0] < 0 || ${"shown" if e.ions else "num_mem"} ? node_active[q * ${W} + in_warp] : -1;
+% endif
             const int a = home.s5 + (word & ${hex(spec.special - 1)});   // number of the active node
             const bool is_active = word >= 0, special = is_active && (word & ${hex(spec.special)});
             const real v = V(place);
             real sum_i = 0, sum_g = 0, point_i = 0, point_g = 0;
-% for ion in e.ions:
+% for ion in e.ions if not apart else ():
             real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
 % if e.played:
@@ -212,9 +230,20 @@ ${for_each(earlier, of_breakpoint)}\
 ${for_each(later, of_current)}\
             }
 % endif
-% if e.ions:
+% if e.ions and apart:
+            if (shown && is_active) {
+% for ion in e.ions:
+                real sum_i${ion} = 0, slope_i${ion} = 0;
+% endfor
+                ${spec.begin_lists}
+${for_each(spec.with_ions, of_sums)}\
+% for ion in e.ions:
+                mem[ion_i${ion} + a] = sum_i${ion};
+                mem[ion_di${ion} + a] = slope_i${ion};
+% endfor
+            }
+% elif e.ions:
             if (is_active) {
-                const bool shown = num_mem || step == first_step + num_steps - 1;
 % for ion in e.ions:
                 ${f"" if ion in spec.currents_read else "if (shown) "}mem[ion_i${ion} + a] = sum_i${ion};
                 if (shown) mem[ion_di${ion} + a] = slope_i${ion};
