@@ -32,7 +32,7 @@ Who owns what
     the oracle; `extended` the kernels' launches, `extended_spec` and `extended_tables` what they
     take, `arena` named regions of one array, `recorder` rows of what is recorded; `extended_copies`
     starts copies once, `tiled` repeats them; `extended_epochs`: whole cells on the chip of a GPU,
-    with `extended_epoch_spec` and `extended_epoch_lists`; `extended_choice` chooses.
+    with `extended_epoch_spec`, `extended_epoch_lists` and `epoch_tables`; `extended_choice` chooses.
     `extended_saved`: files; `extended_partition`, `extended_ranks`: processes.
 
 A cell with a current into its soma, on the device and by the oracle:

@@ -38,9 +38,7 @@ def with_rows(source: str, prefix: str) -> str:
 def _with_rows(function: str, prefix: str) -> str:
     """Return a function in which places are rows, and all loads come right after them."""
     own = re.escape(prefix)
-    lookup = re.compile(
-        rf"{own}_lookup_\(series__,\s+(\w+),\s+(\w+),\s+(\d+),\s+(\d+),\s+\d+\)"
-    )
+    lookup = re.compile(rf"{own}_lookup_\(series__,\s+(\w+),\s+(\w+),\s+(\d+),\s+(\d+),\s+\d+\)")
     used = {(m[1], m[2], int(m[3]), int(m[4])) for m in lookup.finditer(function)}
 
     def column(found: re.Match[str]) -> str:
@@ -58,7 +56,8 @@ def _with_rows(function: str, prefix: str) -> str:
             columns = next(c for p, t, _, c in used if (p, t) == (found[1], table))
             width = _width(columns)
             sort = f"real{width}" if width > 1 else "real"
-            for vector in sorted({n // width for p, t, n, _ in used if (p, t) == (found[1], table)}):
+            numbers = {n for p, t, n, _ in used if (p, t) == (found[1], table)}
+            for vector in sorted({number // width for number in numbers}):
                 for name, row in ((low, f"{at}.row"), (high, f"({at}.row + 1)")):
                     where = f"{table} + {row} * {columns} + {vector * width}"
                     lines.append(f"const {sort} {name}_{vector} = node_load{width}_({where});")
@@ -106,7 +105,7 @@ def with_few_terms(
             if tau is None or not known[found[1]].startswith("-"):
                 return found[0]
             number = terms(dt, tables[tau[1]][:, int(tau[2])], real)
-            return found[0].replace("node_grown_(", f"node_grown_{number}_(") if number else found[0]
+            return found[0].replace("grown_", f"grown_{number}_", 1) if number else found[0]
 
         return _TURN.sub(turn, function)
 

@@ -96,15 +96,6 @@ def with_blocks(
         Most steps of a launch.
     """
     model, numbers = variables.model, list[float]()
-
-    def quick(kind: KindBlocks) -> KindBlocks:
-        if not is_quick(kind):
-            return kind
-        source = side_by_side(kind.functions, kind.name, spec.ptx)
-        tables = variables.tables[kind.number]
-        source = with_few_terms(source, kind.name, tables, model.dt, spec.real)
-        return replace(kind, functions=with_rows(source, kind.name))
-
     ions = _constant_ions(functions.kinds, variables, numbers)
     held = held_kinds(functions.kinds, variables)
     blocks, scalar = [], 0
@@ -131,7 +122,7 @@ def with_blocks(
         )
     extended = variables.extended
     nernst = [ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()]
-    kinds = tuple(map(quick, functions.kinds))
+    kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,
         functions=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
@@ -146,8 +137,18 @@ def with_blocks(
     return spec, numbers
 
 
+def _quick(kind: KindBlocks, variables: Variables, spec: ExtendedEpochSpec) -> KindBlocks:
+    """Return a kind with functions for lanes side by side, where lists alone call them."""
+    if not is_quick(kind):
+        return kind
+    tables = variables.tables[kind.number]
+    source = side_by_side(kind.functions, kind.name, spec.ptx)
+    source = with_few_terms(source, kind.name, tables, variables.model.dt, spec.real)
+    return replace(kind, functions=with_rows(source, kind.name))
+
+
 def _classes(lists: NodeLists) -> tuple[int, ...]:
-    """Sets of density mechanisms, as bits, that most lists have."""
+    """Return the sets of density mechanisms, as bits, that most lists have."""
     bits, count = np.unique(lists.rows[:, 0], return_counts=True)
     order = np.argsort(-count, kind="stable")
     several = [int(b) for b in bits[order] if b]
