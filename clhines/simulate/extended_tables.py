@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -13,12 +14,14 @@ from clhines.mechanisms.noise import normal_source
 from clhines.network.copied import CopiedModel
 from clhines.network.extended import ADVANCE_REVERSAL, Extended, IonNodes
 from clhines.network.model import Kind, Model
+from clhines.simulate import bins
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
 VECTOR_WIDTH = 8  # instances that CPUs advance at once
+_ACTIVE: WeakKeyDictionary[Extended, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
 
 
 def active_nodes(model: Model) -> np.ndarray:
@@ -27,17 +30,25 @@ def active_nodes(model: Model) -> np.ndarray:
         return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
     extended = model.extended
     assert extended is not None
-    nodes = [model.soma, extended.detector_node]
-    nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
-    active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
-    for some in nodes:
-        active[some] = True
-    return np.flatnonzero(active[:-1])
+    if extended not in _ACTIVE:  # which models with other values of parameters have, too
+        nodes = [model.soma, extended.detector_node]
+        nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
+        active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
+        for some in nodes:
+            active[some] = True
+        _ACTIVE[extended] = np.flatnonzero(active[:-1])
+        _ACTIVE[extended].setflags(write=False)
+    return _ACTIVE[extended]
 
 
 def one_of(model: Model) -> Model:
     """Return the model that is started on the host: of one copy, where there are copies."""
     return model.once if isinstance(model, CopiedModel) else model
+
+
+def has_constants(model: Model) -> bool:
+    """Return whether an extended model has constant mechanisms."""
+    return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
 
 
 def num_active(model: Model) -> int:
@@ -168,6 +179,10 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     for sources in extended.emitted.values():
         emitting[sources[sources >= 0]] = True
     short = emitting[netcons.source] & (netcons.delay < variables.model.dt)
+    if extended.bins:
+        ints.add("connection_rank", bins.connection_ranks(extended)[order])
+        clock.add("bin_dt", np.array([variables.model.dt]))
+        short = short + bins.DETECTED * bins.detected(extended)
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.cursor[order])
     ints.add("first_weight", netcons.first_weight[:-1][order])
@@ -320,9 +335,11 @@ def spec_of(
         second_order_currents=extended.second_order_currents,
         noise=normal_source(real) if noisy else "",
         layered=len(variables.wires.layers) > 1,
+        bins=(1 + bins.has_second_round(extended, model.dt)) * extended.bins,
         calls=on_cpu,
         width=width,
         played=bool(extended.played),
+        constant=has_constants(one_of(model)),
     )
     return spec, np.array([*regions.values()], np.int32)
 
