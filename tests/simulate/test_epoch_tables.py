@@ -87,14 +87,16 @@ def cells(names):
         mechanism = Mechanism.from_nmodl(MODS / f"{name}.mod", use_tables=True)
         where = np.arange(n) if name == "ih" else np.array([0, 1, 2, 4, 5, 6])
         groups[name] = net.insert(mechanism, where, gbar=1e-4 if name == "ih" else 0.02)
-    net.add("iclamp", at=np.array([0, 4]), delay=0.2, dur=5.0, amp=[0.05, 0.3])
+    clamp = net.add("iclamp", at=np.array([0, 4]), delay=0.2, dur=5.0, amp=[0.05, 0.3])
+    net.play(clamp, 0, "amp", [0, 2, 4.0], [0.05, 0.3, 0.1])
+    net.detector(np.array([0, 5]), -50.0)
     return net, groups
 
 
 def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     """Voltages, gates and an ion's current; the same bits of voltages whatever is recorded."""
     needs(fast_queue, "float64")
-    found, specs, with_blocks = {}, [], extended_epochs.with_blocks
+    found, spikes, specs, with_blocks = {}, {}, [], extended_epochs.with_blocks
 
     def kept(*given):
         specs.append(with_blocks(*given)[0])
@@ -109,6 +111,7 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
             asked += [sim.record("m", groups["nata"]), sim.record("ina", [0, 1, 5])]
         result = sim.run(6.0)
         found[engine, more] = [result[k] for k in asked]
+        spikes[engine, more] = result.spike_time
     assert specs[0].classes and specs[0].selects and specs[0].sums_apart and specs[0].terms
     assert all(k.held for k in specs[0].blocks if k.kind == "density")
     expected = found["reference", True]
@@ -116,3 +119,6 @@ def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
     for values, exact in zip(found["epochs", True], expected, strict=True):
         np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
     assert np.array_equal(found["epochs", True][0], found["epochs", False][0])
+    assert len(spikes["reference", True]) > 1
+    for values in spikes.values():
+        np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)
