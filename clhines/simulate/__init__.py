@@ -32,8 +32,8 @@ Who owns what
     step where they come together, `extended_reference` the oracle; `extended` the kernels'
     launches, `extended_spec` and `extended_tables` what they take, `arena` named regions of one
     array, `recorder` rows of what is recorded; `extended_copies` starts copies once, `tiled`
-    repeats them; `extended_epochs`: whole cells on the chip of a GPU, with `extended_epoch_spec`
-    and `extended_epoch_lists`; `extended_choice` chooses; `axial`: currents between neighbours.
+    repeats them; `extended_epochs`: whole cells on the chip of a GPU, with `extended_epoch_spec`,
+    `extended_epoch_lists`, `epoch_tables`; `extended_choice` chooses; `axial`: between neighbours.
     `extended_saved`: files; `extended_partition`, `extended_ranks`: processes.
 
 A cell with a current into its soma, on the device and by the oracle:
