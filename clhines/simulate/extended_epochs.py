@@ -64,7 +64,7 @@ class ExtendedEpochs(ExtendedSteps):
         Epochs cannot take the network; see `refusal`.
     """
 
-    of_vectors, solves = False, False
+    of_vectors, solves, restarts = False, False, False
 
     def __init__(
         self,
