@@ -96,8 +96,7 @@ def kinds_of(
         for group, rank in zip(groups, ranks, strict=True):
             instances[group.number] = len(kinds), rank
         values = {
-            p: _merged(groups, p, order, (mechanism.name, p) in stored)
-            for p in mechanism.parameters
+            p: _merged(groups, p, order, (mechanism.name, p) in stored) for p in mechanism.settable
         }
         if "celsius" in mechanism.program.built_in:
             values["celsius"] = celsius

@@ -121,7 +121,8 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
     mechanism = model.mechanisms[name]
     nodes = np.array(instances.nodes, np.int64)
     given: dict[str, float | np.ndarray] = {}
-    for quantity in mechanism.program.parameters:
+    program = mechanism.program
+    for quantity in (*program.parameters, *(q for q in program.states if q.is_given)):
         value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
         if value is not None:
             given[quantity.name] = value

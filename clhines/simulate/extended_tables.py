@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
 VECTOR_WIDTH = 8  # instances that CPUs advance at once
+_ACTIVE: WeakKeyDictionary[Extended, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
 
 
 def active_nodes(model: Model) -> np.ndarray:
@@ -28,12 +30,15 @@ def active_nodes(model: Model) -> np.ndarray:
         return shifted(active_nodes(model.once), model.once.forest.num_nodes, model.copies)
     extended = model.extended
     assert extended is not None
-    nodes = [model.soma, extended.detector_node]
-    nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
-    active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
-    for some in nodes:
-        active[some] = True
-    return np.flatnonzero(active[:-1])
+    if extended not in _ACTIVE:  # which models with other values of parameters have, too
+        nodes = [model.soma, extended.detector_node]
+        nodes += [k.node for k in model.kinds] + [ion.node for ion in extended.ions]
+        active = np.zeros(model.forest.num_nodes + 1, bool)  # the last: -1, no node
+        for some in nodes:
+            active[some] = True
+        _ACTIVE[extended] = np.flatnonzero(active[:-1])
+        _ACTIVE[extended].setflags(write=False)
+    return _ACTIVE[extended]
 
 
 def one_of(model: Model) -> Model:

@@ -94,8 +94,8 @@ def _instances(model: Network, name: str, spec: Parameter) -> list[tuple[Group, 
             f"{name}: the model has no {shown(mechanism)}; expected one of "
             f"{', '.join(sorted(known)) or 'none'}{meant(mechanism, known)}"
         )
-    if parameter not in groups[0].mechanism.parameters:
-        of_mechanism = groups[0].mechanism.parameters
+    of_mechanism = groups[0].mechanism.settable
+    if parameter not in of_mechanism:
         raise InputError(
             f"{name}: {mechanism} has no parameter {shown(parameter)}; expected one of "
             f"{', '.join(of_mechanism)}{meant(parameter, of_mechanism)}"
