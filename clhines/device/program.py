@@ -176,7 +176,7 @@ def _compile(context: cl.Context, source: str, spec: Spec) -> cl.Program:
     except cl.Error as error:
         numbered = "\n".join(f"{k:4d}  {s}" for k, s in enumerate(source.splitlines(), 1))
         raise BuildError(
-            f"kernel of {spec} did not build on {context.devices[0].name.strip()}\n"
+            f"kernel of {str(spec)[:500]} did not build on {context.devices[0].name.strip()}\n"
             f"{error}\n{numbered}"
         ) from error
     build_seconds.append(time.perf_counter() - begin)

@@ -185,6 +185,8 @@ class _Filling:
     def additions(self) -> None:
         """Put in ions, pointers, played values and streams of random numbers."""
         added, copies, count = self.network.added, self.copies, self.count
+        if added.bins:
+            copies.bin_events()
         for ion in added.ions:
             values = {k: np.tile(v, count) for k, v in ion.values.items()}
             copies.ion(ion.name, self._nodes(ion.nodes), ion.valence, **values)

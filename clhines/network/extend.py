@@ -120,6 +120,7 @@ def extended_of(
         played=_played(added, instances),
         streams=_streams(added, kinds, instances),
         random_index=added.random_index,
+        bins=added.bins,
         second_order_currents=bool(secondorder) and (secondorder is True or secondorder == 2),
     )
 

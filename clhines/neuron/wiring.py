@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from clhines.neuron.contents import Contents
@@ -91,6 +92,12 @@ class WireReader:
             for k, thing in enumerate(instances.things)
         }
         self.rejected: list[Rejected] = []
+        texts = {name: instances.entry.text for name, instances in contents.points.items()}
+        self._silent = {  # NEURON takes any point process for a source
+            sender
+            for sender in self.senders.values()
+            if texts[sender[0]] and not re.search(r"\b(net_event|INCLUDE)\b", texts[sender[0]])
+        }
         self._has_patterns = any(is_pattern(i.entry.text) for i in contents.points.values())
 
     def read(self) -> Wires:
@@ -108,6 +115,8 @@ class WireReader:
             nothing = not source.sender and source.place is None
             if nothing and source.gid >= 0 and self._has_patterns:
                 sender = OF_GID, source.gid
+            if node < 0 and sender in self._silent:
+                continue
             if node < 0 and sender is None:
                 if nothing and (source.gid < 0 or alone):
                     continue  # a cell that is gone, or a gid that no process has

@@ -65,7 +65,7 @@ class Changing:
         """Keep how the model and its run were made."""
         self._changes, self._settings = Changes(), dict(settings)
         self._request, self._overlap = request, overlap
-        self._fresh = True  # nothing has happened since the start
+        self._fresh = self._was_fresh = True  # nothing has happened since the start
         self._take(make_run(self.ranks, model, request, overlap), model)
 
     @cached_property
@@ -76,7 +76,7 @@ class Changing:
         """Go on with another run."""
         own = vars(self)  # as users cannot set these
         own["runner"], own["engine"], own["chunk"] = made.runner, made.engine, made.chunk
-        self._model, self._used = model, False
+        self._model, self._used, self._tried = model, False, False
         self._model_is_old = self._wiring_is_old = False
         self._constants_are_old = self._start_is_old = self._kept = False
         self._again: list[str] = []  # why to plan again
@@ -217,7 +217,7 @@ class Changing:
 
     def _leave_start(self) -> int:
         """Note that the run is to have another state than that at the start; the steps so far."""
-        self._fresh, self._used = False, True
+        self._was_fresh, self._fresh, self._used = self._fresh, False, True
         return self._step
 
     # -- checks --------------------------------------------------------------------------------

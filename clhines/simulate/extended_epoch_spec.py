@@ -180,7 +180,7 @@ class ExtendedEpochSpec(EpochSpec):
     @property
     def begin_lists(self) -> str:
         """Statements that set the pointers to the first instance of a node."""
-        first = f"m = member; p = value + {(4 if self.inflow else 3) * WARP}; state = first_state;"
+        first = f"m = member; p = value + {(4 if self.inflow else 2) * WARP}; state = first_state;"
         return first + (" local_state = first_local;" if self.local_lines else "")
 
     def _rank(self, kind: EpochBlocks) -> int:

@@ -29,7 +29,7 @@ from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epoch_lists import first_active, node_words, refusal, with_blocks
 from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
 from clhines.simulate.extended_spec import ExtendedSpec
-from clhines.simulate.extended_tables import filled_arenas
+from clhines.simulate.extended_tables import filled_arenas, has_constants
 from clhines.simulate.variables import Variables
 
 _CHANGES = ("first_step", "num_steps", "first_time", "record_row")  # arguments of each launch
@@ -86,7 +86,7 @@ class ExtendedEpochs(ExtendedSteps):
         self.epoch = steps_of_epoch(model)
         decisions = Decisions(
             network=model, split=False, overlap=False, epoch=self.epoch, slots=1, scale=1.0,
-            constant_factors=False, inflow=bool(model.constant_b.any()),
+            constant_factors=False, inflow=has_constants(model),
         )  # fmt: skip
         plans = plan_epochs(model, self.dtype, limits, decisions=decisions, by_node=True)
         self._base_d = model.capacitance_over_dt + model.constant_d

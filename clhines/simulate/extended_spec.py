@@ -236,6 +236,8 @@ class ExtendedSpec(TemplateSpec):
         OpenCL source of `mechanisms.normal`, where a kind uses it.
     played : bool
         Whether parameters take values in time.
+    constant : bool
+        Whether there are constant mechanisms, whose currents are summed by node once.
     layered : bool
         Whether events may come to another instance within a step: they are delivered in launches
         of their own.
@@ -244,6 +246,8 @@ class ExtendedSpec(TemplateSpec):
     calls : bool
         Whether functions are called, and not copied to where they are called: a kernel of many
         mechanisms is then built several times faster, and is as fast on CPUs.
+    bins : int
+        Rounds of events in bins of a step, see `simulate.bins`; 0 where there are none.
     by_cell : bool
         The functions are for `ExtendedEpochSpec`: where regions begin is a struct, and voltages
         are in local memory.
@@ -256,8 +260,10 @@ class ExtendedSpec(TemplateSpec):
         "begin_step": (
             "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
             "const double *restrict step_begin, const int *restrict active",
-            "const real *restrict over_dt, const real *restrict constant_b",
-            "const real *restrict v, real *restrict d, real *restrict b",
+            "const int *restrict above, const int *restrict below, const int *restrict beside",
+            "const real *restrict u, const real *restrict constant_g if constant",
+            "const real *restrict constant_b if constant, const real *restrict v",
+            "real *restrict d, real *restrict b",
             "int *restrict spike_count, int *restrict spike_source, double *restrict spike_time",
             "real *mem, double *clock, int *ints, const int *at",
         ),
@@ -290,9 +296,11 @@ class ExtendedSpec(TemplateSpec):
     second_order_currents: bool
     noise: str
     played: bool
+    constant: bool
     layered: bool
     width: int
     calls: bool
+    bins: int = field(default=0, repr=False)
     by_cell: bool = field(default=False, repr=False)
     far: bool = field(default=False, repr=False)
 

@@ -14,6 +14,7 @@ from clhines.mechanisms.noise import normal_source
 from clhines.network.copied import CopiedModel
 from clhines.network.extended import ADVANCE_REVERSAL, Extended, IonNodes
 from clhines.network.model import Kind, Model
+from clhines.simulate import bins
 from clhines.simulate.arena import Arena
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
@@ -43,6 +44,11 @@ def active_nodes(model: Model) -> np.ndarray:
 def one_of(model: Model) -> Model:
     """Return the model that is started on the host: of one copy, where there are copies."""
     return model.once if isinstance(model, CopiedModel) else model
+
+
+def has_constants(model: Model) -> bool:
+    """Return whether an extended model has constant mechanisms."""
+    return model.of_nodes.any("constant_g") or model.of_nodes.any("constant_b")
 
 
 def num_active(model: Model) -> int:
@@ -185,6 +191,10 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     for sources in extended.emitted.values():
         emitting[sources[sources >= 0]] = True
     short = emitting[netcons.source] & (netcons.delay < variables.model.dt)
+    if extended.bins:
+        ints.add("connection_rank", bins.connection_ranks(extended)[order])
+        clock.add("bin_dt", np.array([variables.model.dt]))
+        short = short + bins.DETECTED * bins.detected(extended)
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.cursor[order])
     ints.add("first_weight", netcons.first_weight[:-1][order])
@@ -337,9 +347,11 @@ def spec_of(
         second_order_currents=extended.second_order_currents,
         noise=normal_source(real) if noisy else "",
         layered=len(variables.wires.layers) > 1,
+        bins=(1 + bins.has_second_round(extended, model.dt)) * extended.bins,
         calls=on_cpu,
         width=width,
         played=bool(extended.played),
+        constant=has_constants(one_of(model)),
     )
     return spec, np.array([*regions.values()], np.int32)
 

@@ -172,7 +172,7 @@ ${spec.closing(kind)}\
 % endfor
             }
 % endif
-            const real factor = value[0], right = value[${2 * W}] * v${f" + value[{3 * W}]" if spec.inflow else ""};
+            const real factor = value[0];
             W(place) = value[${W}] + (factor * sum_g + point_g);
-            A(place) = right + (factor * (sum_g * v - sum_i) + (point_g * v - point_i));
+            A(place) = ${f"value[{3 * W}] - value[{2 * W}] * v " if spec.inflow else ""}- (factor * sum_i + point_i);
         }

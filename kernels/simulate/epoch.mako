@@ -231,7 +231,17 @@ void advance(${signature(spec, "advance")})
     barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""});
 
     const int column = is_inner ? lane : lane - inner;
+% if spec.extended:
+    // where the last node of the segment's parent is, and the node that is tied to it: that a step
+    // solves for changes of v, currents between neighbours are of v before it
+    const int top_length = parent == NONE ? 1 : ${link.read("length", "links[2 * (mine.s2 + parent)]")};
+    const int top_row = row[top_length - 1];
+% endif
     row += is_inner ? 0 : ${M};
+% if spec.extended:
+    const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
+    const int top_place = parent == NONE ? tied_place : parent + top_row;
+% endif
 % for j in range(M):
     real a${j} = 0${f", v{j} = 0" if solves and constant and half else ""}${f", e{j} = 0" if solves and constant else ""}${f", w{j} = 0, e{j} = 0" if solves and not constant else ""};
 % endfor
@@ -446,7 +456,11 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
 % endif
 
         // segments, towards their last nodes
-% if solves:
+% if spec.extended:
+        // the current from the parent, which the parent loses
+        real sum_b = my_tie * (V(tied_place) - V(top_place)), my_b = 0;
+        if (used) A(tied_place) += sum_b;
+% elif solves:
         real sum_b = 0, my_b = 0;
 % endif
 % if eliminates:
@@ -498,7 +512,13 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
 % for j in range(M):
         {   // past the last that is eliminated nothing changes but x, which is handed on
             const bool goes = ${j} < num_eliminated;
+% if spec.extended and j + 1 < M:   # the last node's tie is 0
+            const real tie = length > ${j} ? tie_of[place${j}] : (real)0;
+            const real flow = tie * (V(place${j}) - V(place${j + 1}));
+            const real d = w${j} - less_d, b = a${j} + flow - less_b;
+% else:
             const real d = w${j} - less_d, b = a${j} - less_b, tie = ${f"length > {j} ? tie_of[place{j}] : (real)0" if by_node else f"TIE(place{j})"};
+% endif
             my_d = length > ${j} ? d : my_d;
             my_b = length > ${j} ? b : my_b;
             my_up = is_leaf && length == ${j + 1} ? my_tie : my_up;
@@ -517,7 +537,7 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
 % if not (spec.ptx and spec.real == "double"):
             less_d = tie * f2;
 % endif
-            less_b = f2 * b;
+            less_b = f2 * b${" + flow" if spec.extended and j + 1 < M else ""};
             my_up = goes ? -f2 * my_up : my_up;   // not -my_up * f2: an optimiser of Intel's makes a wrong number of it
             a${j} = b * inverse;
             w${j} = f1;
@@ -704,7 +724,11 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
 % endif
             my_x = g * reciprocal(pivot);
             const real before = ${"root_v[unit]" if constant else "old_root"};
+% if spec.extended:
+            const real after = before + ${"2 * my_x" if half else "my_x"};
+% else:
             const real after = ${"2 * my_x - before" if half else "my_x"};
+% endif
             tree_b[lane] = my_x;
 % if dense:
             root_x[unit] = my_x;
@@ -761,7 +785,11 @@ ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
         a${j} = ${f"2 * x - v{j}" if half else "x"};
 % else:
         x = a${j} - w${j} * top - e${j} * x;
+% if spec.extended:
+        if (length > ${j}) V(place${j}) += ${"2 * x" if half else "x"};
+% else:
         if (length > ${j}) V(place${j}) = ${f"2 * x - V(place{j})" if half else "x"};
+% endif
 % endif
 % endfor
         for (int q = first_record; q < end_record; ++q) {   // ${recorded}, column

@@ -33,9 +33,10 @@ ${indent}              spike_source, spike_time, mem, clock, ints, at);
 ${indent}}
 % endfor
 </%def>\
-// Events until the middle of the step, then currents there: d and b of the system to solve. One
-// work-item per place of the solver's order, `active` is the number of an active node there, else
-// -1; then one per target at no node.
+// Events until the middle of the step, then currents there: d and b of the system to solve for the
+// change of v. One work-item per place of the solver's order, `active` is the number of an active
+// node there, else -1; then one per target at no node. `above`, `below` and `beside` are the places
+// of a node's parent, of its first child and of its parent's next child, -1 for none.
 __kernel void begin_step(${signature(spec, "begin_step")})
 {
     const int i = get_global_id(0);
@@ -55,7 +56,9 @@ ${at_target(spec.loose_kinds, "target", " " * 12)}\
     }
     const int a = active[i];
     const real v_now = v[i];
-    real right = over_dt[i] * v_now + constant_b[i];
+    real right = ${"constant_b[i] - constant_g[i] * v_now" if spec.constant else "0"};
+    if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
+    for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
     if (a >= 0) {
 % if not spec.layered:
 % for kind in spec.net_kinds:
@@ -89,7 +92,7 @@ ${kind.call("current", values, 12)}\
 % if kind.asks("current", "i"):
 <% factor = "mem[area + a] * (real)0.01 * " if kind.kind == "density" else "" %>\
             diagonal += ${factor}g_g;
-            right += ${factor}(g_g * v_now - i_i);
+            right -= ${factor}i_i;
 % endif
         }
 % endif
@@ -99,7 +102,7 @@ ${kind.call("current", values, 12)}\
     b[i] = right;
 }
 
-<% new = "(2 * x[{0}] - v_old[{0}])" if spec.secondorder else "x[{0}]" %>\
+<% new = "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])" %>\
 <%def name="loose(indent)">\
 % if spec.played:
 ${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
@@ -132,7 +135,7 @@ ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 <% W, V = spec.width, f"real{spec.width}" %>\
 % if W > 1:
 
-// From the solution x to the end of the step, as below. One work-item per block of places and nodes:
+// From x, the change of v, to the end of the step, as below. One work-item per block of places and nodes:
 // instances of a kind at nodes that follow each other are advanced ${W} at a time, the last ones of
 // a block with copies of the last one, which are not kept.
 
@@ -211,7 +214,7 @@ ${loose("        ")}\
     for (int a = from; a < to; a++) {
         const int p = ints[place_of + a];
 % for ion in spec.ions:
-        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * (x[p] - v_old[p]);
+        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[p];
 % endfor
     }
 % endif
@@ -245,7 +248,7 @@ ${end_of("        ")}\
     }
 }
 % else:
-// From the solution x to the end of the step: voltages, states, spikes, a row of what is recorded.
+// From x, the change of v, to the end of the step: voltages, states, spikes, a row of what is recorded.
 // One work-item per place, per source that instances send from, per voltage that is recorded, and
 // one for what is at no node.
 __kernel void finish_step(${signature(spec, "finish_step")})
@@ -281,7 +284,7 @@ ${loose("        ")}\
 % endif
 % if spec.second_order_currents:
 % for ion in spec.ions:
-    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * (x[i] - v_old[i]);
+    mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[i];
 % endfor
 % endif
 % for block in ("advance", "after_solve", "before_step"):

@@ -153,12 +153,15 @@ class _Work:
     # --------------------------------------------------------------------------------- current
 
     def _currents(self) -> list[tuple[str, int]]:
-        """Names of the currents and the sign with which they go out of the cell."""
-        found = [(name, 1) for name in self.file.nonspecific]
+        """Names of the currents and the sign with which they go out of the cell.
+
+        A mechanism with an ELECTRODE_CURRENT gives all of its currents as electrodes do: NEURON's.
+        """
+        names = [*self.file.nonspecific]
         for ion in self.file.ions:
-            found += [(name, 1) for name in ion.writes if name == f"i{ion.name}"]
-        found += [(name, -1) for name in self.file.electrode]
-        return found
+            names += [name for name in ion.writes if name == f"i{ion.name}"]
+        names += self.file.electrode
+        return [(name, -1 if self.file.electrode else 1) for name in names]
 
     def current(self) -> None:
         body = self.file.main.get("BREAKPOINT")
@@ -170,8 +173,10 @@ class _Work:
         statements = [s for s in body.body if s.kind != "solve"]
         run = Run(self.shared, "current")
         run.solve = _nested
-        self._begin_currents(run)
         run.body(statements)
+        if run.conductances:
+            self._hinted(run, currents)
+            return
         total = self._total(run, currents)
         again = [key for key in run.writes if key in run.reads] + [*run.drew]
         if again:
@@ -185,8 +190,17 @@ class _Work:
                 results += [("ion", name, value), ("ion_current", name, self._slope(value))]
         self._keep("current", run, results)
 
-    def _begin_currents(self, run: Run) -> None:
-        """Currents of ions that are read, too, are the ion's until they are set."""
+    def _hinted(self, run: Run, currents: Sequence[tuple[str, int]]) -> None:
+        """Take CONDUCTANCE for the slopes, right or not: NEURON takes no quotient then."""
+        graph, sign = self.graph, currents[0][1]
+        given = graph.add(value for _, value in run.conductances)
+        results = [("i", "i", self._total(run, currents)), ("g", "g", given * sign)]
+        for name, _ in currents:
+            if name in self.ion_currents:
+                ion = self.ion_currents[name].name
+                own = graph.add(value for of, value in run.conductances if of == ion)
+                results += [("ion", name, run.read(name)), ("ion_current", name, own)]
+        self._keep("current", run, results)
 
     def _total(self, run: Run, currents: Sequence[tuple[str, int]]) -> Node:
         terms = []

@@ -121,6 +121,8 @@ class _Builder:
         found: set[str] = set()
         for body in self.blocks.values():
             found |= self._free(body, self.needed)
+        if "receive" in self.blocks:  # nothing but an event brings these values back
+            found |= self.blocks["receive"].writes.keys() & self.needed
         return found & self.names.elements.keys()
 
     def _begin_globals(self) -> None:

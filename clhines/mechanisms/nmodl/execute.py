@@ -32,6 +32,7 @@ class Run(Evaluation):
     def body(self, statements: Sequence[Statement]) -> None:
         """Execute the statements of a block with locals of its own."""
         self.scopes.append({})
+        hints = [s for s in statements if s.kind == "conductance"]
         for s in statements:
             self._executed += 1
             if self._executed > MAX_EXECUTED:
@@ -43,6 +44,9 @@ class Run(Evaluation):
             except Refused as refused:
                 refused.line = refused.line or s.line
                 raise
+        for s in hints:
+            value = self.read(str(s.names[0]), None, s.line)
+            self.conductances.append((str(s.names[1]), value))
         self.scopes.pop()
 
     def _statement(self, s: Statement) -> None:

@@ -171,7 +171,9 @@ class Functions:
         p = Printer(self.prefix, self.real, self.width, {NEVER: infinity})
         for bound, pair in BOUNDS.items():
             p.symbols[bound] = p.number(pair[self.real == "float"])
-        shown = _Body(p, body.loops, [name_of(a) for a in arguments]).lines(roots)
+        names = [name_of(a) for a in arguments]  # and those that are printed as another
+        names += [a.name for a in arguments if safe(a.name) != a.name]
+        shown = _Body(p, body.loops, names).lines(roots)
         shown = self._with_counts(arguments, shown)
         if self.real == "numpy":
             return self._python(name, arguments, p.lines, shown)

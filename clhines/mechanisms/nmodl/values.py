@@ -164,6 +164,7 @@ class Values:
         self.solve: Callable[[Any, Statement], None] | None = None
         self.arguments: dict[str, str] = {}  # of NET_RECEIVE, with their keys
         self.drew: dict[str, None] = {}  # RANDOM variables
+        self.conductances: list[tuple[str, Node]] = []  # of CONDUCTANCE: the ion or "", and where
         self._calls: list[str] = []
         self._serial = self._executed = 0
         self.inside_loop = False
