@@ -68,6 +68,9 @@ class Network(Additions):
     threshold : float or (num_cells,) float64, mV
         A cell spikes when the middle of its soma comes from below to this voltage or above; 10 at
         first.
+    settings : dict of str to float
+        ``dt``, ``v_init`` and ``secondorder`` of the model of NEURON that it was read from, which
+        `Population` takes where no others are given; else empty.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class Network(Additions):
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
         self.threshold, self._places = 10.0, Places(structure)
         self._groups: list[Group] = []
+        self.settings: dict[str, float] = {}
         self.soma.setflags(write=False)
         self.area_at = self._places.area_at
         self._begin_additions()
