@@ -69,7 +69,6 @@ def filled_arenas(
     dtype: np.dtype,
     place: np.ndarray,
     base_d: np.ndarray,
-    pairs: bool = False,
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
 
@@ -81,9 +80,6 @@ def filled_arenas(
     place : (n,) int64
         Of each node in the solver's order.
     base_d : (n,) float64, µS
-    pairs : bool
-        Whether there are tables with differences: of each row and column the number, and what is
-        to be added for the next row.
     """
     mem, clock, ints = Arena(dtype), Arena(np.dtype(np.float64)), Arena(np.dtype(np.int32))
     model, extended = variables.model, variables.extended
@@ -104,10 +100,6 @@ def filled_arenas(
         ints.add(f"advances_{ion.name}", advances[nodes])
     for k, kind in enumerate(model.kinds):
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
-    for k, tables in enumerate(variables.tables if pairs else ()):
-        for name, rows in tables.items():
-            mem.align(2)
-            mem.add(f"pairs_{k}_{name}", _with_differences(rows.astype(dtype)))
     detector = np.append(nodes, np.iinfo(np.int64).max)
     order = detector_order(variables)
     ints.add("first_detector", np.searchsorted(extended.detector_node[order], detector))
@@ -139,6 +131,7 @@ def _add_kind(
         names = variables.wanted[k] if what == "outputs" else [*kept]
         mem.add(f"{what}_{k}", np.concatenate([np.zeros(0), *(kept[n] for n in names)]))
     for name, rows in variables.tables[k].items():
+        mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)
     for name in kind.mechanism.program.random:
         ids = variables.stream(k, name, np.arange(kind.count))
@@ -152,11 +145,6 @@ def _add_kind(
     for (of, name), node in variables.extended.pointers.items():
         if of == k:
             ints.add(f"pointer_{k}_{name}", place[node])
-
-
-def _with_differences(rows: np.ndarray) -> np.ndarray:
-    """(n + 1, columns, 2): a table, and the difference of the next row, 0 in the last."""
-    return np.stack((rows, np.diff(rows, axis=0, append=rows[-1:])), axis=2)
 
 
 def add_detectors(variables: Variables, arenas: tuple[Arena, Arena]) -> None:

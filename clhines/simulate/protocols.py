@@ -144,10 +144,14 @@ def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float
         raise InputError(
             f"protocol {protocol}: stimulus is {shown(given)}; expected amp, delay, dur and at"
         )
+    if "amp" not in given:
+        raise InputError(f"protocol {protocol}: stimulus is {shown(given)}; expected amp, nA")
     found = {
         name: as_number(f"protocol {protocol}: {name}", given.get(name, default))
         for name, default in STIMULUS.items()
     }
+    if found["dur"] < 0:
+        raise InputError(f"protocol {protocol}: dur is {found['dur']:g} ms; expected 0 or more")
     node = np.asarray([given.get("at", model.soma[0])])
     at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
     return {**found, "at": float(at[0])}

@@ -309,7 +309,12 @@ class Simulation(Changing, Recording):
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         self._settle()
-        return self.runner.weights()
+        found, extended = self.runner.weights(), self._model.extended
+        if extended is None:
+            return found
+        netcons = extended.netcons
+        events = extended.num_sources - self.network.added.num_sources  # from outside come last
+        return found[: netcons.first_weight[netcons.count - events]]
 
     @exclusive
     def save(self, path: PathLike) -> None:

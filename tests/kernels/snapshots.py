@@ -157,12 +157,12 @@ def extended_epoch_specs(dtype, limits):
         model = net.compile(0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, model.extended, wires_of(model, model.extended))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
-        tables = filled_arenas(variables, np.dtype(dtype), place, base_d, pairs=True)
+        tables = filled_arenas(variables, np.dtype(dtype), place, base_d)
         functions = spec_of(variables, tables, real_name(dtype), None)[0]
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
-            for far in (False, True):
+            for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)
-                yield with_blocks(spec, functions, plan.lists, variables)[0]
+                yield with_blocks(spec, functions, plan.lists, variables, epoch)[0]
 
 
 def other_specs(dtype):

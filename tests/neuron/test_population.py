@@ -24,7 +24,8 @@ stim.number, stim.start, stim.interval, stim.noise = 3, 2, 3, 0.5
 stim.ranvar.set_ids(1, 2, 3)
 connection = h.NetCon(stim, synapse)
 connection.weight[0], connection.delay = 0.002, 0.5
-h.finitialize(-65)
+h.v_init, h.dt, h.steps_per_ms = -70, 0.05, 20
+h.finitialize(h.v_init)
 sim, at = clhines.from_neuron(engine="reference")
 node = int(at(soma(0.5)))
 step = {"stop": 8.0, "stimuli": [{"amp": 0.3, "delay": 1.0, "dur": 5.0, "at": node}]}
@@ -36,10 +37,10 @@ sets = np.array([[0.1, 1], [0.15, 0.5]])
 found = population.evaluate(sets)
 clamp = h.IClamp(soma(0.5))
 clamp.amp, clamp.delay, clamp.dur = 0.3, 1, 5
-v, h.dt = h.Vector().record(soma(0.5)._ref_v), 0.025
+v = h.Vector().record(soma(0.5)._ref_v)
 for k, (conductance, rise) in enumerate(sets):
     soma(0.5).hh.gnabar, synapse.tau1 = conductance, rise
-    h.finitialize(-65)
+    h.finitialize(h.v_init)
     h.continuerun(8)
     print(np.abs(np.array(v) - found.v[k, 0]).max(), found.spike_count[k, 0], max(v))
 """

@@ -115,6 +115,10 @@ def test_copies_go_on_as_the_simulation(engine, fast_queue, needs):
             np.testing.assert_array_equal(a, b)
             count += len(a)
     assert count > 4 * COPIES
+    weights = sim.weights()
+    np.testing.assert_array_equal(several.weights(), np.tile(weights, COPIES))
+    sim.set(weight=weights)  # events from outside are none of them
+    np.testing.assert_array_equal(sim.weights(), weights)
 
 
 @pytest.mark.parametrize("engine", ["reference", "steps"])
