@@ -183,7 +183,7 @@ class ExtendedReference:
                 current = ion.variables[3]
                 variables.ions[current] += variables.ions[f"d{current}"] * (x - v)
         variables.v = 2 * x - v if model.secondorder else x
-        self._play(end)
+        self._play(end, is_end=True)
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
@@ -191,8 +191,10 @@ class ExtendedReference:
         self.failed[(self.failed == 0) & ~np.isfinite(after)] = step + 1
         self.events.detect(end)
 
-    def _play(self, t: float) -> None:
+    def _play(self, t: float, is_end: bool = False) -> None:
         for played in self.extended.played:
+            if is_end and not played.continuous:
+                continue  # NEURON sets these by events, after the states
             value = played_at(played, t)
             if not np.isnan(value):
                 self.variables.parameters[played.kind][played.parameter][played.instance] = value

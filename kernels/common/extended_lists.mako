@@ -62,7 +62,7 @@ ${space}point_g += g_g;
 % if e.played:
             if (special && !opens)
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
-                    play(r, old_end, mem, clock, ints, regions);
+                    if (ints[played_continuous + r]) play(r, old_end, mem, clock, ints, regions);
 % endif
 % for block in ends:
 % for kind in kinds:
