@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import neo
 import numpy as np
 import quantities as pq
 
-from clhines.analysis.results import Results, cells_of, record_of
-from clhines.errors import InputError
+from clhines.analysis.results import TimedResults, cells_of, timed_record_of
+from clhines.errors import InputError, shown
+
+_NAME = re.compile(r"[A-Za-z_]+")
+_UNITS = re.compile(r"[A-Za-z_]+(\*\*-?\d)?([*/][A-Za-z_]+(\*\*-?\d)?)*")
 
 
-def segment(result: Results, num_cells: int, units: Mapping[int, str] | None = None) -> neo.Segment:
+def segment(
+    result: TimedResults, num_cells: int, units: Mapping[int, str] | None = None
+) -> neo.Segment:
     """Return a `neo.Segment` with a spike train for each cell, and records as analog signals.
 
     Parameters
@@ -32,7 +38,7 @@ def segment(result: Results, num_cells: int, units: Mapping[int, str] | None = N
     count = cells_of(result, num_cells)
     if len(result.t) < 2:
         raise InputError(f"t has {len(result.t)} times; expected a run of two steps or more")
-    begin, end, step = float(result.t[0]), float(result.t[-1]), _step(result.t)
+    begin, end = float(result.t[0]), float(result.t[-1])
     made = neo.Segment(name="clhines")
     order = np.argsort(result.spike_cell, kind="stable")
     edges = np.searchsorted(result.spike_cell[order], np.arange(count + 1))
@@ -41,11 +47,21 @@ def segment(result: Results, num_cells: int, units: Mapping[int, str] | None = N
         train = neo.SpikeTrain(times, units="ms", t_start=min(begin, 0.0), t_stop=end, cell=cell)
         made.spiketrains.append(train)
     for record, unit in (units or {}).items():
-        values = record_of(result, record)
-        timing = {"t_start": begin * pq.ms, "sampling_period": step * pq.ms}
-        signal = neo.AnalogSignal(values, units=unit, **timing, record=int(record))
+        t, values = timed_record_of(result, record)
+        if len(t) < 2:
+            raise InputError(f"record {record} has {len(t)} times; expected 2 or more")
+        timing = {"t_start": float(t[0]) * pq.ms, "sampling_period": _step(t) * pq.ms}
+        signal = neo.AnalogSignal(values, units=_checked(unit), **timing, record=int(record))
         made.analogsignals.append(signal)
     return made
+
+
+def _checked(unit: object) -> str:
+    """Return units that are names and powers; of anything else quantities makes code."""
+    names = _NAME.findall(unit) if isinstance(unit, str) and _UNITS.fullmatch(unit) else ["?"]
+    if not all(isinstance(getattr(pq, name, None), pq.UnitQuantity) for name in names):
+        raise InputError(f"units is {shown(unit)}; expected units of quantities, as mA/cm**2")
+    return str(unit)
 
 
 def _step(t: np.ndarray) -> float:

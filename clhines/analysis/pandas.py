@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas
 
-from clhines.analysis.results import Results, Spikes, record_of
+from clhines.analysis.results import Spikes, TimedResults, timed_record_of
 from clhines.errors import InputError
 
 
@@ -16,7 +16,7 @@ def spikes(result: Spikes) -> pandas.DataFrame:
 
 
 def record(
-    result: Results, record: int, columns: Sequence[str | int] | None = None
+    result: TimedResults, record: int, columns: Sequence[str | int] | None = None
 ) -> pandas.DataFrame:
     """Return a record as a table whose index is the time, ms.
 
@@ -28,8 +28,8 @@ def record(
     columns : sequence of str or int, optional
         Names of what was recorded; default: 0, 1, ...
     """
-    values = record_of(result, record)
+    t, values = timed_record_of(result, record)
     if columns is not None and len(columns) != values.shape[1]:
         raise InputError(f"columns has {len(columns)} names; expected {values.shape[1]}")
-    index = pandas.Index(result.t, name="time")
+    index = pandas.Index(t, name="time")
     return pandas.DataFrame(values, index=index, columns=columns)

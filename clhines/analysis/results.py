@@ -54,20 +54,12 @@ def timed_record_of(result: TimedResults, record: int) -> tuple[np.ndarray, np.n
     """(rows,) ms and (rows, r): a record with its times, which need not be all of the run."""
     number = _number_of(result, record)
     t, found = result.times[number], result.values[number]
-    if found.ndim != 2 or len(found) != len(t):
-        raise InputError(f"record {record} has shape {found.shape}; expected one without reduce")
-    return t, found
-
-
-def record_of(result: Results, record: int) -> np.ndarray:
-    """(rows, r): a record, by the number that `Simulation.record` returned."""
-    found = result.values[_number_of(result, record)]
-    if found.ndim != 2 or len(found) != len(result.t):
+    kept = found.ndim == 2 and len(found) == len(t)
+    if not kept or (len(result.t) and not len(t)):  # `to` leaves none
         raise InputError(
-            f"record {record} has shape {found.shape}; expected one of all {len(result.t)} rows, "
-            "without every and reduce"
+            f"record {record} has shape {found.shape}; expected one without reduce and to"
         )
-    return found
+    return t, found
 
 
 def cells_of(result: Spikes, num_cells: int) -> int:

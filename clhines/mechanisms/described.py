@@ -35,6 +35,19 @@ class Described:
         return {q.name: q.default for q in self.program.parameters}
 
     @property
+    def begins(self) -> dict[str, float]:
+        """Value before INITIAL, where the user gives none, of each state that users may give one.
+
+        These are PARAMETERs and ASSIGNED variables of NMODL that its blocks write.
+        """
+        return {q.name: q.default for q in self.program.states if q.is_given}
+
+    @property
+    def settable(self) -> dict[str, float]:
+        """Default of all that users may give: `defaults` and `begins`."""
+        return {**self.defaults, **self.begins}
+
+    @property
     def units(self) -> dict[str, str]:
         """NEURON's unit of each parameter and state, in which values are; empty where none is."""
         p = self.program

@@ -25,6 +25,9 @@ class Quantity:
         Whether all instances have the same value.
     public : str
         Name for users, where it is another: ``m[1]``.
+    is_given : bool
+        Of a state: whether users may give its value before INITIAL, as it is a PARAMETER or an
+        ASSIGNED variable of an NMODL file.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Quantity:
     default: float = 0.0
     is_global: bool = False
     public: str = ""
+    is_given: bool = False
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,8 @@ class Added:
     streams : list of (int, str, array)
         Group, name, and numbers of streams.
     random_index : int
+    bins : bool
+        Whether `Additions.bin_events` was called.
     """
 
     num_sources: int
@@ -105,12 +107,13 @@ class Added:
     plays: list[PlayGiven] = field(default_factory=list)
     streams: list[tuple[int, str, np.ndarray]] = field(default_factory=list)
     random_index: int = 0
+    bins: bool = False
 
     @property
     def any(self) -> bool:
         """Whether there is anything."""
         parts = (self.sources, self.emitters, self.ions, self.pointers, self.plays, self.streams)
-        return any(parts)
+        return self.bins or any(parts)
 
 
 class Additions:
@@ -406,6 +409,16 @@ class Additions:
             raise InputError(f"ids has shape {numbers.shape}; expected ({len(group)}, 3) integers")
         self._added.streams.append((group.number, name, numbers.astype(np.uint32)))
         self._added.random_index = as_whole_number("index", index, 0, 2**32 - 1)
+
+    def bin_events(self) -> None:
+        """Deliver events of connections in bins, as NEURON with ``CVode.queue_mode(1, 0)``.
+
+        The bin of a step from t to t + dt has the events that are due in [t - dt/2, t + dt/2).
+        They come at its begin, all with t as their time, those that were sent last first. Self
+        events keep their own times.
+        """
+        self.check_not_frozen("bin_events()")
+        self._added.bins = True
 
     def _instances(self, group: Group, index: ArrayLike | None) -> np.ndarray:
         if not isinstance(group, Group) or group.network is not self:

@@ -98,10 +98,10 @@ def as_value(group: Group, name: str, value: object) -> Value:
         The group has no such parameter, it is not the group's alone, or a wrong value.
     """
     mechanism, network = group.mechanism, group.network
-    if name not in mechanism.parameters:
+    if name not in mechanism.settable:
         raise InputError(
             f"{mechanism.name} has no parameter {shown(name)}; expected one of "
-            f"{', '.join(mechanism.parameters) or 'none'}{meant(name, mechanism.parameters)}"
+            f"{', '.join(mechanism.settable) or 'none'}{meant(name, mechanism.settable)}"
         )
     if name == "celsius" and "celsius" in mechanism.program.built_in:
         raise InputError(

@@ -84,6 +84,8 @@ def compiled(
         "constant_b": constant_b,
         "v_init": spread("v_init", times[1], n, own=False),
     }
+    if extended:
+        of_nodes["constant_g"] = constant_sums(groups, structure, axial=False)[0]
     return Model(
         forest=network.forest,
         soma=network.soma,
@@ -131,6 +133,7 @@ def with_values(
     kinds = revalued(model.kinds, model.instances, now, changed, changes.stored)
     check_celsius(kinds, network.celsius)
     constant_d, constant_b = sums.sums(changes)
+    more = {"constant_g": sums.conductances(changes)} if model.extended is not None else {}
     return replace(
         model,
         kinds=kinds,
@@ -138,6 +141,7 @@ def with_values(
             constant_d=constant_d,
             constant_b=constant_b,
             v_init=spread("v_init", v_init, network.forest.num_nodes, own=False),
+            **more,
         ),
         stored=frozenset(changes.stored),
     )

@@ -50,6 +50,14 @@ class ConstantSums:
             b -= np.bincount(group.nodes, i, n)
         return d, b
 
+    def conductances(self, changes: Changes) -> np.ndarray:
+        """(n,) float64: `Model.constant_g` with parameters as changed."""
+        n = len(self._area)
+        sums = np.zeros(n)
+        for group in self._groups:
+            sums += np.bincount(group.nodes, self._of_group(group, changes)[0], n)
+        return sums
+
     @cached_property
     def _of_one_cell(self) -> list[np.ndarray] | None:
         """(n_1,) float64: of cell 0 axial conductances and each group's factors, if all are alike.

@@ -54,7 +54,14 @@ def is_plain(program: Program) -> bool:
 def needs_extension(added: Added, groups: Sequence[Group], connections: Columns) -> bool:
     """Whether a network is an extended one."""
     wide = any(rows.shape[1] != 1 for _, _, _, rows, *_ in connections)
-    return added.any or wide or not all(is_plain(g.mechanism.program) for g in groups)
+    given = any(_begins_otherwise(group) for group in groups)
+    return added.any or wide or given or not all(is_plain(g.mechanism.program) for g in groups)
+
+
+def _begins_otherwise(group: Group) -> bool:
+    """Whether a state was given another value before INITIAL than its file has."""
+    values, default = group.parameters, group.mechanism.begins
+    return any(bool(np.any(values.get(name, x) != x)) for name, x in default.items())
 
 
 def extended_of(
@@ -113,6 +120,7 @@ def extended_of(
         played=_played(added, instances),
         streams=_streams(added, kinds, instances),
         random_index=added.random_index,
+        bins=added.bins,
         second_order_currents=bool(secondorder) and (secondorder is True or secondorder == 2),
     )
 

@@ -134,6 +134,8 @@ class Extended:
         The global index of Random123.
     second_order_currents : bool
         Whether ion currents are brought to the middle of the step: NEURON's ``secondorder = 2``.
+    bins : bool
+        Whether connections deliver in bins of a step; see `Additions.bin_events`.
     ring_size : (num_sources,) int64, or None
         Room for events of each source, where this is a rank's share of a network.
     remote_v : (r,) float64, mV
@@ -156,6 +158,7 @@ class Extended:
     streams: dict[tuple[int, str], np.ndarray] = field(default_factory=dict)
     random_index: int = 0
     second_order_currents: bool = False
+    bins: bool = False
     ring_size: np.ndarray | None = None
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
 

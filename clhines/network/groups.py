@@ -122,14 +122,14 @@ def values_of(
 
     `area_at` gives the areas of nodes.
     """
-    known, built_in = mechanism.parameters, mechanism.program.built_in
+    known, built_in = mechanism.settable, mechanism.program.built_in
     for name in parameters:
         if name not in known:
             raise InputError(
                 f"{mechanism.name} has no parameter {shown(name)}; expected one of "
                 f"{', '.join(known) or 'none'}{meant(name, known)}"
             )
-    default: dict[str, object] = {**mechanism.defaults}
+    default: dict[str, object] = {**mechanism.settable}
     if "area" in built_in:
         default["area"] = area_at(nodes)
     if "diam" in built_in and "diam" not in parameters:

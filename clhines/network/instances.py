@@ -96,8 +96,7 @@ def kinds_of(
         for group, rank in zip(groups, ranks, strict=True):
             instances[group.number] = len(kinds), rank
         values = {
-            p: _merged(groups, p, order, (mechanism.name, p) in stored)
-            for p in mechanism.parameters
+            p: _merged(groups, p, order, (mechanism.name, p) in stored) for p in mechanism.settable
         }
         if "celsius" in mechanism.program.built_in:
             values["celsius"] = celsius
@@ -156,14 +155,18 @@ def _by_node(groups: Sequence[Group]) -> tuple[np.ndarray, np.ndarray, list[np.n
     return node[order], order, np.split(rank, np.cumsum([len(g) for g in groups])[:-1])
 
 
-def constant_sums(given: Sequence[Group], structure: Structure) -> tuple[np.ndarray, np.ndarray]:
+def constant_sums(
+    given: Sequence[Group], structure: Structure, axial: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """(m,) float64 each: axial conductances and those of constant mechanisms, µS; currents, nA.
 
     These are the currents at 0 mV, negated. They are of one round of the structure where all
     mechanisms repeat, and have the bits of those of all nodes, (n,), which they are otherwise.
+    Not `axial`: conductances of constant mechanisms alone.
     """
     constant = [group for group in given if group.mechanism.constant]
     area, d = structure.once("area"), structure.once("g_total")
+    d = d if axial else np.zeros_like(d)
     b, count = np.zeros(len(d)), 0
     while count < len(constant) and _repeats(constant[count]):
         nodes = constant[count].nodes[: constant[count].in_round]

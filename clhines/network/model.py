@@ -78,7 +78,7 @@ class Model:
         The roots.
     of_nodes : NodeValues
         By name what the properties give as arrays: `u`, `capacitance`, `area`, `constant_d`,
-        `constant_b` and `v_init`.
+        `constant_b` and `v_init`, of an extended network also `constant_g`.
     kinds : tuple of Kind
         All other mechanisms.
     instances : sequence of (int, (count,) int64)
@@ -142,6 +142,11 @@ class Model:
     def constant_b(self) -> np.ndarray:
         """(n,) float64, nA: ``g v - i`` of the constant mechanisms."""
         return self.of_nodes.whole("constant_b")
+
+    @property
+    def constant_g(self) -> np.ndarray:
+        """(n,) float64, µS: conductances of the constant mechanisms; of extended networks."""
+        return self.of_nodes.whole("constant_g")
 
     @property
     def v_init(self) -> np.ndarray:

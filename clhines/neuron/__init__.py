@@ -11,8 +11,8 @@ Who owns what
     by ctypes, found by example and never assumed; `raw`: its words and records), `places`
     (variables by place), `styles` (of ions), `wiring` (sources, NetCons), `queue` (events on their
     way), `played` (vectors that record or play), `gaps` (ParallelContext's transfers), `trains`
-    (VecStim), `patterns` (PatternStim), `hidden` (variables that hoc does not see). `model`: all of
-    it, and what is rejected.
+    (VecStim), `patterns` (PatternStim), `bins` (events of a step), `hidden` (variables that hoc
+    does not see). `model`: all of it, and what is rejected.
     Converting: `convert` (texts to mechanisms), `importer` (a model to a network).
     Running: `states` (values in and out), `records`, `counters` (APCount), `writeback` (events),
     `entry`: `run`, `from_neuron`, `check`.

@@ -172,6 +172,8 @@ def _simulation(
     **options: object,
 ) -> tuple[Simulation, At]:
     once, h = network_of(model), model.h
+    v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
+    once.network.settings.update(dt=float(h.dt), v_init=v_init, secondorder=int(h.secondorder))
     imported = once if copies == 1 else copied(once, copies)
     given = {"secondorder": int(h.secondorder), **options}
     sim = Simulation(
@@ -180,7 +182,7 @@ def _simulation(
         dtype,
         device,
         engine=engine,
-        v_init=float(h.v_init) if hasattr(h, "v_init") else -65.0,
+        v_init=v_init,
         **given,  # type: ignore[arg-type]
     )
     if isinstance(sim.runner, CopiedSteps):

@@ -75,6 +75,8 @@ def network_of(model: Model) -> Imported:
     network = Network.from_arrays(tree.parent, tree.cell_offsets, *columns)
     network.celsius = float(model.h.celsius)
     network.trains([])  # an extended network, whatever is in it
+    if model.bins is not None:
+        network.bin_events()
     groups = {}
     for name, instances in model.every.items():
         groups[name] = _group(model, network, name, instances)
@@ -119,7 +121,8 @@ def _group(model: Model, network: Network, name: str, instances: Instances) -> G
     mechanism = model.mechanisms[name]
     nodes = np.array(instances.nodes, np.int64)
     given: dict[str, float | np.ndarray] = {}
-    for quantity in mechanism.program.parameters:
+    program = mechanism.program
+    for quantity in (*program.parameters, *(q for q in program.states if q.is_given)):
         value = _parameter(model, instances, quantity, mechanism.program.built_in, nodes)
         if value is not None:
             given[quantity.name] = value
@@ -289,8 +292,10 @@ def _connect(
 def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -> list[int]:
     """Let each event on its way come from a source of its own."""
     wires, made = model.wires, list[int]()
+    pending = model.pending.netcons if model.bins is None else model.pending.binned
+    before = max(float(model.h.t) - float(model.h.dt), 0.0)  # when those in bins count as sent
     for name, group in groups.items():
-        chosen = [(k, t) for k, t in model.pending.netcons if wires.target[k][0] == name]
+        chosen = [(k, t) for k, t in pending if wires.target[k][0] == name]
         if not chosen:
             continue
         if any(
@@ -300,12 +305,13 @@ def _connect_pending(model: Model, network: Network, groups: dict[str, Group]) -
             raise RejectedError(
                 [Rejected(name, construct, "", 0, "start from h.finitialize()")]
             )  # fmt: skip
+        binned = model.bins is not None
         network.connect(
-            network.trains([[t] for _, t in chosen]),
+            network.trains([[before if binned else t] for _, t in chosen]),
             group,
             index=np.array([wires.target[k][1] for k, _ in chosen], np.int64),
             weight=_rows(model, [k for k, _ in chosen]),
-            delay=0.0,
+            delay=np.array([t - before for _, t in chosen]) if binned else 0.0,
         )
         made += [-1 - k for k, _ in chosen]
     return made

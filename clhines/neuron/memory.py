@@ -29,6 +29,7 @@ from clhines.neuron.raw import (
 from clhines.neuron.session import Hoc, library_path
 
 _NAMED = re.compile(r"data_handle<double>\{cont=(\w+) (\w+)")  # NEURON's own text of a reference
+_BIN_OF_ITEM = 40  # bytes: where an entry of the queue has the number of its bin, or -1
 _MARK, _THRESHOLD = 0x5EED_C0DE, 1234.56789  # numbers that are found again
 
 
@@ -230,7 +231,9 @@ class Memory(Objects):
 
     # -- events on their way -----------------------------------------------------------------------
 
-    def _queue(self) -> int:
+    @property
+    def queue_address(self) -> int:
+        """Address of NEURON's queue of events, 0 where it has none."""
         queue = self.symbol("_Z30net_cvode_instance_event_queueP9NrnThread")
         queue.restype, queue.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
         return queue(WORD.in_dll(self._library, "nrn_threads").value) or 0
@@ -246,11 +249,13 @@ class Memory(Objects):
             words = words_at(data, 5)
             what = self._events.get(words[0], "other")
             flag = ctypes.c_double.from_address(data + 8).value
-            found.append(Queued(what, time, data, item, flag, *words[2:5]))
+            in_bin = ctypes.c_int.from_address(item + _BIN_OF_ITEM).value >= 0
+            order = len(found) if in_bin else -1
+            found.append(Queued(what, time, data, item, flag, words[2], words[3], words[4], order))
 
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
         each.argtypes, each.restype = [ctypes.c_void_p, kind], None
-        at = self._queue()
+        at = self.queue_address
         if at:
             each(at, kind(take))
         return sorted(found, key=lambda event: event.time)
@@ -259,14 +264,14 @@ class Memory(Objects):
         """Take an event out of the queue; `item` as in `Queued`."""
         remove = self.symbol("_ZN6TQueue6removeEP6TQItem")
         remove.argtypes, remove.restype = [ctypes.c_void_p, ctypes.c_void_p], None
-        remove(self._queue(), item)
+        remove(self.queue_address, item)
 
     def move_event(self, item: int, time: float) -> None:
         """Let an event in the queue come at another time."""
         move = self.symbol("_ZN6TQueue4moveEP6TQItemd")
         move.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_double]
         move.restype = None
-        move(self._queue(), item, time)
+        move(self.queue_address, item, time)
 
     def send_self(
         self, point: int, time: float, flag: float, weight: int = 0, movable: int = 0
@@ -293,6 +298,16 @@ class Memory(Objects):
             self._kept.append(room)
             movable = ctypes.addressof(room)
         send(movable, weight, point, time, flag)
+
+    def deliver_events(self, t: float) -> None:
+        """Deliver what is due up to a time, but for what is in bins, as at the end of a step."""
+        deliver = self.symbol("_ZN8NetCvode14deliver_eventsEdP9NrnThread")
+        deliver.argtypes = [ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p]
+        deliver.restype = None
+        events, threads = (
+            WORD.in_dll(self._library, name).value for name in ("net_cvode_instance", "nrn_threads")
+        )
+        deliver(events, t, threads)
 
     def above(self, source: int) -> bool:
         """Return whether NEURON has seen the voltage of a source above the threshold."""

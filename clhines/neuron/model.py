@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from clhines.errors import InputError, warn_caller
+from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
+from clhines.neuron.bins import Bins, check_bins
 from clhines.neuron.catalogue import Catalogue
 from clhines.neuron.columns import Columns
 from clhines.neuron.contents import Contents, Instances, read_contents
@@ -43,6 +44,8 @@ class Model:
     rejected : list of Rejected
     watched : dict of str -> list of (int, int, bool)
         Of each mechanism with WATCH: instance, condition and whether it is true, of those armed.
+    bins : Bins, optional
+        NEURON's bins of events, with ``CVode.queue_mode(1, 0)``.
     lone : Hoc, optional
         The section of a model that has only artificial cells, as long as it is held here.
     """
@@ -61,6 +64,7 @@ class Model:
     mechanisms: dict[str, Mechanism] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     watched: dict[str, list[tuple[int, int, bool]]] = field(default_factory=dict)
+    bins: Bins | None = None
     lone: Hoc | None = None
 
     @property
@@ -91,6 +95,8 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
         memory.settle()
         slots = Slots(memory)
         read_styles(h, memory, contents)
+        binned = int(h.CVode().queue_mode()) & 1
+        bins = Bins(memory, float(h.t), float(h.dt)) if binned else None
     except OSError as error:
         raise InputError(
             f"NEURON's memory cannot be read here ({error}); expected NEURON 9 on Linux or macOS"
@@ -106,31 +112,14 @@ def read_model(h: Hoc, vectors: dict[Hoc, Hoc]) -> Model:
     gaps = read_gaps(h, memory, tree, contents)
     trains = read_trains(h, memory, contents, pending, vectors)
     model = Model(h, memory, tree, contents, places, wires, pending, plays, gaps, trains, slots)
-    model.lone = lone
+    model.lone, model.bins = lone, bins
     model.rejected += [*_settings(h), *_structure(contents)]
     for part in (reader, pending, plays, trains):
         model.rejected += part.rejected
     _convert(model)
-    _warn_of_bins(model)
+    if bins is not None:
+        model.rejected += check_bins(wires, pending, model.mechanisms, float(h.dt))
     return model
-
-
-def _warn_of_bins(model: Model) -> None:
-    """Warn where NEURON's queue of bins gives events other times than they have here."""
-    if not int(model.h.CVode().queue_mode()) & 1:
-        return
-    called = {name for name, _ in model.wires.target}
-    timed = [
-        name
-        for name, mechanism in model.mechanisms.items()
-        if name in called and any(a.role == "t" for a in mechanism.calls("receive"))
-    ]
-    if timed:
-        warn_caller(
-            f"CVode.queue_mode(1, 0): in {', '.join(timed)} events come at their own times here, "
-            "in NEURON at the begin of the step that they are in; self events differ likewise",
-            UserWarning,
-        )
 
 
 def _settings(h: Hoc) -> list[Rejected]:

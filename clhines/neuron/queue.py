@@ -36,12 +36,15 @@ class Pending:
     ----------
     netcons : list of (int, float)
         Connections and times of arrival, by time.
+    binned : list of (int, float)
+        Those of them that are in NEURON's bins of a step, the last to be delivered in one first.
     selves : list of SelfEvent
         By time.
     rejected : list of Rejected
     """
 
     netcons: list[tuple[int, float]] = field(default_factory=list)
+    binned: list[tuple[int, float]] = field(default_factory=list)
     selves: list[SelfEvent] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
 
@@ -63,14 +66,17 @@ def read_pending(memory: Memory, wires: Wires, senders: dict[int, Sender]) -> Pe
         of_source.setdefault(memory.source_of(netcon), []).append(k)
     weights = {memory.weight_address(n): k for k, n in enumerate(wires.netcons) if wires.weights[k]}
     targets = {memory.point_of(address): sender for address, sender in senders.items()}
+    binned: list[tuple[int, list[tuple[int, float]]]] = []
     for event in memory.events():
-        if event.what == "NetCon":
-            if event.address in numbers:
-                found.netcons.append((numbers[event.address], event.time))
-        elif event.what == "PreSyn":
+        if event.what in ("NetCon", "PreSyn"):
             listeners = of_source.get(event.address, [])
+            if event.what == "NetCon":
+                listeners = [numbers[event.address]] if event.address in numbers else []
             least = min((wires.delay[k] for k in listeners), default=0.0)
-            found.netcons += [(k, event.time + (wires.delay[k] - least)) for k in listeners]
+            pairs = [(k, event.time + (wires.delay[k] - least)) for k in listeners]
+            found.netcons += pairs
+            if event.bin_order >= 0:
+                binned.append((event.bin_order, pairs))
         elif event.what == "SelfEvent":
             target = targets.get(event.target)
             if target is not None:
@@ -87,4 +93,6 @@ def read_pending(memory: Memory, wires: Wires, senders: dict[int, Sender]) -> Pe
                 )
             )
     found.netcons.sort(key=lambda pair: pair[1])
+    for _, pairs in sorted(binned, reverse=True):
+        found.binned += pairs[::-1]
     return found

@@ -94,6 +94,8 @@ class Queued:
         Of a self event: address of the point process, and of its first weight or 0.
     movable : int
         Of a self event: where its instance keeps it for net_move.
+    bin_order : int
+        Where it is in NEURON's bins of a step, see `neuron.bins`; -1 where it is in none.
     """
 
     what: str
@@ -104,6 +106,7 @@ class Queued:
     target: int
     weight: int
     movable: int
+    bin_order: int
 
     @property
     def has_statement(self) -> bool:

@@ -6,7 +6,9 @@ import numpy as np
 
 from clhines.neuron.importer import Imported
 from clhines.neuron.states import Arrays, extended_of
+from clhines.simulate.bins import connection_ranks
 from clhines.simulate.simulation import Simulation
+from clhines.simulate.wires import SPIKE_LATE
 
 
 def put_events(sim: Simulation, imported: Imported, last: float) -> None:
@@ -44,6 +46,8 @@ def put_events(sim: Simulation, imported: Imported, last: float) -> None:
     for address, sources in imported.detectors().items():
         number = int(sources[0])
         memory.set_above(address, bool(above[number]) and number not in unseen)
+    if model.bins is not None:  # NEURON delivers self events before the next bin, at a step's end
+        memory.deliver_events(t)
 
 
 def _unseen(sim: Simulation, arrays: Arrays, t: float) -> set[int]:
@@ -89,6 +93,9 @@ def _put_netcons(
     model, netcons, t = imported.model, extended_of(sim).netcons, imported.model.h.t
     first, size = sim.rings()
     trains = _train_numbers(imported)
+    rank = connection_ranks(extended_of(sim)) if model.bins is not None else None
+    crossed = {*extended_of(sim).detector_source.tolist()}
+    binned: list[tuple[float, int, int, float, int]] = []
     waiting = np.flatnonzero(arrays["cursor"] < arrays["count"][netcons.source])
     for c in waiting.tolist():
         source, number = int(netcons.source[c]), int(imported.connections[c])
@@ -99,7 +106,16 @@ def _put_netcons(
             if source in unseen and event + 1 == int(arrays["count"][source]):
                 break
             netcon = model.wires.netcons[number if number >= 0 else -1 - number]
-            netcon.event(max(sent + float(netcons.delay[c]), t))
+            time = sent + float(netcons.delay[c])
+            if rank is None:
+                netcon.event(max(time, t))
+                continue
+            key = sent if source in crossed else sent + SPIKE_LATE
+            binned.append((key, int(rank[c]), event, time, model.memory.inside(netcon)))
+    if model.bins is not None:
+        model.bins.begin_at(last)
+        for *_, time, address in sorted(binned):
+            model.bins.put(address, time)
 
 
 def _train_numbers(imported: Imported) -> set[int]:

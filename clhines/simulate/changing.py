@@ -22,7 +22,7 @@ from clhines.network.groups import Group
 from clhines.network.model import Model
 from clhines.network.network import Network
 from clhines.simulate import saved as saved_states
-from clhines.simulate.branching import network_of_copies, state_of_copies
+from clhines.simulate.branching import ExtendedCopies, network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
 from clhines.simulate.device_changes import DeviceChanges, from_start
 from clhines.simulate.extended import ExtendedSteps
@@ -65,7 +65,7 @@ class Changing:
         """Keep how the model and its run were made."""
         self._changes, self._settings = Changes(), dict(settings)
         self._request, self._overlap = request, overlap
-        self._fresh = True  # nothing has happened since the start
+        self._fresh = self._was_fresh = True  # nothing has happened since the start
         self._take(make_run(self.ranks, model, request, overlap), model)
 
     @cached_property
@@ -76,10 +76,11 @@ class Changing:
         """Go on with another run."""
         own = vars(self)  # as users cannot set these
         own["runner"], own["engine"], own["chunk"] = made.runner, made.engine, made.chunk
-        self._model, self._used = model, False
+        self._model, self._used, self._tried = model, False, False
         self._model_is_old = self._wiring_is_old = False
         self._constants_are_old = self._start_is_old = self._kept = False
         self._again: list[str] = []  # why to plan again
+        self._begun = set[tuple[int, str]]()  # groups and their states that were set
         self._in_place = False  # parameters are others on the device than in the run's model
         whole = self.ranks is None and isinstance(made.runner, DeviceRun)
         self._on_device = DeviceChanges(made.runner) if whole else None  # type: ignore[arg-type]
@@ -123,7 +124,7 @@ class Changing:
         Parameters
         ----------
         group : Group, optional
-            Of the network, or of the one that it was branched from.
+            Of the network, or of one that it was branched from.
         **values
             Of a group its parameters, as `Network.insert` takes them. Without a group: `v_init`,
             as of `Simulation`, or one value per cell, for the next `reset`; `weight`, (m,) float,
@@ -148,7 +149,7 @@ class Changing:
             if group is None:
                 checked = self._checked_whole(values)
             else:
-                group = self._own_group(group)
+                group = _own_group(self.network, group)
                 checked = {k: self._checked(group, k, v) for k, v in values.items()}
         if self.ranks is not None:
             self.ranks.same({"digest of what is set": _digest(group, checked)})
@@ -182,13 +183,14 @@ class Changing:
         Returns
         -------
         Simulation
-            With no records yet. `set` takes the groups of this network for those of the copies.
-            Noise differs between the copies.
+            With no records yet. `set` takes the groups of this network for those of the copies:
+            a group has its instances copy after copy. Events under way, self events and streams of
+            random numbers of ``.mod`` files are those of this simulation in each copy; noise of
+            `inoise` differs between the copies, and from what this simulation goes on with.
         """
         count = as_whole_number("count", count, 1)
-        if self.ranks is not None or self._model.extended is not None:
-            what = "extended networks" if self.ranks is None else "several ranks"
-            raise InputError(f"branch() is not for {what}; expected a plain network, no comm")
+        if self.ranks is not None:
+            raise InputError("branch() is for one process; expected a simulation without comm")
         if self._broken:
             raise InputError(f"{self._broken}; there is no state to branch from")
         self._settle()
@@ -199,7 +201,11 @@ class Changing:
         given = {name: getattr(request, name) for name in names} | request.options
         found = type(self)(net, **settings, **given)  # type: ignore[call-arg]
         if not self._fresh:
-            saved = state_of_copies(self.runner.save(), model, count)
+            saved = self.runner.save()
+            if model.extended is None:
+                saved = state_of_copies(saved, model, count)
+            else:
+                saved = ExtendedCopies(self.network, model, net, found.model).state(saved)
             found.take_state(self._step, saved, self._unit)
         return found
 
@@ -211,26 +217,19 @@ class Changing:
 
     def _leave_start(self) -> int:
         """Note that the run is to have another state than that at the start; the steps so far."""
-        self._fresh, self._used = False, True
+        self._was_fresh, self._fresh, self._used = self._fresh, False, True
         return self._step
 
     # -- checks --------------------------------------------------------------------------------
 
-    def _own_group(self, group: object) -> Group:
-        if not isinstance(group, Group):
-            raise InputError(
-                f"group is {type(group).__name__}; expected a Group, from insert() or add()"
-            )
-        known = self.network.groups
-        if group.network is not self.network:
-            same = self.network.branched_from
-            if same is None or group.network is not same:
-                raise InputError(f"group {group.mechanism.name} belongs to another network")
-        return known[group.number]
-
     def _checked(self, group: Group, name: str, value: object) -> Value:
         checked = as_value(group, name, value)
         extended, k = self._model.extended, self._model.instances[group.number][0]
+        if extended is None and name in group.mechanism.begins:
+            raise InputError(
+                f"{group.mechanism.name}: {name} is set by its own blocks and cannot be set here; "
+                "expected it as an argument of insert() or add()"
+            )
         if extended is not None and any(
             p.kind == k and p.parameter == name for p in extended.played
         ):
@@ -269,6 +268,8 @@ class Changing:
                 self._constants_are_old = True
                 continue
             self._start_is_old |= name in mechanism.initial_uses
+            if name in mechanism.begins:
+                self._begun.add((group.number, name))
             device = None if self._again else self._on_device
             if device is None or not device.set_parameter(group.number, name, value):
                 self._changes.stored.add((mechanism.name, name))
@@ -332,12 +333,13 @@ class Changing:
         """Make another run of the network as it is now, which goes on from the same state."""
         keep = not (self._fresh or self._broken)
         saved = self.runner.save() if keep else {}
-        unit = self._unit
+        unit, begun = self._unit, self._begun
         with agreed(self.ranks):
             model = self._compiled()
         start_is_old = self._start_is_old
-        if type(self.runner) is ExtendedSteps and model.extended is self._model.extended:
-            self.runner.restart(model)
+        run, same = self.runner, model.extended is self._model.extended
+        if same and isinstance(run, ExtendedSteps) and run.restarts:
+            run.restart(model)
             made = Made(self.runner, self.engine, self.chunk)
         else:
             made = make_run(self.ranks, model, self._request, self._overlap)
@@ -348,6 +350,8 @@ class Changing:
             return
         with agreed(self.ranks):
             saved = _in_unit(saved, unit, self._unit)
+            for number, name in begun:
+                _put_state(saved, model, number, name)
             if weight is not None:
                 of_weights = [n for n in ("weight", "plastic_weight") if n in saved]
                 saved |= {n: model.extended.netcons.weight if model.extended is not None
@@ -402,6 +406,28 @@ def _digest(group: Group | None, values: Mapping[str, object]) -> str:
             numbers = value.numbers if isinstance(value, Value) else np.asarray(value)
             digest.update(np.ascontiguousarray(numbers).tobytes())
     return digest.hexdigest()[:8]
+
+
+def _own_group(network: Network, group: object) -> Group:
+    """Return a network's group, or the one that is copies of a group branched from."""
+    if not isinstance(group, Group):
+        raise InputError(
+            f"group is {type(group).__name__}; expected a Group, from insert() or add()"
+        )
+    known = network
+    while group.network is not known:
+        if known.branched_from is None:
+            raise InputError(f"group {group.mechanism.name} belongs to another network")
+        known = known.branched_from
+    return network.groups[group.number]
+
+
+def _put_state(saved: dict[str, np.ndarray], model: Model, group: int, name: str) -> None:
+    """Give a state of a group the values that its kind has before INITIAL."""
+    k, place = model.instances[group]
+    key, kind = f"state{k}_{name}", model.kinds[k]
+    saved[key] = saved[key].copy()
+    saved[key][place] = np.broadcast_to(kind.parameters[name], kind.count)[place]
 
 
 def _in_unit(saved: dict[str, np.ndarray], old: float, new: float) -> dict[str, np.ndarray]:

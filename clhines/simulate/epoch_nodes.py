@@ -4,7 +4,8 @@ A *class* of nodes is the set of their density mechanisms. Each cell has *lists*
 nodes of one class, and a lane takes one node with all its mechanisms. What lists need lies in
 *lines* of `WARP` numbers, one for each lane, so that a warp reads and writes whole lines:
 
-    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary
+    values of a list     factor, d, c, (k,) then of each mechanism the parameters that vary; of an
+                         extended network (g, k) after d, where there are constant mechanisms
     states of a list     of each mechanism its states
     members of a list    of each mechanism the number of its instance in the cell, -1 for none
 
@@ -89,9 +90,12 @@ class NodeLists:
     units : (m, 8) int64
         Of the units, see `EpochPlan`; first places and first lanes of them.
     inflow : bool
-        There are constant currents.
+        There are constant currents, of an extended network constant mechanisms.
     alike : sequence of (n,) array
         By natural node: what else cells must have in common to be equal.
+    natural : bool
+        Lists take nodes as they are numbered: neighbours, whose voltages are close and look up
+        the same rows of tables, not places side by side.
 
     Attributes
     ----------
@@ -135,9 +139,10 @@ class NodeLists:
         units: np.ndarray,
         inflow: bool,
         alike: Sequence[np.ndarray] = (),
+        natural: bool = False,
     ) -> None:
         self._model, self._forest, self._nodes, self._inflow = model, forest, nodes, inflow
-        self._alike = alike
+        self._alike, self._natural = alike, natural
         self._kinds = [_OfKind(kind, model, cells) for kind in model.kinds]
         if sum(k.density for k in self._kinds) > MAX_DENSITIES:
             raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
@@ -217,7 +222,8 @@ class NodeLists:
                 cost[position] += 1 + kind.num_states
             else:
                 points.append(np.bincount(position, minlength=len(local)))
-        keys = (place[local], *points, bits, -cost, cell)
+        first = np.arange(len(local)) if self._natural else place[local]
+        keys = (first, *points, bits, -cost, cell)
         order = np.lexsort(keys)
         new = np.ones(len(order), bool)
         new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)
@@ -256,7 +262,9 @@ class NodeLists:
             densities += kind.density
         self._find_uniform([row[p] for p in at], [number for number, _ in instance])
         over_dt = model.capacitance_over_dt[nodes]
-        of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes], over_dt]
+        of_node = [np.zeros(len(nodes)), over_dt + model.constant_d[nodes]]
+        of_node += [over_dt] if model.extended is None else []
+        of_node += [model.constant_g[nodes]] if model.extended and self._inflow else []
         of_node += [model.constant_b[nodes]] if self._inflow else []
         zero = np.zeros(len(bits), np.int64)
         members = np.stack([zero, *self._counts], axis=1)

@@ -16,6 +16,7 @@ from clhines.forest import Forest
 from clhines.network.model import Model
 from clhines.plan.plan import real_name
 from clhines.simulate.arena import Arena
+from clhines.simulate.axial import placed_neighbours
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
 from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import (
@@ -159,6 +160,8 @@ class ExtendedSteps:
         Whether CPUs advance several instances at once.
     solves : bool
         Whether a solver eliminates.
+    restarts : bool
+        Whether `restart` may be asked for.
 
     Parameters
     ----------
@@ -175,7 +178,7 @@ class ExtendedSteps:
         Of the solver.
     """
 
-    of_vectors, solves = True, True
+    of_vectors, solves, restarts = True, True, True
 
     def __init__(
         self,
@@ -230,7 +233,7 @@ class ExtendedSteps:
         """Put what does not change, by place, on the device."""
         model, solver = self.model, self.solver
         self._base_d = model.capacitance_over_dt + model.constant_d
-        self._over_dt = solver.pack(model.capacitance_over_dt)
+        self._constant_g = solver.pack(model.constant_g)
         self._constant_b = solver.pack(model.constant_b)
         self._d, self._u = solver.pack(self._base_d), solver.pack(model.u)
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
@@ -243,6 +246,8 @@ class ExtendedSteps:
         self.place = np.zeros(model.forest.num_nodes + remote, np.int64)
         self.place[gather[gather >= 0]] = np.flatnonzero(gather >= 0)
         self.place[model.forest.num_nodes :] = self._places + np.arange(remote)
+        places = placed_neighbours(model.forest, gather, self.place)
+        self._neighbours = [cla.to_device(self.queue, some) for some in places]
         nodes = active_nodes(model)
         number = np.full(model.forest.num_nodes, -1, np.int32)
         number[nodes] = np.arange(len(nodes))
@@ -284,7 +289,9 @@ class ExtendedSteps:
             "seed": np.uint64(self.model.seed), "dt": self.dtype.type(self.model.dt),
             "half_dt": np.float64(0.5 * self.model.dt), "step_state": self._times.state,
             "step_begin": self._times.begin, "active": self._active,
-            "over_dt": self._over_dt, "constant_b": self._constant_b, "d": self._d, "b": self._b,
+            "constant_g": self._constant_g, "constant_b": self._constant_b,
+            "u": self._u, "d": self._d, "b": self._b,
+            **dict(zip(("above", "below", "beside"), self._neighbours, strict=True)),
             "x": self._x, "failed": self._failed, "spike_count": self._found[0],
             "spike_source": self._found[1], "spike_time": self._found[2], "mem": self._mem,
             "clock": self._clocks, "ints": self._ints, "at": self._at,
@@ -301,15 +308,16 @@ class ExtendedSteps:
             for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
                 some = {**given, "first_item": np.int32(first), "num_items": np.int32(end - first)}
                 before.append(bound(self.queue, self._built, "events", some, end - first))
-        items = self._places + len(loose_targets(self._variables))
-        before.append(bound(self.queue, self._built, "begin_step", given, items))
-        items = self._places + self._emitters + int(self._recorded_at["num_v"]) + 1
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
-            items = max(1, min(num_active(self.model) // LEAST_NODES, most))
-        given["num_items"] = np.int32(items)
-        return before, bound(self.queue, self._built, "finish_step", given, items, alone)
+            items = [max(1, min(num_active(self.model) // LEAST_NODES, most))] * 2
+            given["num_items"] = np.int32(items[0])
+        else:
+            others = self._emitters + int(self._recorded_at["num_v"]) + 1
+            items = [self._places + n for n in (len(loose_targets(self._variables)), others)]
+        before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
+        return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
 
     # -- steps ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import pyopencl.array as cla
 
 from clhines.network.copied import CopiedModel
 from clhines.simulate.arena import Arena
+from clhines.simulate.axial import neighbours
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_reference import wanted_outputs
 from clhines.simulate.extended_tables import active_nodes, in_types_of
@@ -38,6 +39,7 @@ class CopiedSteps(ExtendedSteps):
     """
 
     model: CopiedModel
+    restarts = False
 
     def __init__(
         self, model: CopiedModel, queue: cl.CommandQueue, dtype: np.dtype, **options: Any
@@ -68,9 +70,10 @@ class CopiedSteps(ExtendedSteps):
         gather = np.ascontiguousarray(self.solver.plan.gather, np.int32)
         self._gather, self._places = cla.to_device(self.queue, gather), len(gather)
         self._base_d = once.capacitance_over_dt + once.constant_d
-        values = once.capacitance_over_dt, once.constant_b, self._base_d, once.u, once.v_init
+        values = once.constant_g, once.constant_b, self._base_d, once.u, once.v_init
         packed = [self._tiler.packed(a, self._gather) for a in values]
-        self._over_dt, self._constant_b, self._d, self._u, v = packed
+        self._constant_g, self._constant_b, self._d, self._u, v = packed
+        self._neighbours = self._tiler.neighbours(self._gather, neighbours(once.forest))
         self._b, self._x = cla.zeros_like(self._d), cla.zeros_like(self._d)
         self._v = [v, v.copy(self.queue)]
         self._active = cla.empty(self.queue, self._places, np.int32)

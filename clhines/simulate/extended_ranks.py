@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from clhines.errors import InputError
 from clhines.network.model import Model
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_choice import extended_run
@@ -223,6 +224,8 @@ def make_extended(
     if ranks is None:
         return extended_run(model, request)
     with ranks.agreed():
+        if model.extended is not None and model.extended.bins:
+            raise InputError("bin_events() is for networks of one process; expected no comm")
         bounds = split(cell_costs(model), ranks.size)
     return ExtendedSplit(
         ranks, model, bounds, lambda part: extended_run(part, request, model.forest)

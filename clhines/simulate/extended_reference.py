@@ -11,6 +11,7 @@ import numpy as np
 from clhines import reference
 from clhines.network.extended import Played
 from clhines.network.model import Model
+from clhines.simulate.axial import axial_currents
 from clhines.simulate.host_events import HostEvents
 from clhines.simulate.records import Record
 from clhines.simulate.reduced import HostReducer, HostReducers
@@ -174,15 +175,15 @@ class ExtendedReference:
         self.events.deliver(begin, middle)
         self._play(middle)
         g, i = currents(variables, {"begin": begin, "now": middle, "end": end}, step)
-        v, over_dt = variables.v, model.capacitance_over_dt
-        d = over_dt + model.constant_d + g
-        b = over_dt * v + model.constant_b + (g * v - i)
-        x, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
+        v = variables.v
+        d = model.capacitance_over_dt + model.constant_d + g
+        b = axial_currents(model.forest, model.u, v) + (model.constant_b - model.constant_g * v - i)
+        dv, _ = reference.solve_with_pivots(model.forest, d, model.u, b, steps=self._order)
         if self.extended.second_order_currents:
             for ion in self.extended.ions:
                 current = ion.variables[3]
-                variables.ions[current] += variables.ions[f"d{current}"] * (x - v)
-        variables.v = 2 * x - v if model.secondorder else x
+                variables.ions[current] += variables.ions[f"d{current}"] * dv
+        variables.v = v + (2 * dv if model.secondorder else dv)
         self._play(end, is_end=True)
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):

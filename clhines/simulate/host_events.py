@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from clhines.arrays import ranges
 from clhines.errors import InputError
 from clhines.mechanisms.program import Net
+from clhines.simulate import bins
 from clhines.simulate.variables import Call, Queue, Variables
 from clhines.simulate.wires import SPIKE_LATE
 
@@ -36,6 +38,11 @@ class HostEvents:
         self._layer = np.zeros(wires.num_targets, np.int64)
         for number, targets in enumerate(wires.layers):
             self._layer[targets] = number
+        self._armed_again = {k: np.zeros(variables.model.kinds[k].count, bool) for k in wires.kinds}
+        self._early = False  # whether events are sent before thresholds are compared
+        if variables.extended.bins:
+            self._rank = bins.connection_ranks(variables.extended)
+            self._detected = bins.detected(variables.extended)
 
     def net(self, k: int) -> Net:
         """Return what a kind does with events."""
@@ -67,10 +74,18 @@ class HostEvents:
 
     def deliver(self, now: float, until: float) -> None:
         """Deliver what is due up to `now`, check WATCH conditions, deliver up to `until`."""
+        binned = self.variables.extended.bins
         for layer in range(len(self.variables.wires.layers)):
+            self._early = binned
             self._deliver(layer, now)
-            self._watch(layer, now)
+            self._early = False
+            fired = self._fired(layer)
+            if binned:
+                self._bin(layer, now, False)
+            self._watch(fired, now)
             self._deliver(layer, until)
+            if binned:
+                self._bin(layer, now, True)
 
     def deliver_until(self, until: float) -> None:
         """Deliver what is due, without conditions: at the start."""
@@ -80,6 +95,10 @@ class HostEvents:
     def _deliver(self, layer: int, until: float) -> None:
         """Deliver, the earliest event of each target first, until nothing is due."""
         variables, wires = self.variables, self.variables.wires
+        while variables.extended.bins:
+            none = np.zeros(0, np.int64)
+            if not any([self._take(k, layer, until, (none, none, none)) for k in wires.kinds]):
+                return
         while True:
             open_ = np.flatnonzero(
                 (variables.cursor < variables.count[self._source])
@@ -102,6 +121,53 @@ class HostEvents:
             of_wire = (connection[first], time[first], sent[first])
             if not any([self._take(k, layer, until, of_wire) for k in wires.kinds]):
                 return
+
+    def _bin(self, layer: int, begin: float, every: bool) -> None:
+        """Deliver what is in the bin of a step: to each target what was sent last first.
+
+        `every` is whether that has events that were sent after the begin of the step.
+        """
+        variables, wires = self.variables, self.variables.wires
+        connection, number, key = self._in_bin(layer, begin, every)
+        source, target = self._source[connection], self._target[connection]
+        place = np.zeros(self.variables.extended.num_sources)  # order of sources
+        np.maximum.at(place, self._source, self._rank)
+        order = np.lexsort((-self._rank[connection], -number, -place[source], -key, target))
+        connection, target = connection[order], target[order]
+        turn = np.arange(len(order)) - np.searchsorted(target, target)
+        np.add.at(variables.cursor, connection, 1)
+        for some in (np.flatnonzero(turn == r) for r in range(int(turn.max(initial=-1)) + 1)):
+            for k in wires.kinds:
+                instance = target[some] - wires.first_target[k]
+                mine = (instance >= 0) & (instance < variables.model.kinds[k].count)
+                if mine.any():
+                    t, flag = np.full(int(mine.sum()), begin), np.zeros(int(mine.sum()))
+                    self.receive(k, instance[mine], t, flag, connection[some[mine]])
+
+    def _in_bin(
+        self, layer: int, begin: float, every: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return connections of the events of a bin, their numbers, and what orders them."""
+        variables, wires = self.variables, self.variables.wires
+        lag = variables.count[self._source] - variables.cursor
+        if (lag > wires.ring_size[self._source]).any():
+            raise InputError("a source had more events than its ring has room for")
+        here = np.flatnonzero((lag > 0) & (self._layer[self._target] == layer))
+        connection = np.repeat(here, lag[here])
+        number = variables.cursor[connection] + ranges(np.zeros(len(here), np.int64), lag[here])
+        source = self._source[connection]
+        then = variables.ring[wires.ring_first[source] + number % wires.ring_size[source]]
+        taken = then + self._delay[connection] < bins.bin_end(then, begin, variables.model.dt)
+        key = np.where(self._detected[connection], then, then + SPIKE_LATE)
+        if not every:  # others are later ones of short connections
+            short = self._delay[connection] < 0.5 * variables.model.dt
+            taken &= ~short | (key <= begin + SPIKE_LATE)
+        # of each connection the first ones
+        first = np.searchsorted(connection, connection)
+        missed = np.cumsum(~taken)
+        before = missed - ~taken
+        taken = (missed - before[first]) == 0
+        return connection[taken], number[taken], key[taken]
 
     def _take(
         self, k: int, layer: int, until: float, of_wire: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -209,7 +275,7 @@ class HostEvents:
         sources = self.variables.extended.emitted.get(k)
         if sources is None:
             return
-        self.append(sources[some], time)
+        self.append(sources[some], np.nextafter(time, -np.inf) if self._early else time)
         self.emitted.append((sources[some], time))
 
     # -- WATCH ---------------------------------------------------------------------------------
@@ -225,6 +291,7 @@ class HostEvents:
         if not any_.any():
             return
         queue, there = self.variables.queues[k], some[any_]
+        self._armed_again[k][there] = True
         queue.armed[:, there] = armed[:, any_]
         values = self._conditions(k, there)
         queue.above[:, there] = values > 0
@@ -236,8 +303,9 @@ class HostEvents:
         self.variables.call(k, "watch", some, call)
         return np.array([call.results["watch", str(w)] for w in range(self.net(k).watches)])
 
-    def _watch(self, layer: int, now: float) -> None:
-        """Send an event to instances of which an armed condition has come true."""
+    def _fired(self, layer: int) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """Compare armed conditions; kinds, instances and (watches, r) bool: that have come true."""
+        found = []
         for k in self.variables.wires.kinds:
             net, queue = self.net(k), self.variables.queues[k]
             begin = self.variables.wires.first_target[k]
@@ -250,12 +318,23 @@ class HostEvents:
             above = self._conditions(k, some) > 0
             fire = queue.armed[:, some] & above & ~queue.above[:, some]
             queue.above[:, some] = np.where(queue.armed[:, some], above, queue.above[:, some])
+            found.append((k, some, fire))
+            self._armed_again[k][some] = False
+        return found
+
+    def _watch(self, fired: list[tuple[int, np.ndarray, np.ndarray]], now: float) -> None:
+        """Send an event to instances of which an armed condition has come true.
+
+        Not to those that an event of the bin has armed again since.
+        """
+        for k, some, fire in fired:
+            fire = fire & ~self._armed_again[k][some]
             none = np.full(len(some), -1)
-            for w in range(net.watches):
+            for w, flag in enumerate(self.net(k).watch_flags):
                 at = np.flatnonzero(fire[w])
                 if len(at):
-                    flag = np.full(len(at), net.watch_flags[w])
-                    self.receive(k, some[at], np.full(len(at), now), flag, none[at])
+                    flags = np.full(len(at), flag)
+                    self.receive(k, some[at], np.full(len(at), now), flags, none[at])
 
 
 # -- queues of self events ---------------------------------------------------------------------

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 
-from clhines.errors import InputError, meant, shown
+from clhines.device import devices
+from clhines.errors import BuildError, DeviceError, InputError, meant, shown, warn_caller
 from clhines.network.model import Model
 from clhines.plan.methods import METHODS
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.extended_blocks import ExtendedBlocks
 from clhines.simulate.extended_epochs import ExtendedEpochs
 from clhines.simulate.extended_ranks import ExtendedSplit, make_extended
 from clhines.simulate.extended_reference import ExtendedReference
@@ -79,7 +81,8 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
     if model.extended is not None:
         with naming_memory(request.what, request.chunk):
             runner = make_extended(ranks, model, request)
-        names = {ExtendedReference: "reference", ExtendedEpochs: "epochs"}
+        names: dict[type, str] = {ExtendedReference: "reference"}
+        names |= {ExtendedEpochs: "epochs", ExtendedBlocks: "epochs"}
         of_rank = runner.run if isinstance(runner, ExtendedSplit) else runner
         return Made(runner, names.get(type(of_rank), "steps"), request.chunk)
     share = None
@@ -113,3 +116,23 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
             _log.info("engine steps (a cell of another rank is too large for epochs)")
             engine, part = "steps", DeviceRun(state, Steps(state, request.method))
         return Made(SplitRun(ranks, share, part, overlap), engine, chunk)
+
+
+def by_steps(request: Request, error: Exception) -> Request:
+    """Return the request to go on by steps where the device does not take a kernel of epochs.
+
+    Raises
+    ------
+    DeviceError
+        Epochs were asked for.
+    """
+    assert request.queue is not None
+    reason = str(error).splitlines()[0]
+    if isinstance(error, BuildError):  # which shows the source
+        reason = "its kernel does not build"
+        _log.debug("%s", error)
+    what = f"engine='epochs' does not run on {devices.label(request.queue.device)}: {reason}"
+    if request.engine != "auto":
+        raise DeviceError(f"{what}; expected engine='steps'") from error
+    warn_caller(f"{what}; the simulation goes on with engine='steps'", UserWarning)
+    return replace(request, engine="steps")

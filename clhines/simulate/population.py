@@ -104,7 +104,9 @@ class Population:
     protocols : mapping of str to mapping
         Name to ``{"stop": ms, "stimuli": [{"amp": nA, "delay": ms, "dur": ms, "at": node}, ...]}``:
         clamps of currents. Without `at` into the soma; without `dur` until the end.
-    dt : float, ms
+    dt : float, optional, ms
+        Default: 0.025, or that of NEURON where the model was read from it; likewise `v_init` and
+        `secondorder`.
     record : int, optional
         Node of the model whose voltage is recorded. Default: the middle of the soma.
     batch : int, optional
@@ -144,7 +146,7 @@ class Population:
         parameters: Mapping[str, Parameter],
         protocols: Mapping[str, Protocol],
         *,
-        dt: float = 0.025,
+        dt: float | None = None,
         record: int | None = None,
         batch: int | None = None,
         features: Iterable[str] | None = None,
@@ -160,7 +162,8 @@ class Population:
         for name, given in (("parameters", parameters), ("protocols", protocols)):
             if not isinstance(given, Mapping) or not given:
                 raise InputError(f"{name} is {shown(given)}; expected names with their values")
-        compiled = model.compile(dt)
+        options = {**{k: v for k, v in model.settings.items() if k != "dt"}, **options}
+        compiled = model.compile(model.settings.get("dt", 0.025) if dt is None else dt)
         self.names, self.protocols = tuple(parameters), tuple(protocols)
         if np.ndim(record or 0):
             raise InputError(f"record is {shown(record)}; expected one node")

@@ -98,7 +98,7 @@ class Batch:
         net = Network(structure_of_copies(model.structure, copies))
         wiring, rule = model.wiring(Changes()), recipe.compiled.connections.rule
         pieces = recipe.pieces
-        groups = fill(net, model, pieces.groups, wiring, rule, pieces.instances)
+        groups = fill(net, model, pieces.groups, wiring, rule, recipe.compiled, pieces.instances)
         protocol = columns[np.arange(copies) % several]
         for of_protocol in recipe.stimuli:
             if (of_protocol["dur"][columns] > 0).any():

@@ -94,8 +94,8 @@ def _instances(model: Network, name: str, spec: Parameter) -> list[tuple[Group, 
             f"{name}: the model has no {shown(mechanism)}; expected one of "
             f"{', '.join(sorted(known)) or 'none'}{meant(mechanism, known)}"
         )
-    if parameter not in groups[0].mechanism.parameters:
-        of_mechanism = groups[0].mechanism.parameters
+    of_mechanism = groups[0].mechanism.settable
+    if parameter not in of_mechanism:
         raise InputError(
             f"{name}: {mechanism} has no parameter {shown(parameter)}; expected one of "
             f"{', '.join(of_mechanism)}{meant(parameter, of_mechanism)}"
@@ -144,10 +144,14 @@ def _stimulus(model: Network, protocol: str, given: Stimulus) -> dict[str, float
         raise InputError(
             f"protocol {protocol}: stimulus is {shown(given)}; expected amp, delay, dur and at"
         )
+    if "amp" not in given:
+        raise InputError(f"protocol {protocol}: stimulus is {shown(given)}; expected amp, nA")
     found = {
         name: as_number(f"protocol {protocol}: {name}", given.get(name, default))
         for name, default in STIMULUS.items()
     }
+    if found["dur"] < 0:
+        raise InputError(f"protocol {protocol}: dur is {found['dur']:g} ms; expected 0 or more")
     node = np.asarray([given.get("at", model.soma[0])])
     at = as_indices(f"protocol {protocol}: at", node, model.forest.num_nodes, "node")
     return {**found, "at": float(at[0])}

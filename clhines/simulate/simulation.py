@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from clhines.checks import as_choice, as_switch, as_whole_number, shown
 from clhines.device import devices
 from clhines.device.devices import is_cpu
 from clhines.device.guard import exclusive, lock_of
-from clhines.errors import InputError, SimulationError
+from clhines.errors import BuildError, InputError, SimulationError
 from clhines.files import PathLike
 from clhines.network.network import Network
 from clhines.network.times import LAST_STEP, whole_steps
@@ -25,8 +26,9 @@ from clhines.simulate import saved as saved_states
 from clhines.simulate.changing import Changing
 from clhines.simulate.engines import ENGINES
 from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_epochs import ExtendedEpochs
 from clhines.simulate.extended_ranks import ExtendedSplit
-from clhines.simulate.making import check_options
+from clhines.simulate.making import by_steps, check_options, make_run
 from clhines.simulate.mpi import Ranks, agreed, own_queue
 from clhines.simulate.partition import (
     check_same,
@@ -260,7 +262,9 @@ class Simulation(Changing, Recording):
         """
         try:
             with naming_memory(self.network, count):
-                done = take_chunk(self.runner, self.step, count, records, cost)
+                done = self._first_chunk(
+                    lambda: take_chunk(self.runner, self.step, count, records, cost)
+                )
             failed = int(min(done.failed[done.failed > 0], default=0))
             last = failed - 1 if failed else self.step + count
             self._streamed(records, done, self.step + 1, last)
@@ -268,6 +272,23 @@ class Simulation(Changing, Recording):
         except BaseException as error:
             self._broken = f"a run ended within a chunk, by {type(error).__name__}: {error}"
             raise
+
+    def _first_chunk(self, take: Callable[[], Chunk]) -> Chunk:
+        """Take a chunk; by steps where the device does not take the kernels of the first one."""
+        runner, tried, self._tried = self.runner, self._tried, True
+        if tried or not isinstance(runner, ExtendedEpochs):
+            return take()
+        saved = {} if self._was_fresh else runner.save()
+        try:
+            return take()
+        except (BuildError, cl.Error) as error:
+            self._request = by_steps(self._request, error)
+        model = self.model
+        self._take(make_run(None, model, self._request, self._overlap), model)
+        if saved:
+            self.runner.load(saved)
+        self._leave_start()
+        return take()
 
     def _fail(self, failed: np.ndarray, first: int, result: Result) -> None:
         cell = int(np.flatnonzero(failed == first)[0])
@@ -288,7 +309,12 @@ class Simulation(Changing, Recording):
     def weights(self) -> np.ndarray:
         """(m,) float64: of all connections as they are now, in the order of `connect`."""
         self._settle()
-        return self.runner.weights()
+        found, extended = self.runner.weights(), self._model.extended
+        if extended is None:
+            return found
+        netcons = extended.netcons
+        events = extended.num_sources - self.network.added.num_sources  # from outside come last
+        return found[: netcons.first_weight[netcons.count - events]]
 
     @exclusive
     def save(self, path: PathLike) -> None:

@@ -58,6 +58,10 @@ class TiledSpec(TemplateSpec):
             "const int *restrict values, int *restrict whole",
         ),
         "invert_places": ("int num_places, const int *restrict gather, int *restrict place",),
+        "place_others": (
+            "int num_places, int n, const int *restrict gather, const int *restrict place",
+            "const int *restrict other, int *restrict placed",
+        ),
         "find_places": (
             "int num_places, int n, int num_active, long begin",
             "const int *restrict gather, const int *restrict number",
@@ -85,6 +89,7 @@ class Tiler:
         self._pack = program.typed_kernel(built, "pack_values", "ii")
         self._numbers = program.typed_kernel(built, "tile_numbers", "iili")
         self._invert = program.typed_kernel(built, "invert_places", "i")
+        self._others = program.typed_kernel(built, "place_others", "ii")
         self._places = program.typed_kernel(built, "find_places", "iiil")
         self._width = 1 if devices.is_cpu(queue.device) else WIDE
 
@@ -131,10 +136,34 @@ class Tiler:
 
     def places(self, gather: cla.Array, num_nodes: int) -> np.ndarray:
         """(n,) int64: wait, and return the place of each node; see `packed`."""
+        return self._inverted(gather, num_nodes).get(self.queue).astype(np.int64)
+
+    def _inverted(self, gather: cla.Array, num_nodes: int) -> cla.Array:
         found, places = cla.empty(self.queue, num_nodes, np.int32), len(gather)
         sizes = devices.wide_groups(self.queue.device, places)
         self._invert(self.queue, *sizes, places, gather.base_data, found.base_data)
-        return found.get(self.queue).astype(np.int64)
+        return found
+
+    def neighbours(self, gather: cla.Array, of_one: np.ndarray) -> list[cla.Array]:
+        """(places,) int32, some of them: what `axial.placed_neighbours` gives, of all copies.
+
+        Parameters
+        ----------
+        gather : (places,) int32
+            Node at each place, -1 for none.
+        of_one : (k, n) int64
+            Result of `axial.neighbours` of one copy.
+        """
+        places, n = len(gather), of_one.shape[1]
+        place, found = self._inverted(gather, n * self.copies), list[cla.Array]()
+        for some in of_one:
+            given = cla.to_device(self.queue, np.ascontiguousarray(some, np.int32))
+            found.append(cla.empty(self.queue, places, np.int32))
+            self._others(
+                self.queue, *devices.wide_groups(self.queue.device, places), places, n,
+                gather.base_data, place.base_data, given.base_data, found[-1].base_data,
+            )  # fmt: skip
+        return found
 
     def find_places(
         self, gather: cla.Array, number: np.ndarray, active: cla.Array, ints: cla.Array, begin: int

@@ -125,7 +125,10 @@ class Variables:
         self.states, self.outputs = [], []
         for kind in model.kinds:
             program = kind.mechanism.program
-            self.states.append({q.name: np.full(kind.count, q.default) for q in program.states})
+            given = kind.parameters
+            self.states.append(
+                {q.name: np.full(kind.count, given.get(q.name, q.default)) for q in program.states}
+            )
             self.outputs.append({q.name: np.full(kind.count, q.default) for q in program.outputs})
         self.ions = {}
         self._currents = {ion.variables[3] for ion in extended.ions}
@@ -307,7 +310,7 @@ class Variables:
         node = self.model.kinds[k].node[some]
         for ion in self.writes(k, block):
             style = ion.style[np.searchsorted(ion.node, node)]
-            self.to_nernst(ion, np.unique(node[(style & INITIAL_REVERSAL) > 0]))
+            self.to_nernst(ion, node[(style & INITIAL_REVERSAL) > 0])  # of a round: each once
 
     def to_nernst(self, ion: IonNodes, node: np.ndarray) -> None:
         """Set the reversal potential at nodes to Nernst's."""

@@ -62,7 +62,90 @@ ${e.static} void play(const int p, const double t, __global real *mem,
 }
 % endif
 
+% if e.skips:
+
+// The targets of a source look for its events in the next step, see `next_event`.
+${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
+{
+    for (int k = ints[first_fan + source]; k < ints[first_fan + source + 1]; k++)
+        ints[stale + ints[fan + k]] = 1;
+}
+% endif
+% if e.net_kinds and e.bins:
+// An event in the bin of a step: its connection, its number among those of the source, and what
+// orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late, other events are not.
+typedef struct { int connection, number; double key; } binned_;
+
+// How many events the source of a connection has sent, as far as its target may know.
+${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
+{
+    const int counts = ints[connection_short + c] & 1 ? event_live : event_count;
+    return ints[counts + ints[connection_source + c]];
+}
+
+// Whether event n of a connection's source is in the bin of the step from t_begin on. NEURON counts
+// bins from the step of the sending; its clock has been rounded in each step since.
+${e.static} int in_bin(const int c, const int n, const double t_begin, const int all,
+    __global const double *clock, __global const int *ints, ${e.at}, double *key)
+{
+    const int source = ints[connection_source + c], crossed = ints[connection_short + c] & 2;
+    const double then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
+    const double step = clock[bin_dt], t_mid = t_begin + 0.5 * step;
+    const double drift = ((t_mid + 0.5 * step) - t_begin) - step;
+    *key = crossed ? then : then + 1e-10;
+% if e.bins > 1:
+    if (!all && clock[delay + c] < 0.5 * step && *key > t_begin + 1e-10) return 0;  // sent after it
+% endif
+    const double end = (t_mid - 1e-10 * step) - drift * rint((t_mid - then) / step);
+    return then + clock[delay + c] < end;
+}
+
+// Whether one event of a bin is delivered before another: what was sent last is. At the same time
+// events of a source go by their number, others by the rank of their connection.
+${e.static} int is_before(const binned_ one, const binned_ other, __global const int *ints, ${e.at})
+{
+    if (one.key != other.key) return one.key > other.key;
+    const int source = ints[connection_source + one.connection];
+    const int same = source == ints[connection_source + other.connection];
+    if (same && one.number != other.number) return one.number > other.number;
+    return ints[connection_rank + one.connection] > ints[connection_rank + other.connection];
+}
+
+// The first event of a bin after ${"`last`"}, or the very first one where that is of connection -1; of
+// connection -1 where none is left.
+${e.static} binned_ next_in_bin(const binned_ last, const int first, const int end,
+    const double t_begin, const int all, __global const double *clock, __global int *ints,
+    ${e.at})
+{
+    binned_ found = {-1, 0, 0};
+    for (int c = first; c < end; c++) {
+        const int count = sent_to(c, ints, ${e.regions_name}), taken = ints[cursor + c];
+        if (count - taken > ints[ring_size + ints[connection_source + c]]) atomic_max(&ints[error], 1);
+        for (int n = taken; n < count; n++) {
+            binned_ one = {c, n, 0};
+            if (!in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &one.key)) break;
+            if (last.connection >= 0 && !is_before(last, one, ints, ${e.regions_name})) continue;
+            if (found.connection < 0 || is_before(one, found, ints, ${e.regions_name})) found = one;
+        }
+    }
+    return found;
+}
+
+// Count all events of a bin as taken.
+${e.static} void end_bin(const int first, const int end, const double t_begin, const int all,
+    __global const double *clock, __global int *ints, ${e.at})
+{
+    for (int c = first; c < end; c++) {
+        const int count = sent_to(c, ints, ${e.regions_name});
+        double key = 0;
+        int n = ints[cursor + c];
+        while (n < count && in_bin(c, n, t_begin, all, clock, ints, ${e.regions_name}, &key)) n++;
+        ints[cursor + c] = n;
+    }
+}
+% endif
 % if e.net_kinds:
+% if not e.bins:
 // The earliest event of a target's connections that is due; -1 where none is. Instances of one
 // launch may send events meanwhile: `event_count` has those of before, `event_live` all; the latter
 // is for connections shorter than a step, whose sources are in launches before.
@@ -73,7 +156,7 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
     int found = -1;
     for (int c = first; c < end; c++) {
         const int source = ints[connection_source + c], taken = ints[cursor + c];
-        const int counts = ints[connection_short + c] ? event_live : event_count;
+        const int counts = ${e.counts("ints[connection_short + c]")};
         const int count = ints[counts + source], size = ints[ring_size + source];
         if (taken >= count) continue;
         if (count - taken > size) atomic_max(&ints[error], 1);
@@ -88,6 +171,25 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
     }
     return found;
 }
+% if e.skips:
+
+// When the next event of a target's connections is due, of those that are known; infinite if none
+// is. A target is looked after then, or when a source has sent more, which makes it stale.
+${e.static} double next_event(const int first, const int end, __global const double *clock,
+                         __global const int *ints, ${e.at})
+{
+    double due = INFINITY;
+    for (int c = first; c < end; c++) {
+        const int source = ints[connection_source + c], taken = ints[cursor + c];
+        const int counts = ${e.counts("ints[connection_short + c]")};
+        if (taken >= ints[counts + source]) continue;
+        const int entry = taken % ints[ring_size + source];
+        due = fmin(due, clock[ring + ints[ring_first + source] + entry] + clock[delay + c]);
+    }
+    return due;
+}
+% endif
+% endif
 % for kind in e.net_kinds:
 <% k = kind.number %>\
 % if kind.queue:
@@ -131,7 +233,7 @@ ${kind.call("watch", values, 4)}\
 // One event of instance j: NET_RECEIVE, and what it asks for.
 ${e.static} void receive_${k}(
     const int j, const int a, const double t, const real flag, const int connection,
-    const real dt, const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    ${"const int late, " if e.bins else ""}const real dt, const int capacity, ${e.v_space} const real *v, __global int *spike_count,
     __global int *spike_source, __global double *spike_time, __global real *mem,
     __global double *clock, __global int *ints, ${e.at})
 {
@@ -158,7 +260,22 @@ ${kind.call("receive", values, 4)}\
         const int source = ints[emitted_${k} + j];
         if (source >= 0) {
             const int n = ints[event_live + source]++;
+% if e.blocks:
+            // other blocks may still need the event whose entry of the ring this one takes
+            const int entry = ring + ints[ring_first + source] + n % ints[ring_size + source];
+            if (n >= ints[ring_size + source]
+                && clock[entry] + clock[longest + source] + dt > clock[launch_begin])
+                atomic_max(&ints[error], 1);
+% endif
+% if e.skips:
+            mark_targets(source, ints, at);  // of connections shorter than a step
+% endif
+% if e.bins:  # before the crossings of thresholds at that time
+            const double sent = late ? send_${number}_time : nextafter((double)send_${number}_time, -(double)INFINITY);
+            clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;
+% else:
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = send_${number}_time;
+% endif
             const int place = atomic_inc(spike_count);
             if (place < capacity) {
                 spike_source[place] = source;
@@ -200,18 +317,21 @@ ${kind.call("receive", values, 4)}\
 % endif
 }
 
-// Deliver what is due to instance j until a time, the earliest first.
+% if not e.bins or kind.queue:
+// Deliver ${"the self events that are" if e.bins else "what is"} due to instance j until a time, the earliest first.
 ${e.static} void deliver_${k}(
-    const int j, const int a, const double limit, const real dt, const int capacity,
+    const int j, const int a, const double limit, ${"const int late, " if e.bins else ""}const real dt, const int capacity,
     ${e.v_space} const real *v, __global int *spike_count, __global int *spike_source,
     __global double *spike_time, __global real *mem, __global double *clock, __global int *ints,
     ${e.at})
 {
+% if not e.bins:
     const int target = target_${k} + j;
     const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
+% endif
     for (;;) {
         double due = 0, sent = 0;
-        int connection = earliest_event(first, end, limit, clock, ints, ${e.regions_name}, &due, &sent);
+        int connection = ${"-1" if e.bins else f"earliest_event(first, end, limit, clock, ints, {e.regions_name}, &due, &sent)"};
         real flag = 0;
 % if kind.queue:
         int slot = -1;
@@ -229,17 +349,44 @@ ${e.static} void deliver_${k}(
             flag = mem[queue_flag_${k} + slot * count_${k} + j];
             connection = ints[queue_connection_${k} + slot * count_${k} + j];
             remove_${k}(slot, j, mem, clock, ints, ${e.regions_name});
-        } else if (connection >= 0)
+        }${"" if e.bins else " else if (connection >= 0)"}
+% if e.bins:
+        if (slot < 0) break;
+% else:
             ints[cursor + connection]++;
         if (slot < 0 && connection < 0) break;
+% endif
 % else:
         if (connection < 0) break;
         ints[cursor + connection]++;
 % endif
-        receive_${k}(j, a, due, flag, connection, dt, capacity, v, spike_count, spike_source,
+        receive_${k}(j, a, due, flag, connection, ${"late, " if e.bins else ""}dt, capacity, v, spike_count, spike_source,
                      spike_time, mem, clock, ints, ${e.regions_name});
     }
 }
+% endif
+% if e.bins:
+
+// Deliver to instance j what is in the bin of a step.
+${e.static} void bin_${k}(
+    const int j, const int a, const double t_begin, const int all, const real dt,
+    const int capacity, ${e.v_space} const real *v, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global double *clock, __global int *ints, ${e.at})
+{
+    const int target = target_${k} + j;
+    const int first = ints[first_connection + target], end = ints[first_connection + target + 1];
+    binned_ next = {-1, 0, 0};
+    int any = 0;
+    for (;; any = 1) {
+        next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
+        if (next.connection < 0) break;
+        receive_${k}(j, a, t_begin, 0, next.connection, 1, dt, capacity, v, spike_count,
+                     spike_source, spike_time, mem, clock, ints, ${e.regions_name});
+    }
+    if (any) end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
+}
+% endif
 
 // Events of instance j that are due until the middle of the step.
 ${e.static} void events_of_${k}(
@@ -248,25 +395,62 @@ ${e.static} void events_of_${k}(
     __global int *spike_source, __global double *spike_time, __global real *mem,
     __global double *clock, __global int *ints, ${e.at})
 {
-    deliver_${k}(j, a, t_begin, dt, capacity, v, spike_count, spike_source, spike_time, mem,
-                 clock, ints, ${e.regions_name});
+% if e.skips and not kind.watches:
+    ints[stale + target_${k} + j] = 0;
+% endif
+<% rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});" %>\
+% if not e.bins:
+    deliver_${k}(j, a, t_begin, ${rest}
+% elif kind.queue:
+    deliver_${k}(j, a, t_begin, 0, ${rest}
+% endif
 % if kind.watches:
     const uint armed = (uint)ints[armed_${k} + j];
+% if e.bins:
+    uint fire = 0;
+% endif
     if (armed) {
         const real v_now = ${"0" if kind.kind == "artificial" else e.own_v};
         const uint above = above_${k}(j, a, t_begin, dt, v_now, v, mem, ints, ${e.regions_name});
+% if e.bins:  # events of the bin that arm conditions withdraw what these have sent
+        fire = armed & above & ~(uint)ints[above_flags_${k} + j];
+        ints[above_flags_${k} + j] = (int)above;
+        ints[armed_${k} + j] = -1;
+    }
+    bin_${k}(j, a, t_begin, 0, ${rest}
+    if (armed) {
+        if (ints[armed_${k} + j] == -1) ints[armed_${k} + j] = (int)armed;
+        else fire = 0;
+% else:
         const uint fire = armed & above & ~(uint)ints[above_flags_${k} + j];
         ints[above_flags_${k} + j] = (int)above;
+% endif
 % for w, flag in enumerate(kind.watch_flags):
         if (fire & ${1 << w}u)
-            receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, dt, capacity, v,
+            receive_${k}(j, a, t_begin, (real)${repr(float(flag))}, -1, ${"1, " if e.bins else ""}dt, capacity, v,
                          spike_count, spike_source, spike_time, mem, clock, ints, ${e.regions_name});
 % endfor
     }
+% elif e.bins:
+    bin_${k}(j, a, t_begin, 0, ${rest}
 % endif
-    deliver_${k}(j, a, t_mid, dt, capacity, v, spike_count, spike_source, spike_time, mem,
-                 clock, ints, ${e.regions_name});
+% if not e.bins:
+    deliver_${k}(j, a, t_mid, ${rest}
+% elif kind.queue:
+    deliver_${k}(j, a, t_mid, 1, ${rest}
+% endif
+% if e.bins > 1:
+    bin_${k}(j, a, t_begin, 1, ${rest}
+% endif
+% if e.skips and not kind.watches:
+    double due = next_event(ints[first_connection + target_${k} + j],
+                            ints[first_connection + target_${k} + j + 1], clock, ints, at);
+% if kind.queue:
+    for (int q = 0; q < ints[queue_size_${k} + j]; q++)
+        due = fmin(due, clock[queue_time_${k} + q * count_${k} + j]);
+% endif
+    clock[next_due + target_${k} + j] = due;
+% endif
 }
 % endfor
 % endif
-

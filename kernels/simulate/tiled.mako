@@ -41,6 +41,16 @@ __kernel void invert_places(${signature(spec, "invert_places")})
     if (i < num_places && gather[i] >= 0) place[gather[i]] = i;
 }
 
+// The places of some nodes, named by the node at each place of the solver's order; -1 for none.
+__kernel void place_others(${signature(spec, "place_others")})
+{
+    const int i = get_global_id(0);
+    if (i >= num_places) return;
+    const int node = gather[i], own = node % n;
+    const int named = node < 0 ? -1 : other[own];
+    placed[i] = named < 0 ? -1 : place[node - own + named];
+}
+
 // The active node at each place of the solver's order, -1 for none, and the place of each of them.
 __kernel void find_places(${signature(spec, "find_places")})
 {

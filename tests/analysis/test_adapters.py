@@ -1,5 +1,7 @@
 """Adapters against the packages that they are for; each test runs where its package is."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,10 @@ def test_neo(simulated):
     again = adapter.segment(later, net.num_cells, units={v: "mV"})
     times = again.analogsignals[0].times.rescale("ms").magnitude
     np.testing.assert_allclose(times, later.t, rtol=0, atol=1e-11)
+    for unit in ("mVV", "mV.__class__", "__import__('os')", "mV**9999", 5):
+        with pytest.raises(InputError, match="units is"):
+            adapter.segment(result, net.num_cells, units={v: unit})
+    adapter.segment(result, net.num_cells, units={v: "mA/cm**2"})
     with pytest.raises(InputError, match="num_cells is 1; expected more than"):
         adapter.segment(result, 1)
     with pytest.raises(InputError, match="record is 7"):
@@ -174,3 +180,28 @@ def test_efel(simulated):
         lowest = one["minimum_voltage"][0]
         np.testing.assert_allclose(ours["minimum_voltage"][k], lowest, rtol=1e-9)
     efel.reset()
+
+
+def test_rows_of_every(simulated, tmp_path):
+    """Tables and signals have the times of their record."""
+    net = simulated[0]
+    sim = clhines.Simulation(net, dt=0.025, engine="reference")
+    v, some = sim.record("v", net.soma), sim.record("v", net.soma, every=0.5)
+    gone = sim.record("v", net.soma, to=tmp_path / "rows.npz")
+    result = sim.run(2.0)
+    if importlib.util.find_spec("pandas") is not None:
+        import clhines.analysis.pandas as tables
+
+        table = tables.record(result, some)
+        assert table.index.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+        np.testing.assert_array_equal(table.to_numpy(), result[v][::20])
+        with pytest.raises(InputError, match="without reduce and to"):
+            tables.record(result, gone)
+    if importlib.util.find_spec("neo") is not None:
+        import clhines.analysis.neo as signals
+
+        made = signals.segment(result, net.num_cells, units={some: "mV"})
+        (signal,) = made.analogsignals
+        np.testing.assert_array_equal(signal.magnitude, result[v][::20])
+        times = signal.times.rescale("ms").magnitude
+        np.testing.assert_allclose(times, [0.0, 0.5, 1.0, 1.5, 2.0], rtol=0, atol=1e-11)

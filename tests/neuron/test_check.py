@@ -395,27 +395,36 @@ import warnings
 from neuron import h
 import clhines
 soma = h.Section(name="soma")
-synapse, stim = h.ExpSyn(soma(0.5)), h.NetStim()
-netcons = [h.NetCon(stim, synapse)]
+synapse, stim, fires = h.ExpSyn(soma(0.5)), h.NetStim(), [h.IntFire1() for _ in range(3)]
+netcons = [h.NetCon(stim, synapse), h.NetCon(stim, fires[0]), h.NetCon(fires[0], fires[2])]
 h.CVode().queue_mode(1, 0)
-for fire in (None, h.IntFire1()):
-    if fire is not None:
-        netcons.append(h.NetCon(stim, fire))
+def look():
     h.finitialize(-65)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        assert not clhines.neuron.check()
-    print([str(w.message) for w in found])
+        print([str(x) for x in clhines.neuron.check()], [str(w.message) for w in found])
+look()
+netcons += [h.NetCon(stim, fires[1]), h.NetCon(fires[1], fires[2])]
+look()
+netcons[4].active(False)
+netcons[1].delay = 0.4 * h.dt
+look()
+netcons[1].delay = 0.6 * h.dt
+start = h.FInitializeHandler(lambda: netcons[0].event(4.3))
+look()
 """
 
 
-def test_bins_of_events_are_warned_of_where_a_mechanism_asks_for_the_time():
+def test_what_differs_in_bins_of_events_is_named():
     done = subprocess.run(
         [sys.executable, "-c", BINS], capture_output=True, text=True, timeout=200, check=False
     )
     assert not done.returncode, done.stderr[-2000:]
-    plain, timed = done.stdout.splitlines()[-2:]
-    assert plain == "[]" and "IntFire1" in timed and "queue_mode" in timed
+    alike, tied, short, sent = done.stdout.splitlines()[-4:]
+    assert alike == "[] []"
+    assert tied.startswith("[] ['CVode.queue_mode(1, 0)") and "IntFire1" in tied
+    assert "IntFire1" in short and "delay below dt/2" in short and short.endswith(" []")
+    assert "ExpSyn" in sent and "NetCon.event on its way" in sent and sent.endswith(" []")
 
 
 ENDS = """

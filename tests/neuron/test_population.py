@@ -18,25 +18,29 @@ soma.insert("hh")
 dend.connect(soma)
 dend.L, dend.diam, dend.nseg = 200, 2, 5
 dend.insert("pas")
-synapse, stim = h.ExpSyn(dend(0.5)), h.NetStim()
-stim.number, stim.start, stim.interval = 3, 2, 3
+synapse, stim = h.Exp2Syn(dend(0.5)), h.NetStim()
+synapse.tau1, synapse.tau2 = 1, 4  # INITIAL may set tau1, and noise below
+stim.number, stim.start, stim.interval, stim.noise = 3, 2, 3, 0.5
+stim.ranvar.set_ids(1, 2, 3)
 connection = h.NetCon(stim, synapse)
 connection.weight[0], connection.delay = 0.002, 0.5
-h.finitialize(-65)
+h.v_init, h.dt, h.steps_per_ms = -70, 0.05, 20
+h.finitialize(h.v_init)
 sim, at = clhines.from_neuron(engine="reference")
 node = int(at(soma(0.5)))
 step = {"stop": 8.0, "stimuli": [{"amp": 0.3, "delay": 1.0, "dur": 5.0, "at": node}]}
 population = clhines.Population(
-    sim.network, {"gna": ("hh", "gnabar")}, {"step": step}, record=node, engine="reference"
+    sim.network, {"gna": ("hh", "gnabar"), "rise": ("Exp2Syn", "tau1")}, {"step": step},
+    record=node, engine="reference",
 )
-sets = np.array([[0.1], [0.15]])
+sets = np.array([[0.1, 1], [0.15, 0.5]])
 found = population.evaluate(sets)
 clamp = h.IClamp(soma(0.5))
 clamp.amp, clamp.delay, clamp.dur = 0.3, 1, 5
-v, h.dt = h.Vector().record(soma(0.5)._ref_v), 0.025
-for k, (conductance,) in enumerate(sets):
-    soma(0.5).hh.gnabar = conductance
-    h.finitialize(-65)
+v = h.Vector().record(soma(0.5)._ref_v)
+for k, (conductance, rise) in enumerate(sets):
+    soma(0.5).hh.gnabar, synapse.tau1 = conductance, rise
+    h.finitialize(h.v_init)
     h.continuerun(8)
     print(np.abs(np.array(v) - found.v[k, 0]).max(), found.spike_count[k, 0], max(v))
 """

@@ -15,8 +15,8 @@ SUPPORT = Path(__file__).parents[1] / "support"
 TOLERANCE = 1e-9
 
 
-def result_of(case, engine):
-    program = str(SUPPORT / "neuron_program.py")
+def result_of(case, engine, program="neuron_program.py"):
+    program = str(SUPPORT / program)
     start = (
         f"import runpy, sys; sys.path.insert(0, {str(SUPPORT.parent)!r});"
         f"sys.argv[1:] = [{case!r}, {engine!r}];"
@@ -72,3 +72,15 @@ def test_vectors_are_those_of_neuron(case, engine):
         assert any(a > 2 for a, _ in got["lengths"])
         for difference, scale in zip(got["differences"], got["scales"], strict=True):
             assert difference <= TOLERANCE * max(scale, 1e-6), (way, got)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "dt"), [("reference", 0.025), ("steps", 0.1), ("epochs", 0.025)]
+)
+def test_bins_of_events_are_those_of_neuron(engine, dt):
+    found = result_of(engine, str(dt), "bins_program.py")
+    assert found["events"] > 6
+    assert found["plain"] is None or found["plain"] > 0.01  # bins matter here
+    assert found["whole"] is not None and found["whole"] <= TOLERANCE, found
+    assert found["turns"] is not None and found["turns"] <= TOLERANCE, found

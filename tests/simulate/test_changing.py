@@ -224,8 +224,6 @@ def test_an_extended_network_takes_other_values(engine, fast_queue):
     other = build(spread(1e-4, 5e-4), 0.05)[0]
     fresh = Simulation(other, DT, engine="reference")
     compare(sim, net, result_of(fresh, other))
-    with pytest.raises(InputError, match="branch"):
-        sim.branch(2)
     sim.set(hh, gl=spread(5e-4, 2e-4))  # on the way
     fresh.set(other.groups[0], gl=spread(5e-4, 2e-4))
     v = compare(sim, net, result_of(fresh, other))

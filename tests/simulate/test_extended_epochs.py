@@ -6,10 +6,13 @@ place; the networks below do not amplify that by more than 100 times the number 
 
 import mod_files
 import numpy as np
+import pyopencl as cl
 import pytest
 from extended_cells import CELLS, NODES, network
 
-from clhines import InputError, Simulation
+from clhines import BuildError, DeviceError, InputError, Simulation
+from clhines.device import devices
+from clhines.simulate import extended_epochs
 
 DT, STOP = 0.05, 20.0  # ms
 EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
@@ -96,3 +99,56 @@ def test_what_epochs_do_not_take(fast_queue, what):
         net.add_artificial(mod_files.ours("ext_fire"), 1)
     with pytest.raises(InputError, match=f"takes no {what}"):
         Simulation(net, DT, queue=fast_queue, engine="epochs")
+
+
+def failing(monkeypatch, error):
+    """Let no kernel of epochs be built or launched: `error` is raised in place of the first."""
+
+    def fail(self, launch):
+        raise error
+
+    monkeypatch.setattr(devices, "is_cpu", lambda device: False)  # `auto` takes epochs
+    monkeypatch.setattr(extended_epochs.ExtendedEpochs, "_kernel", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "begun"),
+    [
+        (BuildError("kernel of a spec\n1  source"), False),
+        (cl.RuntimeError("OUT_OF_RESOURCES"), True),
+    ],
+    ids=["build", "launch"],
+)
+def test_goes_on_by_steps_where_epochs_cannot_be_launched(
+    fast_queue, needs, monkeypatch, error, begun
+):
+    """With `auto`, from the start or from arrays; the same bits as by steps, one warning."""
+    needs(fast_queue, "float64")
+    failing(monkeypatch, error)
+    runs, warned = [], r"does not run on .*; the simulation goes on with engine='steps'$"
+    for engine in ("steps", "auto"):
+        net, groups = network()
+        sim = Simulation(net, DT, queue=fast_queue, engine=engine, chunk=30)
+        numbers = recorded(sim, groups)
+        if begun:
+            sim.set_arrays(4, {**sim.arrays(), "v": sim.voltages() + 2})
+        if engine == "auto":
+            assert sim.engine == "epochs"
+            with pytest.warns(UserWarning, match=warned) as found:
+                runs.append(sim.run(4.0))
+            assert len(found) == 1 and "\n" not in str(found[0].message)
+        else:
+            runs.append(sim.run(4.0))
+        assert sim.engine == "steps"
+    for number in numbers.values():
+        assert np.array_equal(runs[0][number], runs[1][number])
+    assert np.array_equal(runs[0].spike_time, runs[1].spike_time)
+
+
+def test_epochs_that_were_asked_for_and_cannot_be_launched(fast_queue, needs, monkeypatch):
+    needs(fast_queue, "float64")
+    failing(monkeypatch, BuildError("kernel of a spec\n1  source"))
+    sim = Simulation(network()[0], DT, queue=fast_queue, engine="epochs")
+    with pytest.raises(DeviceError, match="does not build; expected engine='steps'$") as found:
+        sim.run(1.0)
+    assert "\n" not in str(found.value)

@@ -92,6 +92,8 @@ CASES = [
     (None, {"step": {"stop": 0.01}}, None, "stop"),
     (None, {"step": {"stop": 1.0, "stimuli": [{"amps": 1.0}]}}, None, "amp"),
     (None, {"step": {"stop": 1.0, "stimuli": [{"amp": 1.0, "at": 9999}]}}, None, "at"),
+    (None, {"step": {"stop": 1.0, "stimuli": [{"delay": 0.5}]}}, None, "expected amp"),
+    (None, {"step": {"stop": 1.0, "stimuli": [{"amp": 1.0, "dur": -1}]}}, None, "dur is -1 ms"),
     (None, {"step": {"stop": 1.0, "stimuli": 3.0}}, None, "stimuli is 3.0; expected a list"),
     (None, {"rest": {"stop": 1.0}, "features": ["spike_count"]}, None, "has no stimulus"),
     (None, {"features": ["spikes"]}, None, "no feature 'spikes'; expected spike_count"),

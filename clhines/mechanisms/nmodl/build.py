@@ -218,6 +218,7 @@ class _Builder:
             self.names.default(key),
             self.names.is_global(key),
             public if public != key else "",
+            key in self.written and self.file.variables[name].sort in ("parameter", "assigned"),
         )
 
     def _check_globals(self) -> None:

@@ -1,0 +1,100 @@
+"""Short sections that are joined, whose axial conductance is thousands of times C/dt."""
+
+import mod_files
+import numpy as np
+import pytest
+
+from clhines import Forest, Network, Simulation
+from clhines.cells.shapes import random_binary_tree
+from clhines.simulate.axial import axial_currents, neighbours, placed_neighbours
+
+DT, STOP, V_INIT, AMP = 0.025, 2.0, -61.3, 1e-3  # ms, ms, mV, nA
+PARENT = [-1, 0, 1, 1, 0, 4, 4]
+
+
+def in_neuron(h, secondorder):
+    """Sections of 1 to 3 µm joined in their middles; reversal potentials, voltages, arrays."""
+    rng, sections = np.random.default_rng(11), []
+    for k, above in enumerate(PARENT):
+        section = h.Section(name=f"short{k}")
+        section.L, section.diam, section.Ra = rng.uniform(1, 3), rng.uniform(5, 10), 100
+        section.insert("pas")
+        section.g_pas, section.e_pas = 1e-4, rng.uniform(-80, -50)
+        if above >= 0:
+            section.connect(sections[above](0.5))
+        sections.append(section)
+    clamp = h.IClamp(sections[3](0.5))
+    clamp.delay, clamp.dur, clamp.amp = 0, 1e9, AMP
+    middles = [section(0.5) for section in sections]
+    h.dt, h.secondorder = DT, secondorder
+    vectors = [h.Vector().record(segment._ref_v) for segment in middles]
+    h.finitialize(V_INIT)
+    for _ in range(round(STOP / DT)):
+        h.fadvance()
+    h.secondorder = 0
+    area = np.array([segment.area() for segment in middles])
+    g_axial = np.array([0.0, *(1 / segment.ri() for segment in middles[1:])])
+    e = [section.e_pas for section in sections]
+    return e, np.array(vectors).T, (PARENT, [0, len(PARENT)], area, g_axial, 1e-5 * area)
+
+
+@pytest.mark.neuron
+@pytest.mark.parametrize(
+    ("engine", "dtype", "secondorder"),
+    [
+        ("reference", "float64", 0),
+        ("reference", "float64", 1),
+        ("steps", "float32", 0),
+        ("steps", "float64", 1),
+        ("epochs", "float64", 0),
+        ("epochs", "float32", 1),
+    ],
+)
+def test_short_sections_are_those_of_neuron(fast_queue, needs, engine, dtype, secondorder):
+    """A row of the matrix rounds C/dt by eps times the axial conductance, and v is rounded once.
+
+    So changes of v have that relative error, and each step adds eps v; where a step solved for v
+    itself, each step added eps times v times the axial conductance over C/dt.
+    """
+    needs(fast_queue, "float64")
+    h = pytest.importorskip("neuron", reason="NEURON is not installed").h
+    e, expected, arrays = in_neuron(h, secondorder)
+    net, nodes = Network.from_arrays(*arrays), np.arange(len(PARENT))
+    net.insert("pas", nodes, g=1e-4, e=e)
+    net.add(mod_files.ours("ext_clamp"), at=3, amp=AMP)  # which makes it an extended network
+    given = {"queue": fast_queue, "engine": engine, "secondorder": secondorder, "v_init": V_INIT}
+    sim = Simulation(net, DT, dtype, **given)
+    assert sim.model.extended is not None
+    number = sim.record("v", nodes)
+    ratio = (sim.model.constant_d / sim.model.capacitance_over_dt).max()
+    change, eps = np.ptp(expected), np.finfo(dtype).eps
+    found = sim.run(STOP)[number]
+    assert ratio > 1000 and change > 0.1
+    most = 4 * eps * (ratio * change + len(expected) * np.abs(expected).max())
+    np.testing.assert_allclose(found, expected, 0, most)
+
+
+def test_neighbours_and_currents():
+    """Each node's neighbours are those of the dense matrix, and currents its product with v."""
+    rng = np.random.default_rng(3)
+    forest = Forest.from_cells([random_binary_tree(n, 3, n) for n in (1, 2, 40)])
+    n = forest.num_nodes
+    dense, u = np.zeros((n, n)), -rng.uniform(1, 2, n)
+    child = np.flatnonzero(forest.parent >= 0)
+    dense[child, forest.parent[child]] = dense[forest.parent[child], child] = -u[child]
+    parent, first, later = neighbours(forest)
+    for node in range(n):
+        found, below = [parent[node]] if parent[node] >= 0 else [], first[node]
+        while below >= 0:
+            found, below = [*found, below], later[below]
+        assert sorted(found) == np.flatnonzero(dense[node]).tolist()
+    v = rng.uniform(-80, 40, n)
+    expected = dense @ v - dense.sum(axis=1) * v
+    eps = 8 * np.finfo(np.float64).eps * (dense.sum(axis=1) * 80).max()
+    np.testing.assert_allclose(axial_currents(forest, u, v), expected, 0, eps)
+    gather = rng.permutation(np.append(np.arange(n), [-1, -1]))
+    place = np.argsort(gather)[2:]
+    placed = placed_neighbours(forest, gather, place)
+    for named, here in zip((parent, first, later), placed, strict=True):
+        want = np.where(gather < 0, -1, named[gather])
+        assert np.array_equal(np.where(here < 0, -1, gather[here]), want)

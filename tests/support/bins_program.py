@@ -1,0 +1,101 @@
+"""A network with ``CVode.queue_mode(1, 0)``, by NEURON and by this package; prints how they agree.
+
+``bins_program.py ENGINE DT``: an engine of `Simulation`, and the step. With "epochs" there are no
+artificial cells.
+"""
+
+import json
+import sys
+
+import numpy as np
+from support.mod_files import loaded
+
+SEED, STOP = 3, 24.0
+
+
+def built(h, rng, artificial):
+    """Cells that excite each other by pulses, with delays that are no whole steps; Vectors."""
+    kept, vectors, sources = [], [], []
+    for k in range(4):
+        soma = h.Section(name=f"soma{k}")
+        soma.L = soma.diam = 20
+        soma.insert("hh")
+        clamp = h.IClamp(soma(0.5))
+        clamp.delay, clamp.dur, clamp.amp = 0.3 * k, 100, 0.22 + 0.05 * (k // 2)
+        kept += [soma, clamp]
+        sources.append((soma(0.5)._ref_v, soma))
+    targets = [h.ext_pulse(soma(0.5)) for soma in kept[::2] for _ in range(2)]
+    if artificial:
+        fire, still, noisy = h.IntFire1(), h.NetStim(), h.NetStim()
+        fire.tau, fire.refrac = 8, 1.5
+        still.interval, still.number, still.start = 1.75, 1e6, 1
+        noisy.interval, noisy.number, noisy.start, noisy.noise = 2.3, 1e6, 0.2, 1
+        sources += [(fire, None), (still, None), (noisy, None)]
+        kept += [fire, still, noisy]
+    delays = np.array([0.613, 1.0, 1.0125, 2.3, 0.9, 0.6125])
+    for number, target in enumerate(targets):
+        for source, owner in sources:
+            for _ in range(int(rng.integers(1, 3))):
+                netcon = h.NetCon(source, target, sec=owner) if owner else h.NetCon(source, target)
+                netcon.delay = float(rng.choice(delays)) if number % 3 else 1.0
+                netcon.weight[0] = float(rng.uniform(0, 0.0004))
+                kept.append(netcon)
+    if artificial:
+        for source, owner in sources[:4]:
+            netcon = h.NetCon(source, fire, sec=owner)
+            netcon.weight[0], netcon.delay = float(rng.normal(0.4, 0.5)), 0.613
+            kept.append(netcon)
+    for source, owner in sources:
+        netcon = h.NetCon(source, None, sec=owner) if owner else h.NetCon(source, None)
+        vectors.append(h.Vector())
+        netcon.record(vectors[-1])
+        kept.append(netcon)
+    for target in targets:
+        names = ("_ref_g", "_ref_mixed", "_ref_last", "_ref_crossed")
+        vectors += [h.Vector().record(getattr(target, name)) for name in names]
+    vectors += [h.Vector().record(reference) for reference, _ in sources[:4]]
+    return vectors, [kept, targets]
+
+
+def compared(engine, dt, mode=1):
+    """Largest differences of all Vectors, for a run in one piece and in turns with NEURON."""
+    import clhines
+
+    h = loaded("ext_pulse")
+    h.dt, h.steps_per_ms = dt, 1 / dt
+    vectors, kept = built(h, np.random.default_rng(SEED), engine != "epochs")
+    h.CVode().queue_mode(mode, 0)
+    h.finitialize(-65)
+    h.continuerun(STOP)
+    truth, sources = [np.array(v) for v in vectors], 4 if engine == "epochs" else 7
+    found = {"events": sum(len(v) for v in vectors[:sources])}
+    h.CVode().queue_mode(0, 0)  # what it would be without bins
+    h.finitialize(-65)
+    h.continuerun(STOP)
+    found["plain"] = same(truth, [np.array(v) for v in vectors])
+    h.CVode().queue_mode(mode, 0)
+    ways = {"whole": [(1, STOP)], "turns": [(0, 4.5), (1, 11), (0, 13), (1, STOP)]}
+    for name, parts in ways.items():
+        h.finitialize(-65)
+        for ours, until in parts:
+            if ours:
+                clhines.neuron.run(until, engine=engine)
+            else:
+                h.continuerun(until)
+        found[name] = same(truth, [np.array(v) for v in vectors])
+    del kept
+    return found
+
+
+def same(truth, got):
+    """Largest difference relative to a Vector's largest value; None where lengths differ."""
+    if [len(v) for v in truth] != [len(v) for v in got]:
+        return None
+    return max(
+        float(np.abs(a - b).max(initial=0)) / max(float(np.abs(a).max(initial=0)), 1e-6)
+        for a, b in zip(truth, got, strict=True)
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(compared(sys.argv[1], float(sys.argv[2]))))
