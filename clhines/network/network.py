@@ -66,11 +66,9 @@ class Network(Additions):
     frozen : bool
         Whether a `Simulation` has been made of it.
     threshold : float or (num_cells,) float64, mV
-        A cell spikes when the middle of its soma comes from below to this voltage or above; 10 at
-        first.
+        A cell spikes when the middle of its soma comes from below to this or above; 10 at first.
     settings : dict of str to float
-        ``dt``, ``v_init`` and ``secondorder`` of the model of NEURON that it was read from, which
-        `Population` takes where no others are given; else empty.
+        ``dt``, ``v_init`` and ``secondorder`` of a model of NEURON, which `Population` takes.
 
     Raises
     ------
@@ -89,8 +87,7 @@ class Network(Additions):
         self.cables, self.forest = structure.cables, structure.forest
         self.num_cells, self.soma = self.forest.num_cells, structure.soma
         self.threshold, self._places = 10.0, Places(structure)
-        self._groups: list[Group] = []
-        self.settings: dict[str, float] = {}
+        self._groups, self.settings = list[Group](), dict[str, float]()
         self.soma.setflags(write=False)
         self.area_at = self._places.area_at
         self._begin_additions()

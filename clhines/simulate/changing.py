@@ -184,9 +184,8 @@ class Changing:
         -------
         Simulation
             With no records yet. `set` takes the groups of this network for those of the copies:
-            a group has its instances copy after copy. Events under way, self events and streams of
-            random numbers of ``.mod`` files are those of this simulation in each copy; noise of
-            `inoise` differs between the copies, and from what this simulation goes on with.
+            a group has its instances copy after copy. Events and streams of random numbers of
+            ``.mod`` files go on alike in each copy; noise of `inoise` differs in all of them.
         """
         count = as_whole_number("count", count, 1)
         if self.ranks is not None:
@@ -239,8 +238,7 @@ class Changing:
         extended, k = self._model.extended, self._model.instances[group.number][0]
         if extended is None and name in group.mechanism.begins:
             raise InputError(
-                f"{group.mechanism.name}: {name} is set by its own blocks and cannot be set here; "
-                "expected it as an argument of insert() or add()"
+                f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
             )
         if extended is not None and any(
             p.kind == k and p.parameter == name for p in extended.played
