@@ -347,8 +347,9 @@ class Changing:
         with agreed(self.ranks):
             model = self._compiled()
         start_is_old = self._start_is_old
-        if type(self.runner) is ExtendedSteps and model.extended is self._model.extended:
-            self.runner.restart(model)
+        run, same = self.runner, model.extended is self._model.extended
+        if same and isinstance(run, ExtendedSteps) and run.restarts:
+            run.restart(model)
             made = Made(self.runner, self.engine, self.chunk)
         else:
             made = make_run(self.ranks, model, self._request, self._overlap)

@@ -93,6 +93,9 @@ class NodeLists:
         There are constant currents, of an extended network constant mechanisms.
     alike : sequence of (n,) array
         By natural node: what else cells must have in common to be equal.
+    natural : bool
+        Lists take nodes as they are numbered: neighbours, whose voltages are close and look up
+        the same rows of tables, not places side by side.
 
     Attributes
     ----------
@@ -136,9 +139,10 @@ class NodeLists:
         units: np.ndarray,
         inflow: bool,
         alike: Sequence[np.ndarray] = (),
+        natural: bool = False,
     ) -> None:
         self._model, self._forest, self._nodes, self._inflow = model, forest, nodes, inflow
-        self._alike = alike
+        self._alike, self._natural = alike, natural
         self._kinds = [_OfKind(kind, model, cells) for kind in model.kinds]
         if sum(k.density for k in self._kinds) > MAX_DENSITIES:
             raise InputError(f"more than {MAX_DENSITIES} mechanisms in membranes")
@@ -218,7 +222,8 @@ class NodeLists:
                 cost[position] += 1 + kind.num_states
             else:
                 points.append(np.bincount(position, minlength=len(local)))
-        keys = (place[local], *points, bits, -cost, cell)
+        first = np.arange(len(local)) if self._natural else place[local]
+        keys = (first, *points, bits, -cost, cell)
         order = np.lexsort(keys)
         new = np.ones(len(order), bool)
         new[1:] = (np.diff(cell[order]) != 0) | (np.diff(bits[order]) != 0)

@@ -185,6 +185,7 @@ class EpochPlan:
             model, self.cells, self._forest, self.nodes, table.places_of_all(),
             table.unit_of_cell, table.units, self._decisions.inflow,
             (model.area, model.constant_g, node_words(model)) if model.extended is not None else (),
+            natural=model.extended is not None,
         )  # fmt: skip
         plain = model.extended is None
         kinds = (self._kind_spec(k, 0, True) if plain else described(k) for k in model.kinds)

@@ -67,14 +67,6 @@ def _relaxed(found: re.Match[str]) -> str:
     return f"{x} + node_grown_(series__, {rate} * dt) * ({x} - {y})"
 
 
-def with_pairs(source: str, prefix: str) -> str:
-    """Return functions of `side_by_side` that take tables with differences; see `filled_arenas`."""
-    functions = re.split(r"(?<=\n}\n)\n", source)
-    own = rf"(?m)^static \w+ {re.escape(prefix)}_lookup_\("
-    text = "\n".join(f for f in functions if not re.search(own, f))
-    return text.replace(f"{prefix}_lookup_(series__, ", "node_lookup_(")
-
-
 def _defines(function: str, prefix: str) -> bool:
     """Whether a function is one of the helpers."""
     names = "|".join(_HELPERS)

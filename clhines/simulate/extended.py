@@ -160,6 +160,8 @@ class ExtendedSteps:
         Whether CPUs advance several instances at once.
     solves : bool
         Whether a solver eliminates.
+    restarts : bool
+        Whether `restart` may be asked for.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ class ExtendedSteps:
         Of the solver.
     """
 
-    of_vectors, solves = True, True
+    of_vectors, solves, restarts = True, True, True
 
     def __init__(
         self,
@@ -306,15 +308,16 @@ class ExtendedSteps:
             for first, end in zip(self._layers[:-1], self._layers[1:], strict=True):
                 some = {**given, "first_item": np.int32(first), "num_items": np.int32(end - first)}
                 before.append(bound(self.queue, self._built, "events", some, end - first))
-        items = self._places + len(loose_targets(self._variables))
-        before.append(bound(self.queue, self._built, "begin_step", given, items))
-        items = self._places + self._emitters + int(self._recorded_at["num_v"]) + 1
         alone = spec.width > 1
         if alone:  # work-items of blocks of nodes
             most = BLOCKS_PER_UNIT * self.queue.device.max_compute_units
-            items = max(1, min(num_active(self.model) // LEAST_NODES, most))
-        given["num_items"] = np.int32(items)
-        return before, bound(self.queue, self._built, "finish_step", given, items, alone)
+            items = [max(1, min(num_active(self.model) // LEAST_NODES, most))] * 2
+            given["num_items"] = np.int32(items[0])
+        else:
+            others = self._emitters + int(self._recorded_at["num_v"]) + 1
+            items = [self._places + n for n in (len(loose_targets(self._variables)), others)]
+        before.append(bound(self.queue, self._built, "begin_step", given, items[0], alone))
+        return before, bound(self.queue, self._built, "finish_step", given, items[1], alone)
 
     # -- steps ---------------------------------------------------------------------------------
 

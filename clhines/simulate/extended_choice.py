@@ -11,10 +11,13 @@ from clhines.forest import Forest
 from clhines.network.copied import CopiedModel
 from clhines.network.model import Model
 from clhines.simulate.extended import ExtendedSteps
+from clhines.simulate.extended_block_plan import plan_blocks
+from clhines.simulate.extended_blocks import ExtendedBlocks
 from clhines.simulate.extended_copies import CopiedSteps
 from clhines.simulate.extended_epochs import ExtendedEpochs
 from clhines.simulate.extended_reference import ExtendedReference
 from clhines.simulate.runs import Request
+from clhines.simulate.wires import wires_of
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +28,7 @@ def extended_run(
     """Return what advances an extended network.
 
     On GPUs ``auto`` takes epochs where they can be taken; on CPUs steps, which are in vectors
-    there.
+    there, many of them in one launch where blocks of cells are expected to be faster so.
 
     Parameters
     ----------
@@ -64,6 +67,13 @@ def extended_run(
             if not auto:
                 raise
             _log.info("engine steps (%s)", error)
+    if request.engine == "auto" and plain and alone and devices.is_cpu(queue.device):
+        assert model.extended is not None
+        units = queue.device.max_compute_units
+        blocks = plan_blocks(model, wires_of(model, model.extended), units)
+        if blocks is not None:
+            _log.info("%d blocks of cells, launches of %d steps", blocks.count, blocks.epoch)
+            return ExtendedBlocks(model, blocks, *given)
     options = cast("dict[str, Any]", {**request.options, "method": request.method, "whole": whole})
     if isinstance(model, CopiedModel):
         return CopiedSteps(model, queue, request.dtype, max_spikes=request.max_spikes, **options)

@@ -39,6 +39,7 @@ class CopiedSteps(ExtendedSteps):
     """
 
     model: CopiedModel
+    restarts = False
 
     def __init__(
         self, model: CopiedModel, queue: cl.CommandQueue, dtype: np.dtype, **options: Any

@@ -10,8 +10,9 @@ import numpy as np
 from clhines.network.extended import ADVANCE_REVERSAL
 from clhines.network.model import Model
 from clhines.simulate.epoch_nodes import NodeLists
-from clhines.simulate.epoch_rates import side_by_side, with_pairs
+from clhines.simulate.epoch_rates import side_by_side
 from clhines.simulate.epoch_spec import WARP
+from clhines.simulate.epoch_tables import counts_of_terms, with_few_terms, with_rows
 from clhines.simulate.extended_epoch_spec import (
     SPECIAL,
     ExtendedEpochSpec,
@@ -23,6 +24,8 @@ from clhines.simulate.extended_tables import active_nodes, is_artificial
 from clhines.simulate.variables import Variables
 
 _ENDS = ("after_solve", "before_step", "before_breakpoint")
+_MOST_CLASSES = 3  # of nodes that have statements of their own
+_LONG = 8  # steps of a launch that can do the work of one more
 _MOST_NUMBERS = 256  # that are arguments of the kernel
 Given = tuple[tuple[str, str, str], ...]
 
@@ -73,7 +76,11 @@ def first_active(model: Model, cells: np.ndarray) -> np.ndarray:
 
 
 def with_blocks(
-    spec: ExtendedEpochSpec, functions: ExtendedSpec, lists: NodeLists, variables: Variables
+    spec: ExtendedEpochSpec,
+    functions: ExtendedSpec,
+    lists: NodeLists,
+    variables: Variables,
+    epoch: int,
 ) -> tuple[ExtendedEpochSpec, list[float]]:
     """Return the spec of a plan with its kinds, and the numbers that are arguments of the kernel.
 
@@ -85,13 +92,10 @@ def with_blocks(
     lists : NodeLists
     variables : Variables
         Their ions' variables that nothing changes are arguments where they are one number.
+    epoch : int
+        Most steps of a launch.
     """
     model, numbers = variables.model, list[float]()
-
-    def quick(kind: KindBlocks) -> KindBlocks:
-        source = with_pairs(side_by_side(kind.functions, kind.name, spec.ptx), kind.name)
-        return replace(kind, functions=source) if is_quick(kind) else kind
-
     ions = _constant_ions(functions.kinds, variables, numbers)
     held = held_kinds(functions.kinds, variables)
     blocks, scalar = [], 0
@@ -118,17 +122,37 @@ def with_blocks(
         )
     extended = variables.extended
     nernst = [ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()]
+    kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,
-        functions=replace(
-            functions, by_cell=True, far=spec.far, kinds=tuple(map(quick, functions.kinds))
-        ),
+        functions=replace(functions, by_cell=True, far=spec.far, kinds=kinds),
+        classes=_classes(lists),
+        selects=epoch >= _LONG,
+        terms=counts_of_terms(k.functions for k in kinds),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
         nernst=tuple(nernst),
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
     )
     return spec, numbers
+
+
+def _quick(kind: KindBlocks, variables: Variables, spec: ExtendedEpochSpec) -> KindBlocks:
+    """Return a kind with functions for lanes side by side, where lists alone call them."""
+    if not is_quick(kind):
+        return kind
+    tables = variables.tables[kind.number]
+    source = side_by_side(kind.functions, kind.name, spec.ptx)
+    source = with_few_terms(source, kind.name, tables, variables.model.dt, spec.real)
+    return replace(kind, functions=with_rows(source, kind.name))
+
+
+def _classes(lists: NodeLists) -> tuple[int, ...]:
+    """Return the sets of density mechanisms, as bits, that most lists have."""
+    bits, count = np.unique(lists.rows[:, 0], return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    several = [int(b) for b in bits[order] if b]
+    return tuple(several[:_MOST_CLASSES])
 
 
 def _of_ions(kinds: Sequence[KindBlocks], directions: tuple[str, ...]) -> set[tuple[str, str]]:

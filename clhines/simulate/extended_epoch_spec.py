@@ -7,6 +7,7 @@ kernels: the end of a step, then events and currents of the next one.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ from clhines.simulate.epoch_spec import LIST_HEAD, WARP, EpochSpec
 from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks, Values
 
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
+HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class EpochBlocks(KindBlocks):
     lined : bool
         States of a launch are in the lines of the lists, in local memory where `local`; they are
         in their arena before and after it, and where something of it is recorded.
+    sums : bool
+        Currents of ions are added up.
     """
 
     given: tuple[tuple[str, str, str], ...] = ()
@@ -43,6 +47,13 @@ class EpochBlocks(KindBlocks):
     quick: bool = False
     lined: bool = False
     local: bool = False
+    sums: bool = True
+
+    @property
+    def alone(self) -> bool:
+        """Whether a step sets the kind's own states and nothing else."""
+        given = self.arguments("advance") if self.has("advance") else ()
+        return all(a.role == "state" for a in given if a.direction != "in")
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -73,8 +84,6 @@ class EpochBlocks(KindBlocks):
 
     def value(self, a: Argument, values: Values) -> str:
         """Return the expression of an argument."""
-        if a.role == "table" and self.quick:
-            return f"mem + pairs_{self.number}_{a.name}"
         found = [x for role, name, x in self.given if (role, name) == (a.role, a.name)]
         return found[0] if found else super().value(a, values)
 
@@ -83,6 +92,8 @@ class EpochBlocks(KindBlocks):
         current = a.role == "ion" and a.name in [f"i{ion}" for ion in self.ions]
         if block == "current" and (current or a.role == "ion_current"):
             share = " * (100 / mem[area + a])" if self.kind == "point" else ""
+            if not self.sums:
+                return []
             return [f"{'sum' if current else 'slope'}_{a.name} += {local}{share};"]
         return super().stores(a, block, local)
 
@@ -99,6 +110,12 @@ class ExtendedEpochSpec(EpochSpec):
         Kinds as the lists take them.
     num_numbers : int
         Reals that are arguments of the kernel.
+    classes : tuple of int
+        Bits of classes of nodes that have statements of their own, without branches.
+    selects : bool
+        The first step of a launch computes new states and leaves them: launches are long.
+    terms : tuple of int
+        Of exponentials, see `epoch_tables`.
     nernst, currents_read : tuple of str
         Ions whose reversal potential is Nernst's at some node, and whose current a block reads.
     """
@@ -127,6 +144,9 @@ class ExtendedEpochSpec(EpochSpec):
     functions: ExtendedSpec | None = field(default=None, repr=False)
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)
+    classes: tuple[int, ...] = field(default=(), repr=False)
+    selects: bool = field(default=False, repr=False)
+    terms: tuple[int, ...] = field(default=(), repr=False)
     nernst: tuple[str, ...] = field(default=(), repr=False)
     currents_read: tuple[str, ...] = field(default=(), repr=False)
 
@@ -145,22 +165,75 @@ class ExtendedEpochSpec(EpochSpec):
         """Parameters that are one number in each list of nodes."""
         return sum(len(names) for names in self.uniform)
 
-    def opening(self, kind: EpochBlocks) -> str:
-        """Begin of what is done for instance `j` of a kind at the node of a lane."""
+    def opening(self, kind: EpochBlocks, text: str, known: int = 0) -> str:
+        """Begin of what is done for instance `j` of a kind at the node of a lane.
+
+        Parameters
+        ----------
+        kind : EpochBlocks
+        text : str
+            What is done.
+        known : int
+            The bits of the list, where they are known when the kernel is compiled.
+        """
         space = " " * 12
         number = f"instances[number * {len(self.blocks)} + {kind.number}] + *m"
-        own = f"{space}    const int j = {number};\n"
+        own = f"{space}    const int j = {number};\n" if re.search(r"\bj\b", text) else ""
         if kind.kind == "density":
-            return f"{space}if (bits & {hex(1 << self._rank(kind))}) {{\n{own}"
-        count = f"list[{LIST_HEAD + self._rank(kind)}]"
+            return f"{space}{'' if known else f'if ({self.present(kind)}) '}{{\n{own}"
+        count = self.present(kind)
         return f"{space}for (int n = {count}; n > 0; --n) {{\n{space}    if (*m >= 0) {{\n{own}"
+
+    def present(self, kind: EpochBlocks) -> str:
+        """Return the expression that is not 0 where a list has a kind; of points how many."""
+        if kind.kind == "density":
+            return f"bits & {hex(1 << self._rank(kind))}"
+        return f"list[{LIST_HEAD + self._rank(kind)}]"
+
+    @property
+    def sums_apart(self) -> bool:
+        """Whether currents of ions are added up where they are looked for, not in each step."""
+        return not self.currents_read and all(k.held for k in self.with_ions)
+
+    @property
+    def with_ions(self) -> list[EpochBlocks]:
+        """Kinds with currents of ions."""
+        sets = (
+            (k, {a.role for a in k.arguments("current") if a.direction != "in"})
+            for k in self.blocks
+            if k.has("current")
+        )
+        return [kind for kind, roles in sets if roles & {"ion", "ion_current"}]
+
+    @property
+    def hot(self) -> dict[int, EpochBlocks]:
+        """Kinds by number, as each step takes them."""
+        return {k.number: replace(k, sums=not self.sums_apart) for k in self.blocks}
+
+    def is_in(self, known: int, kind: EpochBlocks) -> bool:
+        """Whether a density mechanism is in a class."""
+        return bool(known >> self._rank(kind) & 1)
+
+    def times(self, *texts: str) -> str:
+        """Return statements that set the times that are in texts; most lists need none."""
+        known = {
+            "t_begin": "step_begin[min(step, first_step + num_steps - 1) - first_time]",
+            "t_mid": "t_begin + half_dt",
+            "t_end": "t_mid + half_dt",
+            "old_begin": "step_begin[max(step - 1, first_step) - first_time]",
+            "old_end": "old_begin + half_dt + half_dt",
+        }
+        found, asked = list[str](), " ".join(texts)
+        for name, value in reversed(known.items()):
+            if re.search(rf"\b{name}\b", asked):
+                found.append(f"const double {name} = {value};")
+                asked += f" {value}"
+        return " ".join(reversed(found))
 
     def closing(self, kind: EpochBlocks) -> str:
         """End of it."""
         space = " " * 12
-        step = f"{space}    m += {WARP};\n"
-        for name, lines in self._steps(kind)[1:]:
-            step += f"{space}    {name} += {lines * WARP};\n"
+        step = "".join(f"{space}    {n} += {k * WARP};\n" for n, k in self._steps(kind))
         return (f"{space}    }}\n" if kind.kind != "density" else "") + step + f"{space}}}\n"
 
     def skipping(self, kind: EpochBlocks) -> str:

@@ -27,7 +27,7 @@ from clhines.simulate.epoch_spec import WARP
 from clhines.simulate.epoch_table import CellTable
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_epoch_lists import first_active, node_words, refusal, with_blocks
-from clhines.simulate.extended_epoch_spec import ExtendedEpochSpec
+from clhines.simulate.extended_epoch_spec import HAS_SPECIAL, SPECIAL, ExtendedEpochSpec
 from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import filled_arenas, has_constants
 from clhines.simulate.variables import Variables
@@ -64,7 +64,7 @@ class ExtendedEpochs(ExtendedSteps):
         Epochs cannot take the network; see `refusal`.
     """
 
-    of_vectors, solves = False, False
+    of_vectors, solves, restarts = False, False, False
 
     def __init__(
         self,
@@ -106,13 +106,15 @@ class ExtendedEpochs(ExtendedSteps):
         lists, table, words = plan.lists, plan.table, node_words(self.model)
         assert lists is not None
         units, homes = plan.units.copy(), lists.homes.copy()
+        active, rows = np.where(lists.nodes < 0, -1, words[lists.nodes]), lists.rows.copy()
+        rows[((active >= SPECIAL).any(axis=1)), 0] |= HAS_SPECIAL
         homes[:, 5] = first_active(self.model, units[:, 6])
         units[:, 0] += base
         ints = {
             "units": units, "rows": table.rows.rows, "links": table.lanes.links,
             "children": table.lanes.children, "homes": homes, "instances": lists.instances,
-            "node_lists": lists.rows, "node_places": lists.places, "node_members": lists.members,
-            "node_active": np.where(lists.nodes < 0, -1, words[lists.nodes]),
+            "node_lists": rows, "node_places": lists.places, "node_members": lists.members,
+            "node_active": active,
         }  # fmt: skip
         reals = {
             "all_tie": _of_lanes(table, "tie", self.model.u),
@@ -136,7 +138,7 @@ class ExtendedEpochs(ExtendedSteps):
         packed = np.zeros(len(self._node), self.dtype)
         packed[self.place] = variables.v
         self._v[0].set(packed, self.queue)
-        return filled_arenas(variables, self.dtype, self.place, self._base_d, pairs=True)
+        return filled_arenas(variables, self.dtype, self.place, self._base_d)
 
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
         """Make the specs of all plans' kernels."""
@@ -149,7 +151,7 @@ class ExtendedEpochs(ExtendedSteps):
         for launch in self._tables:
             plan, lists = launch.plan.spec, launch.plan.lists
             assert lists is not None and isinstance(plan, ExtendedEpochSpec)
-            launch.spec, numbers = with_blocks(plan, spec, lists, self._variables)
+            launch.spec, numbers = with_blocks(plan, spec, lists, self._variables, self.epoch)
             if plan.far:
                 held = 3 * plan.capacity * max(1, len(launch.plan.cells))
                 launch.given["far_held"] = cla.empty(self.queue, held, self.dtype)

@@ -148,21 +148,32 @@ class KindBlocks:
             elif a.role == "ion":
                 value = f"some_at(mem + ion_{a.name}, node, n)"
             else:
-                value = self.value(a, values)
+                value = self.value(a, values) if a.direction != "out" else ""
             if a.direction == "in":
                 given.append(value)
                 continue
-            local = f"new_{a.role}_{a.name}"
+            new = "" if a.role in ("i", "g") else "new_"
+            local = f"{new}{a.role}_{a.name}"
             start = f" = {value}" if a.direction == "inout" else ""
             before.append(f"{space}real{width} {local}{start};\n")
             given.append(f"&{local}")
-            keep = f"keep({local}, {where}, n)"
-            if a.role == "ion":
-                keep = f"keep_at({local}, mem + ion_{a.name}, node, n)"
-            after.append(f"{space}{keep};\n")
+            keep = f"keep({local}, {where}, n);"
+            if not known:
+                keep = self._keep_vector(a, block, local)
+            after += [f"{space}{keep}\n"] if keep else []
         name = dict(self.vectors)[block]
         text = wrapped([*given[:-1], given[-1] + ");"], indent + len(name) + 1)
         return "".join(before) + f"{space}{name}({text}\n" + "".join(after)
+
+    def _keep_vector(self, a: Argument, block: str, local: str) -> str:
+        """Return the statement that puts a result of `n` instances where it belongs."""
+        current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
+        if a.role == "ion_current" or (a.role == "ion" and current):
+            where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
+            if self.kind == "point":
+                return f"add_points({local}, {where}, mem + area, node, n);"
+            return f"add_at({local}, {where}, node, n);"
+        return f"keep_at({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
 
     def _place(self, a: Argument) -> str:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
@@ -259,6 +270,7 @@ class ExtendedSpec(TemplateSpec):
     kernels: ClassVar[dict[str, tuple[str, ...]]] = {
         "begin_step": (
             "int num_places, int capacity, ulong seed, real dt, double half_dt, int *step_state",
+            "int num_items if wide",
             "const double *restrict step_begin, const int *restrict active",
             "const int *restrict above, const int *restrict below, const int *restrict beside",
             "const real *restrict u, const real *restrict constant_g if constant",
@@ -288,6 +300,7 @@ class ExtendedSpec(TemplateSpec):
             "const int *at",
         ),
     }
+    blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
     real: str
     kinds: tuple[KindBlocks, ...]
     ions: tuple[str, ...]
@@ -328,6 +341,20 @@ class ExtendedSpec(TemplateSpec):
     def own_v(self) -> str:
         """Voltage of node a in functions, where epochs give the place of that one."""
         return "*v" if self.by_cell else "v[ints[place_of + a]]"
+
+    @property
+    def wide(self) -> bool:
+        """Whether work-items have many nodes."""
+        return self.width > 1
+
+    @property
+    def skips(self) -> bool:
+        """Whether targets are passed by where no event of theirs is due."""
+        return self.wide and not self.bins
+
+    def counts(self, short: str) -> str:
+        """Where the events of a connection's source are counted that its target may see."""
+        return f"{short} ? event_live : event_count"
 
     @property
     def static(self) -> str:

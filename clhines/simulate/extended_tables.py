@@ -9,6 +9,7 @@ import numpy as np
 
 from clhines.arrays import offsets, shifted
 from clhines.errors import InputError
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.nmodl.model import vectors_of
 from clhines.mechanisms.noise import normal_source
 from clhines.network.copied import CopiedModel
@@ -68,7 +69,6 @@ def filled_arenas(
     dtype: np.dtype,
     place: np.ndarray,
     base_d: np.ndarray,
-    pairs: bool = False,
 ) -> dict[str, Arena]:
     """Return the arenas ``mem``, ``clock`` and ``ints`` with all that a network needs.
 
@@ -80,9 +80,6 @@ def filled_arenas(
     place : (n,) int64
         Of each node in the solver's order.
     base_d : (n,) float64, µS
-    pairs : bool
-        Whether there are tables with differences: of each row and column the number, and what is
-        to be added for the next row.
     """
     mem, clock, ints = Arena(dtype), Arena(np.dtype(np.float64)), Arena(np.dtype(np.int32))
     model, extended = variables.model, variables.extended
@@ -103,10 +100,6 @@ def filled_arenas(
         ints.add(f"advances_{ion.name}", advances[nodes])
     for k, kind in enumerate(model.kinds):
         _add_kind(variables, k, kind, nodes, place, (mem, ints))
-    for k, tables in enumerate(variables.tables if pairs else ()):
-        for name, rows in tables.items():
-            mem.align(2)
-            mem.add(f"pairs_{k}_{name}", _with_differences(rows.astype(dtype)))
     detector = np.append(nodes, np.iinfo(np.int64).max)
     order = detector_order(variables)
     ints.add("first_detector", np.searchsorted(extended.detector_node[order], detector))
@@ -138,6 +131,7 @@ def _add_kind(
         names = variables.wanted[k] if what == "outputs" else [*kept]
         mem.add(f"{what}_{k}", np.concatenate([np.zeros(0), *(kept[n] for n in names)]))
     for name, rows in variables.tables[k].items():
+        mem.align(4)  # epochs load four numbers of a row at once
         mem.add(f"table_{k}_{name}", rows)
     for name in kind.mechanism.program.random:
         ids = variables.stream(k, name, np.arange(kind.count))
@@ -151,11 +145,6 @@ def _add_kind(
     for (of, name), node in variables.extended.pointers.items():
         if of == k:
             ints.add(f"pointer_{k}_{name}", place[node])
-
-
-def _with_differences(rows: np.ndarray) -> np.ndarray:
-    """(n + 1, columns, 2): a table, and the difference of the next row, 0 in the last."""
-    return np.stack((rows, np.diff(rows, axis=0, append=rows[-1:])), axis=2)
 
 
 def add_detectors(variables: Variables, arenas: tuple[Arena, Arena]) -> None:
@@ -197,6 +186,12 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
         short = short + bins.DETECTED * bins.detected(extended)
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.cursor[order])
+    target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))
+    source = netcons.source[order]
+    ints.add("fan", target[np.argsort(source, kind="stable")])
+    ints.add("first_fan", offsets(np.bincount(source, minlength=extended.num_sources)))
+    ints.add("stale", np.ones(wires.num_targets))
+    clock.add("next_due", np.zeros(wires.num_targets))
     ints.add("first_weight", netcons.first_weight[:-1][order])
     ints.add("targets", np.concatenate([np.zeros(0, int), *wires.layers]))
     ints.add("loose", loose_targets(variables))
@@ -372,13 +367,12 @@ def _blocks_of(
     single = [n for n, alone in variables.singles(k) if alone]
     outputs = more[0] if more else ()
     given = real, tuple(outputs), width, tuple(single)
-    vectors = {
-        b: vectors_of(mechanism.text, mechanism.nmodl, b, *given)
-        for b in ("advance",)
-        if b in names and width > 1 and mechanism.kind == "density" and mechanism.nmodl
-    }
-    scalar = [b for b in names if not vectors.get(b)]
-    functions = [mechanism.functions(real, outputs, scalar), *vectors.values()]
+    wide, several = tuple[str, ...](), ""
+    if width > 1 and mechanism.nmodl:
+        able = [b for b in ("current", "advance") if b in names and _side_by_side(mechanism, b)]
+        wide, several = vectors_of(mechanism.text, mechanism.nmodl, tuple(able), *given)
+    scalar = [b for b in names if b not in wide]
+    functions = [mechanism.functions(real, outputs, scalar), several]
     return KindBlocks(
         number=k,
         name=mechanism.name,
@@ -398,8 +392,16 @@ def _blocks_of(
         has_net=net is not None and "receive" in program.blocks,
         emits=k in extended_emitters(variables),
         ions=ions,
-        vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b, f in vectors.items() if f),
+        vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
     )
+
+
+def _side_by_side(mechanism: Mechanism, block: str) -> bool:
+    """Whether instances, of which several may be at a node, do not need each other's results."""
+    ions = [a for a in mechanism.program.blocks[block] if a.role == "ion"]
+    if block == "current":
+        return all(a.direction != "inout" for a in ions)
+    return mechanism.kind == "density" or all(a.direction == "in" for a in ions)
 
 
 def extended_emitters(variables: Variables) -> set[int]:

@@ -12,6 +12,7 @@ from clhines.errors import BuildError, DeviceError, InputError, meant, shown, wa
 from clhines.network.model import Model
 from clhines.plan.methods import METHODS
 from clhines.simulate.decisions import Decisions
+from clhines.simulate.extended_blocks import ExtendedBlocks
 from clhines.simulate.extended_epochs import ExtendedEpochs
 from clhines.simulate.extended_ranks import ExtendedSplit, make_extended
 from clhines.simulate.extended_reference import ExtendedReference
@@ -80,7 +81,8 @@ def make_run(ranks: Ranks | None, model: Model, request: Request, overlap: bool)
     if model.extended is not None:
         with naming_memory(request.what, request.chunk):
             runner = make_extended(ranks, model, request)
-        names = {ExtendedReference: "reference", ExtendedEpochs: "epochs"}
+        names: dict[type, str] = {ExtendedReference: "reference"}
+        names |= {ExtendedEpochs: "epochs", ExtendedBlocks: "epochs"}
         of_rank = runner.run if isinstance(runner, ExtendedSplit) else runner
         return Made(runner, names.get(type(of_rank), "steps"), request.chunk)
     share = None

@@ -62,6 +62,15 @@ ${e.static} void play(const int p, const double t, __global real *mem,
 }
 % endif
 
+% if e.skips:
+
+// The targets of a source look for its events in the next step, see `next_event`.
+${e.static} void mark_targets(const int source, __global int *ints, ${e.at})
+{
+    for (int k = ints[first_fan + source]; k < ints[first_fan + source + 1]; k++)
+        ints[stale + ints[fan + k]] = 1;
+}
+% endif
 % if e.net_kinds and e.bins:
 // An event in the bin of a step: its connection, its number among those of the source, and what
 // orders it in time: crossings of thresholds are sent ${repr(1e-10)} ms late, other events are not.
@@ -147,7 +156,7 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
     int found = -1;
     for (int c = first; c < end; c++) {
         const int source = ints[connection_source + c], taken = ints[cursor + c];
-        const int counts = ints[connection_short + c] ? event_live : event_count;
+        const int counts = ${e.counts("ints[connection_short + c]")};
         const int count = ints[counts + source], size = ints[ring_size + source];
         if (taken >= count) continue;
         if (count - taken > size) atomic_max(&ints[error], 1);
@@ -162,6 +171,24 @@ ${e.static} int earliest_event(const int first, const int end, const double limi
     }
     return found;
 }
+% if e.skips:
+
+// When the next event of a target's connections is due, of those that are known; infinite if none
+// is. A target is looked after then, or when a source has sent more, which makes it stale.
+${e.static} double next_event(const int first, const int end, __global const double *clock,
+                         __global const int *ints, ${e.at})
+{
+    double due = INFINITY;
+    for (int c = first; c < end; c++) {
+        const int source = ints[connection_source + c], taken = ints[cursor + c];
+        const int counts = ${e.counts("ints[connection_short + c]")};
+        if (taken >= ints[counts + source]) continue;
+        const int entry = taken % ints[ring_size + source];
+        due = fmin(due, clock[ring + ints[ring_first + source] + entry] + clock[delay + c]);
+    }
+    return due;
+}
+% endif
 % endif
 % for kind in e.net_kinds:
 <% k = kind.number %>\
@@ -233,6 +260,16 @@ ${kind.call("receive", values, 4)}\
         const int source = ints[emitted_${k} + j];
         if (source >= 0) {
             const int n = ints[event_live + source]++;
+% if e.blocks:
+            // other blocks may still need the event whose entry of the ring this one takes
+            const int entry = ring + ints[ring_first + source] + n % ints[ring_size + source];
+            if (n >= ints[ring_size + source]
+                && clock[entry] + clock[longest + source] + dt > clock[launch_begin])
+                atomic_max(&ints[error], 1);
+% endif
+% if e.skips:
+            mark_targets(source, ints, at);  // of connections shorter than a step
+% endif
 % if e.bins:  # before the crossings of thresholds at that time
             const double sent = late ? send_${number}_time : nextafter((double)send_${number}_time, -(double)INFINITY);
             clock[ring + ints[ring_first + source] + n % ints[ring_size + source]] = sent;
@@ -358,6 +395,9 @@ ${e.static} void events_of_${k}(
     __global int *spike_source, __global double *spike_time, __global real *mem,
     __global double *clock, __global int *ints, ${e.at})
 {
+% if e.skips and not kind.watches:
+    ints[stale + target_${k} + j] = 0;
+% endif
 <% rest = f"dt, capacity, v, spike_count, spike_source, spike_time, mem,\n                 clock, ints, {e.regions_name});" %>\
 % if not e.bins:
     deliver_${k}(j, a, t_begin, ${rest}
@@ -401,6 +441,15 @@ ${e.static} void events_of_${k}(
 % endif
 % if e.bins > 1:
     bin_${k}(j, a, t_begin, 1, ${rest}
+% endif
+% if e.skips and not kind.watches:
+    double due = next_event(ints[first_connection + target_${k} + j],
+                            ints[first_connection + target_${k} + j + 1], clock, ints, at);
+% if kind.queue:
+    for (int q = 0; q < ints[queue_size_${k} + j]; q++)
+        due = fmin(due, clock[queue_time_${k} + q * count_${k} + j]);
+% endif
+    clock[next_due + target_${k} + j] = due;
 % endif
 }
 % endfor

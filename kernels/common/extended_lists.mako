@@ -1,5 +1,6 @@
 <%page args="spec"/>\
 <%
+    import re
     W, e = spec.warp, spec.extended
     kinds = spec.blocks
     pointer = "v[{}]"
@@ -7,10 +8,19 @@
     new = {"v": "v", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": pointer}
     noise = {k.number: {**new, "noise": f"normal(seed, (ulong)(number_{k.number} + j), (ulong)step)"} for k in kinds}
     ends = [block for block in ("advance", "after_solve", "before_step") if any(k.has(block) or (k.held and block == "advance") for k in kinds)]
+    recorded = [k for k in kinds if k.lined and any(k.changed(block) for block in ends)]
     nets = [k for k in kinds if k.has_net]
+    earlier = [k for k in kinds if k.has("before_breakpoint")]
+    later = [k for k in kinds if k.has("current") and not k.held]
+    apart, hot = spec.sums_apart, spec.hot
+    given = [(hot[k.number], b) for k in kinds for b in (*ends, "before_breakpoint", "current") if k.has(b)]
+    reads_a = bool(nets or spec.nernst or not apart) or any(re.search(r"\ba\b", k.call(b, {**old, **noise[k.number]}, 0)) for k, b in given)
+    def takes(kind, block): return kind.has(block) or (block == "advance" and kind.held)
+    def asks(some):   # whether a list has any of some kinds
+        return " || ".join(spec.present(k) for k in some)
 %>\
 <%def name="current(kind, indent)">\
-${kind.call("current", noise[kind.number], indent)}\
+${hot[kind.number].call("current", noise[kind.number], indent)}\
 % if kind.asks("current", "i"):
 <% space = " " * indent %>\
 % if kind.kind == "density":
@@ -22,21 +32,96 @@ ${space}point_g += g_g;
 % endif
 % endif
 </%def>\
-<%def name="copied(kind, block, when)">\
-% if kind.lined and kind.changed(block):
-                if (${when}) {   // for what is recorded
-% for name in kind.changed(block):
-                    ${kind.in_memory(name)} = ${kind.kept("state", name)};
+<%def name="copied(kind, blocks)">\
+% for name in dict.fromkeys(name for block in blocks for name in kind.changed(block)):
+                    ${kind.in_memory(name)} = ${kind.line(name)};
+% endfor
+</%def>\
+<%def name="held(kind)">\
+% for name in kind.states:
+                real s_${name} = ${kind.line(name)};
+% endfor
+% if kind.has("advance"):
+<% changed, selects = kind.changed("advance"), spec.selects and kind.alone %>\
+% if selects:
+% for name in changed:
+                const real old_${name} = s_${name};
+% endfor
+${kind.call("advance", old, 16)}\
+% for name in changed:
+                ${kind.line(name)} = s_${name} = opens ? old_${name} : s_${name};
+% endfor
+% else:
+                if (!opens) {
+${kind.call("advance", old, 20)}\
+% for name in changed:
+                    ${kind.line(name)} = s_${name};
 % endfor
                 }
 % endif
+% endif
+                {
+${current(kind, 20)}\
+                }
+</%def>\
+<%def name="end_of(kind, block)">\
+% if kind.held and block == "advance":
+${held(kind)}\
+% else:
+                if (!opens) {
+${kind.call(block, old, 20)}\
+                }
+% endif
+</%def>\
+<%def name="for_each(some, text_of, known=0)">\
+% for kind in kinds:
+% if kind in some:
+<% text = capture(text_of, kind) %>\
+% if not known or kind.kind != "density" or spec.is_in(known, kind):
+${spec.opening(kind, text, known)}\
+<% times = spec.times(text) %>\
+% if times:
+                ${times}
+% endif
+${text}\
+${spec.closing(kind)}\
+% endif
+% elif kind.number < len(kinds) - 1:
+            ${spec.skipping(kind)}
+% endif
+% endfor
+</%def>\
+<%def name="of_net(kind)">\
+                events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
+                         spike_time, mem, clock, ints, regions);
+</%def>\
+<%def name="of_breakpoint(kind)">\
+${kind.call("before_breakpoint", {**new, "t now": "t_mid"}, 16)}\
+% if kind.lined and kind.changed("before_breakpoint"):
+                if (num_mem) {   // for what is recorded
+${copied(kind, ["before_breakpoint"])}\
+                }
+% endif
+</%def>\
+<%def name="of_current(kind)">\
+${current(kind, 16)}\
+% if kind.lined and kind.changed("current"):
+                if (num_mem) {   // for what is recorded
+${copied(kind, ["current"])}\
+                }
+% endif
+</%def>\
+<%def name="of_sums(kind)">\
+% for name in kind.states:
+                const real s_${name} = ${kind.line(name)};
+% endfor
+${kind.call("current", noise[kind.number], 16)}\
+</%def>\
+<%def name="of_record(kind)">\
+${copied(kind, ends)}\
 </%def>\
         // lists of nodes: the end of the step before, then events and currents; after the last step no more of these
         const bool opens = step == first_step, closes = step == first_step + num_steps;
-        const double t_begin = step_begin[min(step, first_step + num_steps - 1) - first_time];
-        const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
-        const double old_begin = step_begin[max(step - 1, first_step) - first_time];
-        const double old_end = old_begin + half_dt + half_dt;
         for (int q = home.s2 + warp; q < home.s3; q += ${spec.lanes // W}) {
             const int place = node_places[q * ${W} + in_warp];
             if (place < 0) continue;
@@ -51,52 +136,47 @@ ${space}point_g += g_g;
 % if spec.num_scalars:
             __global const real *scalar = node_scalars + q * ${spec.num_scalars};
 % endif
-            const int bits = list[0], word = node_active[q * ${W} + in_warp];
+            const int bits = list[0] & 0x7fffffff;
+% if e.ions:
+            const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions are
+% endif
+% if reads_a:
+            const int word = node_active[q * ${W} + in_warp];
+% else:
+            const int word = list[0] < 0 || ${"shown" if e.ions else "num_mem"} ? node_active[q * ${W} + in_warp] : -1;
+% endif
             const int a = home.s5 + (word & ${hex(spec.special - 1)});   // number of the active node
             const bool is_active = word >= 0, special = is_active && (word & ${hex(spec.special)});
             const real v = V(place);
             real sum_i = 0, sum_g = 0, point_i = 0, point_g = 0;
-% for ion in e.ions:
+% for ion in e.ions if not apart else ():
             real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
 % if e.played:
-            if (special && !opens)
+            if (special && !opens) {
+                ${spec.times("old_end")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
                     play(r, old_end, mem, clock, ints, regions);
+            }
 % endif
 % for block in ends:
-% for kind in kinds:
-% if kind.has(block) or (block == "advance" and kind.held):
-${spec.opening(kind)}\
-% if kind.held and block == "advance":
-% for name in kind.states:
-                real s_${name} = ${kind.line(name)};
+<% some = [kind for kind in kinds if takes(kind, block)] %>\
+% for number, known in enumerate(spec.classes if block == "advance" else ()):
+            ${"else " if number else ""}if (bits == ${hex(known)}) {
+${for_each(some, lambda kind: end_of(kind, block), known)}\
+            }
 % endfor
-                if (!opens) {
-% if kind.has("advance"):
-${kind.call("advance", old, 20)}\
+% if spec.classes and block == "advance":
+            else {
 % endif
-% for name in kind.changed("advance"):
-                    ${kind.line(name)} = s_${name};
-% endfor
-                }
-                if (!closes) {
-${current(kind, 20)}\
-                }
-% else:
-                if (!opens) {
-${kind.call(block, old, 20)}\
-                }
+${for_each(some, lambda kind: end_of(kind, block))}\
+% if spec.classes and block == "advance":
+            }
 % endif
-${copied(kind, block, "num_mem && !opens")}\
-${spec.closing(kind)}\
-% elif kind.number < len(kinds) - 1:
-            ${spec.skipping(kind)}
-% endif
-% endfor
             ${spec.begin_lists}
 % endfor
             if (special && !opens) {
+                ${spec.times("old_end")}
                 for (int r = ints[first_detector + a]; r < ints[first_detector + a + 1]; r++) {
                     const int above = v > mem[detector_threshold + r];
                     if (above && !ints[detector_above + r]) {
@@ -112,60 +192,58 @@ ${spec.closing(kind)}\
                     ints[detector_above + r] = above;
                 }
             }
-            if (num_mem && is_active && !opens)
+            if (num_mem && is_active && !opens) {
+% if recorded:
+                // states, where they are looked for
+${for_each(recorded, of_record)}\
+                ${spec.begin_lists}
+% endif
                 for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
                     mem_rows[(long)(record_row + step - 1 - first_step) * num_mem + mem_column[r]] = mem[mem_index[r]];
+            }
             if (closes) continue;
 % if nets:
-            ${e.v_space} const real *own_v = &V(place);
-% for kind in kinds:
-% if kind.has_net:
-${spec.opening(kind)}\
-                events_of_${kind.number}(j, a, t_begin, t_mid, dt, capacity, own_v, spike_count, spike_source,
-                         spike_time, mem, clock, ints, regions);
-${spec.closing(kind)}\
-% elif kind.number < len(kinds) - 1:
-            ${spec.skipping(kind)}
-% endif
-% endfor
-            ${spec.begin_lists}
+            if (${asks(nets)}) {
+                ${e.v_space} const real *own_v = &V(place);
+${for_each(nets, of_net)}\
+                ${spec.begin_lists}
+            }
 % endif
 % if e.played:
-            if (special)
+            if (special) {
+                ${spec.times("t_mid")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
                     play(r, t_mid, mem, clock, ints, regions);
+            }
 % endif
-% if any(kind.has("before_breakpoint") for kind in kinds):
-% for kind in kinds:
-% if kind.has("before_breakpoint"):
-${spec.opening(kind)}\
-${kind.call("before_breakpoint", {**new, "t now": "t_mid"}, 16)}\
-${copied(kind, "before_breakpoint", "num_mem")}\
-${spec.closing(kind)}\
-% elif kind.number < len(kinds) - 1:
-            ${spec.skipping(kind)}
-% endif
-% endfor
-            ${spec.begin_lists}
+% if earlier:
+            if (${asks(earlier)}) {
+${for_each(earlier, of_breakpoint)}\
+                ${spec.begin_lists}
+            }
 % endif
 % for ion in spec.nernst:
             if (is_active && ints[advances_${ion} + a]) to_nernst_${ion}(mem, regions, a);
 % endfor
-% if any(kind.has("current") and not kind.held for kind in kinds):
-% for kind in kinds:
-% if kind.has("current") and not kind.held:
-${spec.opening(kind)}\
-${current(kind, 16)}\
-${copied(kind, "current", "num_mem")}\
-${spec.closing(kind)}\
-% elif kind.number < len(kinds) - 1:
-            ${spec.skipping(kind)}
+% if later:
+            if (${asks(later)}) {
+${for_each(later, of_current)}\
+            }
 % endif
+% if e.ions and apart:
+            if (shown && is_active) {
+% for ion in e.ions:
+                real sum_i${ion} = 0, slope_i${ion} = 0;
 % endfor
-% endif
-% if e.ions:
+                ${spec.begin_lists}
+${for_each(spec.with_ions, of_sums)}\
+% for ion in e.ions:
+                mem[ion_i${ion} + a] = sum_i${ion};
+                mem[ion_di${ion} + a] = slope_i${ion};
+% endfor
+            }
+% elif e.ions:
             if (is_active) {
-                const bool shown = num_mem || step == first_step + num_steps - 1;
 % for ion in e.ions:
                 ${f"" if ion in spec.currents_read else "if (shown) "}mem[ion_i${ion} + a] = sum_i${ion};
                 if (shown) mem[ion_di${ion} + a] = slope_i${ion};

@@ -13,7 +13,7 @@
         ${spec.begin_lists}
 % for kind in spec.blocks:
 % if kind.lined:
-${spec.opening(kind)}\
+${spec.opening(kind, "j")}\
 % for name in kind.states:
                 MOVE(${kind.line(name)}, ${kind.in_memory(name)});
 % endfor

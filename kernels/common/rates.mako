@@ -113,6 +113,18 @@ static real node_grown_(const node_series_ series__, const real x)
     return fma(part, scale, scale - 1.0${end});
 }
 
+% for number in spec.terms if spec.extended else ():
+// exp(x) - 1 for x up to 0, no further from it than ${number} terms of its series do
+static real node_grown_${number}_(const node_series_ series__, const real x)
+{
+    real sum = ${c[f"exp_{number - 1}"]};
+% for k in reversed(range(number - 1)):
+    sum = fma(sum, x, ${c[f"exp_{k}"]});
+% endfor
+    return x * sum;
+}
+
+% endfor
 // x / (exp(x) - 1), e = exp(x); its series near x = 0
 static real node_bernoulli_(const node_series_ series__, const real x, const real e)
 {

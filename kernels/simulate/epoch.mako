@@ -6,6 +6,7 @@
     solves = not factor
     in_warp = spec.ptx and U == spec.warp
     by_node = spec.by_node                   # a lane takes a node with all its mechanisms
+    alone = by_node and K == 1               # each lane is one of the group's only cell
     c_ = "series__, " if spec.takes_series else ""  # first argument of rate functions
     every_kind, kinds = spec.kinds if solves else (), spec.kinds if solves and not by_node else ()
     held = ["d", "tie"] if factor else ["c", "f1", "inverse"] if constant else ["c", "d", "tie"]
@@ -45,6 +46,39 @@
     def constants(kind): return "".join(map((kind.name + "__c{}, ").format, range(kind.num_constants)))
     def value(kind, p): return kind.literals[p] if kind.literals[p] else f"{kind.name}__p_{kind.parameters[p]}[instance]"
 %>\
+<%def name="unpacked(pad)">\
+${pad}const int inner = ${spec.lane_counts.read("inner_lanes", "counts")};
+${pad}const bool is_inner = lane < inner, is_leaf = used && !is_inner;
+${pad}const int length = ${link.read("length", "me.x")};
+${pad}const int parent = ${link.read("parent", "me.x", "NONE")}, mailbox = ${link.read("mailbox", "me.x", "NONE")};
+${pad}const int my_round = is_inner ? ${then.read("round", "me.y", "NONE")} : NONE - 1;
+${pad}const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
+${pad}const bool is_root = is_inner && my_round == NONE;
+% if whole:
+${pad}const int child = below != NONE ? below : 0;   // one that can be read
+% endif
+</%def>\
+<%def name="placed(pad)">\
+${pad}const int column = is_inner ? lane : lane - inner;
+${pad}__local const int *row = rows_here + (is_inner ? 0 : ${M});
+% if spec.extended:
+${pad}// the node that is tied to the parent's last one: that a step solves for changes of v, currents
+${pad}// between neighbours are of v before it
+${pad}const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
+${pad}const int top_place = parent == NONE ? tied_place : parent + top_row;
+% endif
+</%def>\
+<%def name="of_nodes(pad)">\
+% if solves:
+${pad}// places of the nodes; past the end of a segment the last place, where all is 0 and x stays
+% for j in range(M):
+${pad}const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
+% endfor
+% endif
+% if solves and not constant:
+${pad}const int num_eliminated = is_leaf ? length : length - 1;
+% endif
+</%def>\
 // Epochs of whole cells: ${K} a work-group, ${U} lanes each, a lane a segment of at most ${M} nodes.
 // spec: ${spec}
 //
@@ -85,16 +119,53 @@ ${part("common/rates")}\
 % endif
 % if spec.extended:
 typedef ${spec.real}2 real2;
+typedef ${spec.real}4 real4;
 
-// a column of a table between two rows; the table has pairs of a number and what is added to it up
-// to the next row
-static real node_lookup_(const real place, __global const real *table, const int column, const int columns,
-    const int n)
+// a place in a table: the row below it, and the part of the way to the next one; NaN stays
+typedef struct { int row; real share; } node_row_;
+
+static node_row_ node_row_of_(const real xi, const int n)
 {
-    const int row = max(0, min((int)place, n - 1));
-    const real2 pair = *(__global const real2 *)(table + 2 * (row * columns + column));
-    return pair.x + (place - row) * pair.y;
+    const real place = xi <= 0 ? 0 : (xi >= n ? (real)n : xi);
+    node_row_ at;
+    at.row = max(0, min((int)place, n - 1));
+    at.share = place - at.row;
+    return at;
 }
+
+static real node_between_(const real share, const real low, const real high)
+{
+    return low + share * (high - low);
+}
+
+// numbers of a row of a table, side by side; no statement of the kernel changes tables
+static real node_load1_(__global const real *row) { return *row; }
+
+% if spec.ptx:
+<% letter, bits = ("d", 64) if spec.real == "double" else ("f", 32) %>\
+static real2 node_load2_(__global const real *row)
+{
+    real2 x;
+    __asm__("ld.global.nc.v2.f${bits} {%0, %1}, [%2];" : "=${letter}"(x.s0), "=${letter}"(x.s1) : "l"(row));
+    return x;
+}
+
+static real4 node_load4_(__global const real *row)
+{
+% if bits == 64:
+    return (real4)(node_load2_(row), node_load2_(row + 2));
+% else:
+    real4 x;
+    __asm__("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+            : "=f"(x.s0), "=f"(x.s1), "=f"(x.s2), "=f"(x.s3) : "l"(row));
+    return x;
+% endif
+}
+% else:
+static real2 node_load2_(__global const real *row) { return vload2(0, row); }
+
+static real4 node_load4_(__global const real *row) { return vload4(0, row); }
+% endif
 
 ${part("common/extended_functions")}\
 typedef struct { real ${", ".join(f"n{k}" for k in range(max(1, spec.num_numbers)))}; } numbers_;
@@ -120,7 +191,7 @@ ${kind.source}
 % if in_warp:
 #define MEET() __asm__ volatile("bar.warp.sync ${hex((1 << spec.warp) - 1)};" ::: "memory")
 % elif spec.ptx and K == 1:   # a number that is no constant takes all barriers of a group
-#define MEET() if (unit < UNITS) __asm__ volatile("bar.sync 1, ${U};" ::: "memory")
+#define MEET() ${"" if alone else "if (unit < UNITS) "}__asm__ volatile("bar.sync 1, ${U};" ::: "memory")
 % elif spec.ptx:
 #define MEET() if (unit < UNITS) __asm__ volatile("bar.sync %0, ${U};" :: "r"(unit + 1) : "memory")
 % else:
@@ -142,23 +213,26 @@ __kernel __attribute__((reqd_work_group_size(WORK_GROUP, 1, 1)))
 % endif
 void advance(${signature(spec, "advance")})
 {
+% if alone:   # known when the kernel is compiled, so that no register holds it
+    const int lid = get_local_id(0), unit = 0, lane = lid;
+% else:
     const int lid = get_local_id(0), unit = lid / LANES, lane = lid - unit * LANES;
+% endif
     const int number = get_group_id(0) * UNITS + unit;   // of the cell, in the order of the plan
-    const bool present = unit < UNITS && number < num_units;
+    const bool present = ${"true" if alone else "unit < UNITS && number < num_units"};
     // start of the values, their number, first lane, ${spec.lane_counts}, rows, rounds, cell, root slots
     const int8 mine = present ? vload8(number, units) : (int8)(0);
-    const int lanes = ${spec.lane_counts.read("lanes", "mine.s3")}, inner = ${spec.lane_counts.read("inner_lanes", "mine.s3")};
-    const bool used = lane < lanes;
+% if by_node:
+    const bool used = lane < (${spec.lane_counts.read("lanes", "mine.s3")});
+    // what a lane knows of its segment stays packed while mechanisms need registers
+    int counts = mine.s3, family = lane < (${spec.lane_counts.read("inner_lanes", "mine.s3")}) ? children[mine.s2 + lane] : 0;
+    int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(${link.write(parent="NONE")}, ${then.write(round="NONE")});
+% else:
+    const int counts = mine.s3;
+    const bool used = lane < (${spec.lane_counts.read("lanes", "counts")});
     const int2 me = used ? vload2(mine.s2 + lane, links) : (int2)(${link.write(parent="NONE")}, ${then.write(round="NONE")});
-    const bool is_inner = lane < inner, is_leaf = used && !is_inner;
-    const int family = is_inner ? children[mine.s2 + lane] : 0;
-    const int length = ${link.read("length", "me.x")};
-    const int parent = ${link.read("parent", "me.x", "NONE")}, mailbox = ${link.read("mailbox", "me.x", "NONE")};
-    const int my_round = is_inner ? ${then.read("round", "me.y", "NONE")} : NONE - 1;
-    const int above = ${then.read("parent", "me.y", "NONE")}, below = is_inner ? ${then.read("child", "me.y", "NONE")} : NONE;
-    const bool is_root = is_inner && my_round == NONE;
-% if whole:
-    const int child = below != NONE ? below : 0;   // one that can be read
+    const int family = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) ? children[mine.s2 + lane] : 0;
+${unpacked("    ")}\
 % endif
 
 % if spec.takes_series:
@@ -188,13 +262,13 @@ void advance(${signature(spec, "advance")})
 % if eliminates:
     __local real all_lost_d[UNITS * LANES], all_tree_up[UNITS * LANES];
 % endif
-    const int at = min(unit, UNITS - 1);
+    const int at = ${"0" if alone else "min(unit, UNITS - 1)"};
 % if spec.far:   # cells too large for local memory
     __global real *held = far_held + (long)number * ${(len(held) + 1)} * CAPACITY;
 % else:
     __local real *held = all_held + at * ${len(held) + (0 if factor or constant else 1)} * CAPACITY;
 % endif
-    __local int *row = row_start + at * ${2 * M};
+    __local int *rows_here = row_start + at * ${2 * M};
     __local real *tree_b = all_tree + at * ${tree} * LANES;
     __local real *above_b = tree_b + LANES;
     __local real *lost_b = all_lost + at * LANES;
@@ -219,7 +293,7 @@ void advance(${signature(spec, "advance")})
     __local real *tree_d = above_b + LANES, *above_d = tree_d + LANES;
     __local real *lost_d = all_lost_d + at * LANES, *tree_up = all_tree_up + at * LANES;
 % endif
-    for (int k = lane; present && k < ${2 * M}; k += LANES) row[k] = rows[mine.s4 + k];
+    for (int k = lane; present && k < ${2 * M}; k += LANES) rows_here[k] = rows[mine.s4 + k];
     for (int k = lane; present && k < ${"CAPACITY" if solves else "mine.s1"}; k += LANES) {
 % for name in held:
         ${name.upper()}(k) = ${"0" if by_node else ("k >= mine.s1 ? 0 : " if solves else "") + f"all_{name}[mine.s0 + k]"};
@@ -230,17 +304,12 @@ void advance(${signature(spec, "advance")})
     }
     barrier(CLK_LOCAL_MEM_FENCE${" | CLK_GLOBAL_MEM_FENCE" if spec.far else ""});
 
-    const int column = is_inner ? lane : lane - inner;
-% if spec.extended:
-    // where the last node of the segment's parent is, and the node that is tied to it: that a step
-    // solves for changes of v, currents between neighbours are of v before it
-    const int top_length = parent == NONE ? 1 : ${link.read("length", "links[2 * (mine.s2 + parent)]")};
-    const int top_row = row[top_length - 1];
-% endif
-    row += is_inner ? 0 : ${M};
-% if spec.extended:
-    const int tied_place = used ? column + row[is_leaf ? length - 1 : 0] : CAPACITY - 1;
-    const int top_place = parent == NONE ? tied_place : parent + top_row;
+% if not by_node:
+${placed("    ")}\
+% elif spec.extended:
+    // where the last node of the segment's parent is, less the parent
+    const int over = ${link.read("parent", "me.x", "NONE")};
+    const int top_row = over == NONE ? 0 : rows_here[(${link.read("length", "links[2 * (mine.s2 + over)]")}) - 1];
 % endif
 % for j in range(M):
     real a${j} = 0${f", v{j} = 0" if solves and constant and half else ""}${f", e{j} = 0" if solves and constant else ""}${f", w{j} = 0, e{j} = 0" if solves and not constant else ""};
@@ -252,14 +321,8 @@ void advance(${signature(spec, "advance")})
     has_more |= ${slot_run.read("number", f"s{j}")} > 1;
 % endfor
 % endif
-% if solves:
-    // places of the nodes; past the end of a segment the last place, where all is 0 and x stays
-% for j in range(M):
-    const int place${j} = length > ${j} ? column + row[${j}] : CAPACITY - 1;
-% endfor
-% endif
-% if solves and not constant:
-    const int num_eliminated = is_leaf ? length : length - 1;
+% if not by_node:
+${of_nodes("    ")}\
 % endif
 % if solves and constant:
     real tree_f1 = 0, tree_f2 = 0, tree_inverse = 0;   // of the root: the pivot
@@ -291,7 +354,12 @@ void advance(${signature(spec, "advance")})
     if (is_root) root_v[unit] = a0;
 % endif
 % if not spec.extended:
+% if by_node:
+    const bool has_root = lane < (${spec.lane_counts.read("inner_lanes", "counts")}) && (${then.read("round", "me.y", "NONE")}) == NONE;
+    const real my_threshold = has_root ? threshold[mine.s6] : (real)0;
+% else:
     const real my_threshold = is_root ? threshold[mine.s6] : (real)0;
+% endif
 % endif
     const int first_record = used ? record_start[mine.s6] : 0;
     const int end_record = used ? record_start[mine.s6 + 1] : 0;
@@ -453,6 +521,10 @@ ${part("common/extended_states" if spec.extended else "common/node_states")}\
 ${part("common/extended_lists" if spec.extended else "common/node_lists")}\
         if (step == first_step + num_steps) break;
         MEET();
+% if spec.ptx:   # unpacked before, these would be kept in registers, or rather in memory, all the time
+        __asm__ volatile("" : "+r"(me.x), "+r"(me.y), "+r"(family), "+r"(counts));
+% endif
+<% wide = " " * 8 %>${unpacked(wide)}${placed(wide)}${of_nodes(wide)}\
 % endif
 
         // segments, towards their last nodes

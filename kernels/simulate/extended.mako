@@ -23,16 +23,22 @@ ${kind.call(block, values, 12)}\
 % endif
 % endfor
 </%def>\
+<%def name="due(kind, target)">\
+% if spec.skips and not kind.watches:
+ && (ints[stale + ${target}] || clock[next_due + ${target}] <= t_mid)\
+% endif
+</%def>\
 <%def name="at_target(kinds, target, indent)">\
 % for kind in kinds:
 <% k = kind.number %>\
-${indent}if (${target} >= target_${k} && ${target} < target_${k} + count_${k}) {
+${indent}if (${target} >= target_${k} && ${target} < target_${k} + count_${k}${due(kind, target)}) {
 ${indent}    const int j = ${target} - target_${k};
 ${indent}    events_of_${k}(j, ${"-1" if kind.kind == "artificial" else f"ints[active_{k} + j]"}, t_begin, t_mid, dt, capacity, v, spike_count,
 ${indent}              spike_source, spike_time, mem, clock, ints, at);
 ${indent}}
 % endfor
 </%def>\
+% if spec.width == 1:
 // Events until the middle of the step, then currents there: d and b of the system to solve for the
 // change of v. One work-item per place of the solver's order, `active` is the number of an active
 // node there, else -1; then one per target at no node. `above`, `below` and `beside` are the places
@@ -101,6 +107,7 @@ ${kind.call("current", values, 12)}\
     }
     b[i] = right;
 }
+% endif
 
 <% new = "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])" %>\
 <%def name="loose(indent)">\
@@ -135,56 +142,29 @@ ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 <% W, V = spec.width, f"real{spec.width}" %>\
 % if W > 1:
 
-// From x, the change of v, to the end of the step, as below. One work-item per block of places and nodes:
-// instances of a kind at nodes that follow each other are advanced ${W} at a time, the last ones of
-// a block with copies of the last one, which are not kept.
-
-// n numbers from a place on, or at nodes
-${spec.static} ${V} some(__global const real *a, const int n)
+${part("common/extended_vectors")}\
+// One work-item per block of places, nodes and targets at no node.
+__kernel void begin_step(${signature(spec, "begin_step")})
 {
-    if (n == ${W}) return vload${W}(0, a);
-    real part[${W}];
-    for (int k = 0; k < ${W}; k++) part[k] = a[min(k, n - 1)];
-    return vload${W}(0, part);
-}
-
-${spec.static} ${V} some_at(__global const real *a, __global const int *node, const int n)
-{
-    real part[${W}];
-    for (int k = 0; k < ${W}; k++) part[k] = a[node[min(k, n - 1)]];
-    return vload${W}(0, part);
-}
-
-${spec.static} ${V} voltages(__global const real *x, __global const real *v_old,
-    __global const int *node, __global const int *places, const int n)
-{
-    real part[${W}];
-    for (int k = 0; k < ${W}; k++) {
-        const int i = places[node[min(k, n - 1)]];
-        part[k] = ${new.format("i")};
+    const int i = get_global_id(0), now = step_state[2];
+    if (i >= num_items) return;
+    const double t_begin = step_begin[now], t_mid = t_begin + half_dt;
+    if (i == 0) step_state[3] = now;  // for finish_step
+    const long item = i, next = item + 1;
+% if spec.loose_kinds and not spec.layered:
+    for (int k = item * num_loose / num_items; k < next * num_loose / num_items; k++) {
+        const int target = ints[loose + k];
+${at_target(spec.loose_kinds, "target", " " * 8)}\
     }
-    return vload${W}(0, part);
+% endif
+    begin_block(item * num_active / num_items, next * num_active / num_items,
+                item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
+                (ulong)(step_state[0] + now), seed, dt, capacity, active, above, below, beside, u,
+                ${"constant_g, constant_b, " if spec.constant else ""}v, d, b, spike_count, spike_source, spike_time, mem, clock,
+                ints, at);
 }
 
-// keep n numbers
-${spec.static} void keep(const ${V} x, __global real *a, const int n)
-{
-    if (n == ${W}) {
-        vstore${W}(x, 0, a);
-        return;
-    }
-    real part[${W}];
-    vstore${W}(x, 0, part);
-    for (int k = 0; k < n; k++) a[k] = part[k];
-}
-
-${spec.static} void keep_at(const ${V} x, __global real *a, __global const int *node, const int n)
-{
-    real part[${W}];
-    vstore${W}(x, 0, part);
-    for (int k = 0; k < n; k++) a[node[k]] = part[k];
-}
-
+// One work-item per block of places and nodes, and of all else that is recorded or sent.
 __kernel void finish_step(${signature(spec, "finish_step")})
 {
     const int i = get_global_id(0), now = step_state[3], done = step_state[0] + now;
@@ -193,10 +173,11 @@ __kernel void finish_step(${signature(spec, "finish_step")})
     const double t_end = t_mid + half_dt;
     const size_t row = step_state[1] + now;
     const long item = i, next = item + 1;
-    for (int p = item * num_places / num_items; p < next * num_places / num_items; p++)
-        v_new[p] = ${new.format("p")};
     for (int e = item * num_emitters / num_items; e < next * num_emitters / num_items; e++) {
         const int source = ints[emitter_source + e];
+% if spec.skips:
+        if (ints[event_count + source] != ints[event_live + source]) mark_targets(source, ints, at);
+% endif
         ints[event_count + source] = ints[event_live + source];
     }
     for (int r = item * num_v / num_items; r < next * num_v / num_items; r++)
@@ -205,47 +186,11 @@ __kernel void finish_step(${signature(spec, "finish_step")})
         step_state[2] = now + 1;  // for the kernels of the next step
 ${loose("        ")}\
     }
-    const int from = item * num_active / num_items, to = next * num_active / num_items;
-% if spec.played:
-    for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
-        play(p, t_end, mem, clock, ints, at);
-% endif
-% if spec.second_order_currents:
-    for (int a = from; a < to; a++) {
-        const int p = ints[place_of + a];
-% for ion in spec.ions:
-        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[p];
-% endfor
-    }
-% endif
-% for block in ("advance", "after_solve", "before_step"):
-% for kind in spec.kinds:
-% if kind.has(block) and kind.kind != "artificial":
-<% k = kind.number %>\
-<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_end", "t end": "t_end", "pointer": new} %>\
-% if block in dict(kind.vectors):
-    for (int j = ints[first_${k} + from], end = ints[first_${k} + to]; j < end; j += ${W}) {
-        const int n = min(${W}, end - j);
-        __global const int *node = ints + active_${k} + j;
-% if kind.asks(block, "v"):
-        const ${V} v_now = voltages(x, v_old, node, ints + place_of, n);
-% endif
-${kind.call_vectors(block, values, W, 8)}\
-    }
-% else:
-    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
-        const int a = ints[active_${k} + j];
-        const real v_now = ${new.format(f"ints[place_of + a]")};
-${kind.call(block, values, 8)}\
-    }
-% endif
-% endif
-% endfor
-% endfor
-    for (int a = from; a < to; a++) {
-        const real v_now = ${new.format("ints[place_of + a]")};
-${end_of("        ")}\
-    }
+    finish_block(item * num_active / num_items, next * num_active / num_items,
+                 item * num_places / num_items, next * num_places / num_items, t_begin, half_dt,
+                 done, row, dt, capacity, num_mem, x, v_old, v_new, failed, spike_count,
+                 spike_source, spike_time, mem_first, mem_column, mem_index, mem_rows, mem, clock,
+                 ints, at);
 }
 % else:
 // From x, the change of v, to the end of the step: voltages, states, spikes, a row of what is recorded.
@@ -303,6 +248,9 @@ __kernel void take_events(${signature(spec, "take_events")})
         clock[ring + ints[ring_first + s] + number % ints[ring_size + s]] = time[k];
         ints[event_count + s] = number + 1;
         ints[event_live + s] = number + 1;
+% if spec.skips:
+        mark_targets(s, ints, at);
+% endif
     }
 }
 % if spec.layered:

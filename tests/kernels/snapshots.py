@@ -36,6 +36,7 @@ from clhines.simulate import (
     state,
 )
 from clhines.simulate.currents import CurrentsSpec
+from clhines.simulate.extended_blocks import ExtendedBlocksSpec
 from clhines.simulate.extended_epoch_lists import with_blocks
 from clhines.simulate.extended_tables import filled_arenas, spec_of
 from clhines.simulate.features import FeaturesSpec
@@ -143,7 +144,10 @@ def extended_specs(dtype):
         variables = Variables(model, model.extended, wires_of(model, model.extended))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
-        yield spec_of(variables, tables, real, None, on_cpu=secondorder == 1)[0]
+        spec, _ = spec_of(variables, tables, real, None, on_cpu=secondorder == 1)
+        yield spec
+        if spec.wide:
+            yield ExtendedBlocksSpec.of(spec)
 
 
 def extended_epoch_specs(dtype, limits):
@@ -153,12 +157,12 @@ def extended_epoch_specs(dtype, limits):
         model = net.compile(0.025, secondorder=secondorder, seed=7)
         variables = Variables(model, model.extended, wires_of(model, model.extended))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
-        tables = filled_arenas(variables, np.dtype(dtype), place, base_d, pairs=True)
+        tables = filled_arenas(variables, np.dtype(dtype), place, base_d)
         functions = spec_of(variables, tables, real_name(dtype), None)[0]
         for plan in epoch_plan.plan_epochs(model, dtype, limits, by_node=True):
-            for far in (False, True):
+            for far, epoch in ((False, 64), (True, 1)):
                 spec = replace(plan.spec, far=far)
-                yield with_blocks(spec, functions, plan.lists, variables)[0]
+                yield with_blocks(spec, functions, plan.lists, variables, epoch)[0]
 
 
 def other_specs(dtype):

@@ -109,6 +109,13 @@ REFUSED = {  # text, what is refused, and what stands in its line
         "SOLVE s in an IF",
         "SOLVE",
     ),
+    "used before FOR_NETCONS": (
+        _with("m = m + a\n FOR_NETCONS(w2, a2) { a2 = 0.9*a2 }").replace(
+            "INITIAL", "NET_RECEIVE(w, a)"
+        ),
+        "'a' is used before FOR_NETCONS",
+        "FOR_NETCONS",
+    ),
     "changing table": (
         _with(
             "f(v)",

@@ -38,7 +38,7 @@ def built(h, rng, artificial):
             for _ in range(int(rng.integers(1, 3))):
                 netcon = h.NetCon(source, target, sec=owner) if owner else h.NetCon(source, target)
                 netcon.delay = float(rng.choice(delays)) if number % 3 else 1.0
-                netcon.weight[0], netcon.weight[1] = 0.0002, float(rng.normal())
+                netcon.weight[0] = float(rng.uniform(0, 0.0004))
                 kept.append(netcon)
     if artificial:
         for source, owner in sources[:4]:

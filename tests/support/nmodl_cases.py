@@ -48,6 +48,14 @@ CASES = [
     _driven("nmcount", ["calls", "peak"]),
     _driven("nmhint", ["half", "kernel", "gk", "x"], ions=["k"]),
     {
+        "name": "nmturns",
+        "density": [PAS],
+        "points": [["nmturns", {}], CLAMP, BACK],
+        "netcons": [[None, 0, [w, 0, 0], 1] for w in (0.001, 0.002, -1)],
+        "events": [[0, 2.0], [1, 3.3], [2, 4.4], [0, 7.5], [1, 9.1], [2, 9.3]],
+        "records": [[0, "g"], [0, "last"], ["weight", "0[1]"], ["weight", "1[1]"]],
+    },
+    {
         "name": "nmmixed",
         "density": [PAS],
         "points": [["nmmixed", {}], CLAMP, BACK],

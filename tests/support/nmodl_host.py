@@ -155,6 +155,7 @@ class Cell:
                     self.call(
                         one, f"for_netcons{k}", time, weights=own, flag=flag, other=each.weights
                     )
+            own = list(weights)
             found = self.call(one, "receive", time, weights=own, flag=flag)
             for a in one.m.calls("receive", one.outputs):
                 if a.role == "weight" and a.direction != "in":

@@ -4,7 +4,8 @@
   INCLUDE; `cursor` reads expressions, `statements` statements, `parse` the declarations;
   `constants` has numbers that UNITS blocks take from units; `verbatim` knows C that says nothing
   or that NMODL can say; `loops` turns FROM with ``break`` into IF.
-- `names` has the variables of a file; `values` those of one execution; `functions` the
+- `names` has the variables of a file; `values` those of one execution; `netcons` what a FOR_NETCONS
+  changes of the weights of the event itself; `functions` the
   mathematical functions; `draws` RANDOM variables; `evaluate`
   expressions; `execute` statements: a block is executed once,
   with symbols, and leaves expressions on a `Graph`.

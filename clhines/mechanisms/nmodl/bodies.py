@@ -11,6 +11,7 @@ from clhines.mechanisms.forms import linear_parts
 from clhines.mechanisms.nmodl.draws import counts
 from clhines.mechanisms.nmodl.execute import Run
 from clhines.mechanisms.nmodl.names import Names
+from clhines.mechanisms.nmodl.netcons import check
 from clhines.mechanisms.nmodl.solve import halves, solve
 from clhines.mechanisms.nmodl.tree import Block, Expression, File, Refused, Statement
 from clhines.mechanisms.nmodl.values import Loop, Shared, TableUse, weight
@@ -326,16 +327,11 @@ class _Work:
             ].definition
             if value is symbol:
                 continue
-            if run.values[key].uses(changed):
-                raise Refused(f"'{name}' is used after FOR_NETCONS has changed it")
             found.append(("weight", name, run.values[key]))
         return found
 
     def _netcons(self, run: Run, block: Block) -> None:
-        body = self.bodies.blocks["receive"]
-        for name in block.arguments:
-            if any(e.uses(f"_{name}__changed") for e in body.nodes(body.writes)):
-                raise Refused(f"'{name}' is used after FOR_NETCONS has changed it", block.line)
+        body, after = self.bodies.blocks["receive"], dict[Node, Node]()
         for number, (names, s, inner, guard) in enumerate(run.netcons):
             if len(names) > len(block.arguments):
                 raise Refused("FOR_NETCONS with more arguments than NET_RECEIVE", s.line)
@@ -348,8 +344,18 @@ class _Work:
                 if new is not old:
                     value = self.graph.replaced([self.graph.where(guard, new, old)], dict(rename))
                     results.append(("other_weight", target, value[0]))
+            changed = [target for _, target, _ in results]
+            check(self.graph, body.nodes(body.writes), guard, changed, s.line)
+            for name in changed:
+                after[self.graph.symbol(f"_{name}__changed")] = self.graph.symbol(weight(name))
             self.bodies.blocks[f"for_netcons{number}"] = Body(results, loops=inner.loops)
             self.bodies.netcons += 1
+        if any(node.uses(e.name) for loop in body.loops for node in loop.nodes() for e in after):
+            raise Refused("a WHILE or FROM uses what FOR_NETCONS has changed", block.line)
+        roots = [node for _, _, node in body.results] + [*body.writes.values()]
+        new = iter(self.graph.replaced(roots, after))
+        body.results = [(role, name, next(new)) for role, name, _ in body.results]
+        body.writes = {key: next(new) for key in body.writes}
 
     def _watches(self, run: Run) -> None:
         if not run.armed:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from clhines.mechanisms.expressions import ExpressionError, Node
 from clhines.mechanisms.nmodl.evaluate import Evaluation
 from clhines.mechanisms.nmodl.loops import breaks, nested
+from clhines.mechanisms.nmodl.netcons import where_true
 from clhines.mechanisms.nmodl.tree import Block, Expression, Refused, Statement
 from clhines.mechanisms.nmodl.values import Sent, TableUse, weight
 from clhines.mechanisms.nmodl.verbatim import ions_again, is_empty
@@ -253,17 +254,17 @@ class Run(Evaluation):
                 s.line,
                 "set the weights alone",
             )
-        own = list(self.arguments.items())
-        for name, (argument, key) in zip(names, own, strict=False):
-            symbol = self.graph.symbol(weight(argument))
-            changed = inner.values[str(inner.scopes[-1][name])]
-            if changed is self.graph.symbol(f"_{name}__other"):
-                continue
-            poison = self.graph.symbol(f"_{argument}__changed")
-            if self.values[key] is not symbol or changed.uses(symbol.name):
+        own = list(zip(names, self.arguments.items(), strict=False))
+        after = [inner.values[str(inner.scopes[-1][name])] for name in names]
+        for (name, (argument, key)), changed in zip(own, after, strict=False):
+            symbol, other = self.graph.symbol(weight(argument)), f"_{name}__other"
+            is_set = where_true(self.graph, self.guard, [self.values[key]])[0] is not symbol
+            if changed.uses(symbol.name) or (is_set and any(e.uses(other) for e in after)):
                 what = f"FOR_NETCONS sets '{name}', which the event has set or uses there"
                 raise Refused(what, s.line)
-            self.values[key] = self.graph.where(self.guard, poison, symbol)
+            if changed is not self.graph.symbol(other):
+                poison = self.graph.symbol(f"_{argument}__changed")
+                self.values[key] = self.graph.where(self.guard, poison, self.values[key])
         self.netcons.append((names, s, inner, self.guard))
 
     def executed(self, block: Block, values: Sequence[Node], line: int) -> Node:

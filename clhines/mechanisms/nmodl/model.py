@@ -90,19 +90,20 @@ def functions_of(
 def vectors_of(
     text: str,
     nmodl: Nmodl,
-    block: str,
+    blocks: tuple[str, ...],
     real: str,
     outputs: tuple[str, ...],
     width: int,
     single: tuple[str, ...],
-) -> str:
-    """Return the function of a block for `width` instances at once; empty where it has none.
+) -> tuple[tuple[str, ...], str]:
+    """Return those of some blocks that have a function for `width` instances at once, and these.
 
-    Its name begins with ``NAME__vWIDTH``; voltages, states, ions, results and parameters that are
+    Their names begin with ``NAME__vWIDTH``; voltages, states, ions, results and parameters that are
     not in `single` are ``realWIDTH``.
     """
     functions = Functions(model_of(text, nmodl), real, outputs, width, single)
-    return functions.text((block,)) if functions.takes_vectors(block) else ""
+    found = tuple(block for block in blocks if functions.takes_vectors(block))
+    return found, functions.text(found) if found else ""
 
 
 def calls_of(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> tuple[Argument, ...]:

@@ -46,7 +46,7 @@ _HELPER_ARGUMENTS = {
         "place, table, column, columns, n",
     ),
 }
-_IN_VECTORS = {"v", "t", "dt", "parameter", "state", "ion", "output", "ion_current"}
+_IN_VECTORS = {"v", "t", "dt", "parameter", "state", "ion", "output", "ion_current", "i", "g"}
 
 
 def name_of(a: Argument) -> str:

@@ -1,0 +1,282 @@
+<%page args="spec"/>\
+<%
+    W, V = spec.width, f"real{spec.width}"
+    new = "(v_old[{0}] + 2 * x[{0}])" if spec.secondorder else "(v_old[{0}] + x[{0}])"
+    constants = "constant_g, constant_b, " if spec.constant else ""
+    right = f"passive({{0}}, above, below, beside, u, {constants}v)"
+%>\
+// A step of a block of places and nodes: instances of a kind at nodes that follow each other are
+// advanced ${W} at a time, the last ones of a block with copies of the last one, which are not kept.
+
+// n numbers from a place on, or at nodes
+${spec.static} ${V} some(__global const real *a, const int n)
+{
+    if (n == ${W}) return vload${W}(0, a);
+    real part[${W}];
+    for (int k = 0; k < ${W}; k++) part[k] = a[min(k, n - 1)];
+    return vload${W}(0, part);
+}
+
+${spec.static} ${V} some_at(__global const real *a, __global const int *node, const int n)
+{
+    real part[${W}];
+    if (n == ${W}) {
+        for (int k = 0; k < ${W}; k++) part[k] = a[node[k]];
+    } else
+        for (int k = 0; k < ${W}; k++) part[k] = a[node[min(k, n - 1)]];
+    return vload${W}(0, part);
+}
+
+${spec.static} ${V} some_v(__global const real *v, __global const int *node, __global const int *places,
+    const int n)
+{
+    real part[${W}];
+    if (node[0] == node[n - 1]) return v[places[node[0]]];  // nodes ascend
+    if (n == ${W}) {
+        for (int k = 0; k < ${W}; k++) part[k] = v[places[node[k]]];
+    } else
+        for (int k = 0; k < ${W}; k++) part[k] = v[places[node[min(k, n - 1)]]];
+    return vload${W}(0, part);
+}
+
+${spec.static} ${V} voltages(__global const real *x, __global const real *v_old,
+    __global const int *node, __global const int *places, const int n)
+{
+    real part[${W}];
+    for (int k = 0; k < ${W}; k++) {
+        const int i = places[node[min(k, n - 1)]];
+        part[k] = ${new.format("i")};
+    }
+    return vload${W}(0, part);
+}
+
+// keep n numbers
+${spec.static} void keep(const ${V} x, __global real *a, const int n)
+{
+    if (n == ${W}) {
+        vstore${W}(x, 0, a);
+        return;
+    }
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[k] = part[k];
+}
+
+${spec.static} void keep_at(const ${V} x, __global real *a, __global const int *node, const int n)
+{
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[node[k]] = part[k];
+}
+
+// add n numbers at nodes, those of points as densities
+${spec.static} void add_at(const ${V} x, __global real *a, __global const int *node, const int n)
+{
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[node[k]] += part[k];
+}
+
+${spec.static} void add_points(const ${V} x, __global real *a, __global const real *areas,
+    __global const int *node, const int n)
+{
+    real part[${W}];
+    vstore${W}(x, 0, part);
+    for (int k = 0; k < n; k++) a[node[k]] += part[k] * (100 / areas[node[k]]);
+}
+
+// What flows into a node without the instances there; `above`, `below` and `beside` are the places of
+// its parent, of its first child and of its parent's next child, -1 for none.
+${spec.static} real passive(
+    const int i, __global const int *above, __global const int *below, __global const int *beside,
+    __global const real *u, ${"__global const real *constant_g, __global const real *constant_b, " if spec.constant else ""}__global const real *v)
+{
+    const real v_now = v[i];
+    real right = ${"constant_b[i] - constant_g[i] * v_now" if spec.constant else "0"};
+    if (above[i] >= 0) right += u[i] * (v_now - v[above[i]]);  // u is minus the conductance
+    for (int c = below[i]; c >= 0; c = beside[c]) right += u[c] * (v_now - v[c]);
+    return right;
+}
+
+// Events until the middle of the step, then currents there: d and b of the system to solve for the
+// change of v. Of nodes from one to another; places without instances have only their own b.
+static void begin_block(
+    const int from, const int to, const int first_place, const int end_place, const double t_begin,
+    const double half_dt, const ulong step, const ulong seed, const real dt, const int capacity,
+    __global const int *active, __global const int *above, __global const int *below,
+    __global const int *beside, __global const real *u,
+% if spec.constant:
+    __global const real *constant_g, __global const real *constant_b,
+% endif
+    __global const real *v, __global real *d, __global real *b, __global int *spike_count,
+    __global int *spike_source, __global double *spike_time, __global real *mem,
+    __global double *clock, __global int *ints, __global const int *at)
+{
+    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    for (int i = first_place; i < end_place; i++) {
+        if (active[i] >= 0) continue;
+        b[i] = ${right.format("i")};
+    }
+    for (int a = from; a < to; a++) {
+        const int i = ints[place_of + a];
+        d[i] = mem[base_d + a];
+        b[i] = ${right.format("i")};
+    }
+% if not spec.layered:
+% for kind in spec.net_kinds:
+% if kind.kind != "artificial":
+<% k = kind.number %>\
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+% if spec.skips and not kind.watches:
+        if (!ints[stale + target_${k} + j] && clock[next_due + target_${k} + j] > t_mid) continue;
+% endif
+        events_of_${k}(j, ints[active_${k} + j], t_begin, t_mid, dt, capacity, v, spike_count,
+                 spike_source, spike_time, mem, clock, ints, at);
+    }
+% endif
+% endfor
+% endif
+% if spec.played:
+    for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
+        play(p, t_mid, mem, clock, ints, at);
+% endif
+<% here = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_mid", "t end": "t_end", "pointer": "v[{}]"} %>\
+% for kind in spec.kinds:
+% if kind.has("before_breakpoint") and kind.kind != "artificial":
+<% k = kind.number %>\
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+        const int a = ints[active_${k} + j];
+        const real v_now = v[ints[place_of + a]];
+${kind.call("before_breakpoint", here, 8)}\
+    }
+% endif
+% endfor
+% for ion in spec.ions:
+    for (int a = from; a < to; a++) {
+        mem[ion_i${ion} + a] = 0;
+        mem[ion_di${ion} + a] = 0;
+        if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
+    }
+% endfor
+% for kind in spec.kinds:
+% if kind.has("current") and kind.kind != "artificial":
+<%
+    k = kind.number
+    density = kind.kind == "density"
+    factor = "mem[area + a] * (real)0.01 * " if density else ""
+    values = {**here, "noise": f"normal(seed, (ulong)(number_{k} + j), step)"}
+%>\
+% if "current" in dict(kind.vectors):
+    for (int j = ints[first_${k} + from], end = ints[first_${k} + to]; j < end; j += ${W}) {
+        const int n = min(${W}, end - j);
+        __global const int *node = ints + active_${k} + j;
+% if kind.asks("current", "v"):
+        const ${V} v_now = some_v(v, node, ints + place_of, n);
+% endif
+${kind.call_vectors("current", values, W, 8)}\
+% if kind.asks("current", "i"):
+        real slope[${W}], outward[${W}];
+        vstore${W}(g_g, 0, slope);
+        vstore${W}(i_i, 0, outward);
+        for (int m = 0; m < n;) {
+            const int a = node[m], i = ints[place_of + a];
+            real at_d = d[i], at_b = b[i];
+            do {
+                at_d += ${factor}slope[m];
+                at_b -= ${factor}outward[m];
+            } while (++m < n && node[m] == a);
+            d[i] = at_d;
+            b[i] = at_b;
+        }
+% endif
+    }
+% else:
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+        const int a = ints[active_${k} + j], i = ints[place_of + a];
+        const real v_now = v[i];
+${kind.call("current", values, 8)}\
+% if kind.asks("current", "i"):
+        d[i] += ${factor}g_g;
+        b[i] -= ${factor}i_i;
+% endif
+    }
+% endif
+% endif
+% endfor
+}
+
+// From x, the change of v, to the end of the step: voltages, states, spikes, recorded states.
+static void finish_block(
+    const int from, const int to, const int first_place, const int end_place, const double t_begin,
+    const double half_dt, const int done, const size_t row, const real dt, const int capacity,
+    const int num_mem, __global const real *x, __global const real *v_old, __global real *v_new,
+    __global int *failed, __global int *spike_count, __global int *spike_source,
+    __global double *spike_time, __global const int *mem_first, __global const int *mem_column,
+    __global const int *mem_index, __global real *mem_rows, __global real *mem,
+    __global double *clock, __global int *ints, __global const int *at)
+{
+    const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
+    for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
+% if spec.played:
+    for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
+        play(p, t_end, mem, clock, ints, at);
+% endif
+% if spec.second_order_currents:
+    for (int a = from; a < to; a++) {
+        const int p = ints[place_of + a];
+% for ion in spec.ions:
+        mem[ion_i${ion} + a] += mem[ion_di${ion} + a] * x[p];
+% endfor
+    }
+% endif
+% for block in ("advance", "after_solve", "before_step"):
+% for kind in spec.kinds:
+% if kind.has(block) and kind.kind != "artificial":
+<% k = kind.number %>\
+<% values = {"v": "v_now", "dt": "dt", "t begin": "t_begin", "t now": "t_end", "t end": "t_end", "pointer": new} %>\
+% if block in dict(kind.vectors):
+    for (int j = ints[first_${k} + from], end = ints[first_${k} + to]; j < end; j += ${W}) {
+        const int n = min(${W}, end - j);
+        __global const int *node = ints + active_${k} + j;
+% if kind.asks(block, "v"):
+        const ${V} v_now = voltages(x, v_old, node, ints + place_of, n);
+% endif
+${kind.call_vectors(block, values, W, 8)}\
+    }
+% else:
+    for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
+        const int a = ints[active_${k} + j];
+        const real v_now = ${new.format(f"ints[place_of + a]")};
+${kind.call(block, values, 8)}\
+    }
+% endif
+% endif
+% endfor
+% endfor
+    for (int a = from; a < to; a++) {
+        const real v_now = ${new.format("ints[place_of + a]")};
+        const int c = ints[cell + a];
+        if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
+        for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
+            const int above = v_now > mem[detector_threshold + j];
+            if (above && !ints[detector_above + j]) {
+                const int source = ints[detector_source + j];
+                const int number = ints[event_count + source]++;
+                clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
+                    t_end + 1e-10;
+% if spec.skips:
+                mark_targets(source, ints, at);
+% endif
+                const int place = atomic_inc(spike_count);
+                if (place < capacity) {
+                    spike_source[place] = source;
+                    spike_time[place] = t_end;
+                }
+            }
+            ints[detector_above + j] = above;
+        }
+        for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
+            mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+    }
+}
+

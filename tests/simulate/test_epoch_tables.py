@@ -1,0 +1,124 @@
+"""Functions of .mod files with tables in epochs: what is loaded, terms of exponentials, a cell."""
+
+from fractions import Fraction
+from math import factorial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from clhines import Mechanism, Network, Simulation
+from clhines.simulate import extended_epochs
+from clhines.simulate.epoch_rates import coefficients
+from clhines.simulate.epoch_tables import terms, with_few_terms, with_rows
+
+MODS = Path(__file__).parents[2] / "bench" / "mods"
+EPS = {"double": 2.0**-52, "float": 2.0**-23}
+SOURCE = """static real c_place_(const node_series_ series__, const real xi, const int n)
+{
+    return xi;
+}
+
+static real c_lookup_(const node_series_ series__, const real place)
+{
+    return place;
+}
+
+static void c_advance(const node_series_ series__, __global const real *r__table, real *m_)
+{
+    const real _r__place = c_place_(series__, 2.0 * v + 240.0, 440);
+    const real mtau = c_lookup_(series__, _r__place, r__table, 1, 2, 440);
+    const real _x0 = 1.0 / mtau;
+    const real m_rate = -_x0;
+    const real minf = c_lookup_(series__, _r__place, r__table, 0, 2, 440);
+    const real m__2 = m + node_grown_(series__, m_rate * dt) * (m - minf);
+    *m_ = m__2;
+}
+"""
+
+
+def test_rows_are_loaded_as_a_whole():
+    """Both rows, right after the place; the helpers of the mechanism are gone."""
+    found = with_rows(SOURCE, "c")
+    assert "c_place_" not in found and "c_lookup_" not in found
+    lines = [line.strip() for line in found.splitlines()]
+    first = next(k for k, line in enumerate(lines) if "node_row_of_(2.0 * v + 240.0, 440)" in line)
+    assert (
+        "real2" in lines[first + 1]
+        and "node_load2_(r__table + _r__place__at.row * 2 + 0)" in (lines[first + 1])
+    )
+    assert "node_load2_(r__table + (_r__place__at.row + 1) * 2 + 0)" in lines[first + 2]
+    low, high = (lines[first + k].split()[2] for k in (1, 2))
+    assert f"minf = node_between_(_r__place__at.share, {low}.s0, {high}.s0);" in found
+    assert f"mtau = node_between_(_r__place__at.share, {low}.s1, {high}.s1);" in found
+
+
+@pytest.mark.parametrize("least, has", [(1.0, True), (0.05, False), (-1.0, False)])
+def test_terms_are_those_of_the_least_tau(least, has):
+    table = np.array([[0.0, 2.0], [1.0, least]])
+    found = with_few_terms(SOURCE, "c", {"r": table}, 0.025, "double")
+    number = terms(0.025, table[:, 1], "double")
+    assert (f"node_grown_{number}_(series__, m_rate * dt)" in found) == has == (number > 0)
+    assert has or found == SOURCE
+
+
+@pytest.mark.parametrize("real", EPS)
+def test_terms_are_enough(real):
+    """The first terms of the polynomial, beside the series in exact numbers."""
+    c = coefficients(real)
+    for most in (0.004, 0.05, 0.2, 0.34):
+        number = terms(most, np.array([1.0, 3.0]), real)
+        for k in range(11):
+            x = -Fraction(most) * k / 10
+            exact = sum(x**n / factorial(n + 1) for n in range(25))
+            found = sum(Fraction(c[f"exp_{n}"]) * x**n for n in range(number))
+            assert abs(found / exact - 1) < EPS[real] / 2
+
+
+def cells(names):
+    """Two cells of four nodes, the last one with one channel alone."""
+    parent, n = np.array([-1, 0, 1, 1, -1, 4, 5, 5]), 8
+    area = np.linspace(400.0, 900.0, n)
+    net = Network.from_arrays(parent, [0, 4, 8], area, np.full(n, 0.1), 1e-5 * area)
+    net.ion("na", e=50.0)
+    net.ion("k", e=-85.0)
+    groups = {}
+    for name in names:
+        mechanism = Mechanism.from_nmodl(MODS / f"{name}.mod", use_tables=True)
+        where = np.arange(n) if name == "ih" else np.array([0, 1, 2, 4, 5, 6])
+        groups[name] = net.insert(mechanism, where, gbar=1e-4 if name == "ih" else 0.02)
+    clamp = net.add("iclamp", at=np.array([0, 4]), delay=0.2, dur=5.0, amp=[0.05, 0.3])
+    net.play(clamp, 0, "amp", [0, 2, 4.0], [0.05, 0.3, 0.1])
+    net.detector(np.array([0, 5]), -50.0)
+    return net, groups
+
+
+def test_channels_with_tables_as_the_reference(fast_queue, needs, monkeypatch):
+    """Voltages, gates and an ion's current; the same bits of voltages whatever is recorded."""
+    needs(fast_queue, "float64")
+    found, spikes, specs, with_blocks = {}, {}, [], extended_epochs.with_blocks
+
+    def kept(*given):
+        specs.append(with_blocks(*given)[0])
+        return with_blocks(*given)
+
+    monkeypatch.setattr(extended_epochs, "with_blocks", kept)
+    for engine, more in (("reference", True), ("epochs", True), ("epochs", False)):
+        net, groups = cells(("nata", "skv", "ih"))
+        sim = Simulation(net, 0.05, queue=fast_queue, engine=engine)
+        asked = [sim.record("v", np.arange(8))]
+        if more:
+            asked += [sim.record("m", groups["nata"]), sim.record("ina", [0, 1, 5])]
+        result = sim.run(6.0)
+        found[engine, more] = [result[k] for k in asked]
+        spikes[engine, more] = result.spike_time
+    assert specs[0].classes and specs[0].selects and specs[0].sums_apart and specs[0].terms
+    assert all(k.held for k in specs[0].blocks if k.kind == "density")
+    expected = found["reference", True]
+    assert np.ptp(expected[0]) > 20 and np.ptp(expected[1]) > 0.1
+    for values, exact in zip(found["epochs", True], expected, strict=True):
+        np.testing.assert_allclose(values, exact, 0, 1e-10 * np.abs(exact).max())
+    assert np.array_equal(found["epochs", True][0], found["epochs", False][0])
+    assert len(spikes["reference", True]) > 1
+    for values in spikes.values():
+        np.testing.assert_allclose(values, spikes["reference", True], 0, 1e-12)

@@ -1,0 +1,118 @@
+"""Blocks of whole cells on CPUs, many steps in one launch, against the reference on the host.
+
+As in `test_extended_epochs`, each step differs by some units in the last place.
+"""
+
+import mod_files
+import numpy as np
+import pytest
+from extended_cells import CELLS, NODES, network
+
+from clhines import InputError, Network, Simulation
+from clhines.device import devices
+from clhines.simulate import extended_choice
+from clhines.simulate.extended_block_plan import blocks_of, plan_blocks, work_of
+from clhines.simulate.extended_blocks import ExtendedBlocks
+from clhines.simulate.wires import wires_of
+
+DT, STOP = 0.05, 20.0  # ms
+EPS = 100 * (STOP / DT) * np.finfo(np.float64).eps
+
+
+@pytest.fixture
+def cpu(fast_queue, needs):
+    needs(fast_queue, "float64")
+    if not devices.is_cpu(fast_queue.device):
+        pytest.skip("blocks are for CPUs")
+    return fast_queue
+
+
+@pytest.fixture
+def by_cell(monkeypatch):
+    """Have each cell in a block of its own."""
+    made = []
+
+    def planned(model, wires, units):
+        made.append(blocks_of(model, wires, work_of(model), CELLS, 1.0))
+        return made[-1]
+
+    monkeypatch.setattr(extended_choice, "plan_blocks", planned)
+    return made
+
+
+def with_fire():
+    """Cells, and artificial ones: one of its own cell, without delay; others between cells."""
+    net, groups = network()
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 4)
+    nmda = groups["ext_nmda"]
+    weights = [[0.003, 1.0]]
+    net.connect(fire, nmda, [1], weights, 0.0, source_index=[0])
+    net.connect(fire, nmda, [0], weights, 0.7, source_index=[1])
+    net.connect(fire, nmda, [2], weights, 1.0, source_index=[1])
+    net.connect(fire, fire, [2], 0.7, 0.001, source_index=[3])
+    net.connect(net.detector([0, 2 * NODES], -30.0), fire, [0, 1], 1.2, 0.8)
+    return net, {**groups, "ext_fire": fire}
+
+
+def taken(sim, groups):
+    found = [sim.record("v", np.arange(CELLS * NODES)), sim.record("fired", groups["ext_fire"])]
+    found += [sim.record("g", groups["ext_nmda"]), sim.record("cai", [0, NODES])]
+    return found, sim.run(STOP)
+
+
+def test_as_the_reference(cpu, by_cell, tmp_path):
+    """Voltages, states and events; the same bits after a state was restored on the way."""
+    given = {"queue": cpu, "chunk": 130, "secondorder": 2}
+    net, groups = with_fire()
+    slow = Simulation(net, DT, engine="reference", secondorder=2)
+    numbers, expected = taken(slow, groups)
+    sim = Simulation(net, DT, **given)
+    assert isinstance(sim.runner, ExtendedBlocks) and sim.engine == "epochs"
+    (blocks,) = by_cell
+    assert blocks.count == CELLS and blocks.crossing.sum() > 2 and 1 < blocks.epoch < STOP / DT
+    _, result = taken(sim, groups)
+    for number in numbers:
+        scale = np.abs(expected[number]).max()
+        assert scale > 0
+        np.testing.assert_allclose(result[number], expected[number], 0, EPS * scale)
+    assert np.array_equal(result.spike_cell, expected.spike_cell)
+    assert len({*result.spike_cell.tolist()}) > CELLS
+    np.testing.assert_allclose(result.spike_time, expected.spike_time, 0, 1e-12 * STOP)
+    sim.save(tmp_path / "state.npz")
+    later = sim.run(3.35)
+    other = Simulation(net, DT, **given)
+    taken(other, groups)
+    other.restore(tmp_path / "state.npz")
+    again = other.run(3.35)
+    assert all(np.array_equal(later[k], again[k]) for k in numbers)
+
+
+def test_which_networks(cpu):
+    """Pointers tie cells; the steps of a launch are those of the shortest way between blocks."""
+    net, _ = with_fire()
+    model = net.compile(DT)
+    wires, work = wires_of(model, model.extended), work_of(model)
+    assert plan_blocks(model, wires, 2).count == 1  # too little to do for two
+    assert blocks_of(model, wires, work, CELLS, np.inf) is None  # an artificial cell sends to two
+    found = blocks_of(model, wires, 1e6 * work, CELLS, 1.0)
+    assert found.epoch == int(model.extended.netcons.delay[found.crossing].min() / DT + 1e-9)
+    net, _ = network()
+    net.point(net.add(mod_files.ours("ext_gap"), NODES), "vgap", to=[0])
+    model = net.compile(DT)
+    wires, work = wires_of(model, model.extended), work_of(model)
+    assert blocks_of(model, wires, work, CELLS, 1.0) is None
+    assert blocks_of(model, wires, work, 1, 1.0).epoch > STOP / DT
+
+
+def test_too_many_events_between_blocks(cpu, by_cell):
+    """Events of an instance that another block may lose are an error, not lost."""
+    net = Network.from_arrays([-1] * CELLS, np.arange(CELLS + 1), *[[300.0] * CELLS] * 3)
+    added = net.add(mod_files.ours("ext_sum"), [0, 2])
+    fire = net.add_artificial(mod_files.ours("ext_fire"), 1, refrac=1e-4)
+    net.connect(fire, added, [0, 1], 1e-6, 6 * DT, source_index=[0, 0])
+    net.connect(net.trains([np.arange(1, 4, DT / 3.3)]), fire, [0], 2.0, 0.1)  # 3.3 a step
+    Simulation(net, DT, queue=cpu, engine="steps").run(5.0)
+    sim = Simulation(net, DT, queue=cpu)
+    assert by_cell[0].crossing.any()
+    with pytest.raises(InputError, match="more events than its ring has room for"):
+        sim.run(5.0)
