@@ -68,7 +68,7 @@ class Network(Additions):
     threshold : float or (num_cells,) float64, mV
         A cell spikes when the middle of its soma comes from below to this or above; 10 at first.
     settings : dict of str to float
-        ``dt``, ``v_init``, ``secondorder`` and ``t`` of a model of NEURON, for `Population`.
+        NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
 
     Raises
     ------

@@ -149,7 +149,7 @@ class Changing:
             if group is None:
                 checked = self._checked_whole(values)
             else:
-                group = self._own_group(group)
+                group = _own_group(self.network, group)
                 checked = {k: self._checked(group, k, v) for k, v in values.items()}
         if self.ranks is not None:
             self.ranks.same({"digest of what is set": _digest(group, checked)})
@@ -220,18 +220,6 @@ class Changing:
         return self._step
 
     # -- checks --------------------------------------------------------------------------------
-
-    def _own_group(self, group: object) -> Group:
-        if not isinstance(group, Group):
-            raise InputError(
-                f"group is {type(group).__name__}; expected a Group, from insert() or add()"
-            )
-        known = self.network
-        while group.network is not known:
-            if known.branched_from is None:
-                raise InputError(f"group {group.mechanism.name} belongs to another network")
-            known = known.branched_from
-        return self.network.groups[group.number]
 
     def _checked(self, group: Group, name: str, value: object) -> Value:
         checked = as_value(group, name, value)
@@ -416,6 +404,20 @@ def _digest(group: Group | None, values: Mapping[str, object]) -> str:
             numbers = value.numbers if isinstance(value, Value) else np.asarray(value)
             digest.update(np.ascontiguousarray(numbers).tobytes())
     return digest.hexdigest()[:8]
+
+
+def _own_group(network: Network, group: object) -> Group:
+    """Return a network's group, or the one that is copies of a group branched from."""
+    if not isinstance(group, Group):
+        raise InputError(
+            f"group is {type(group).__name__}; expected a Group, from insert() or add()"
+        )
+    known = network
+    while group.network is not known:
+        if known.branched_from is None:
+            raise InputError(f"group {group.mechanism.name} belongs to another network")
+        known = known.branched_from
+    return network.groups[group.number]
 
 
 def _put_state(saved: dict[str, np.ndarray], model: Model, group: int, name: str) -> None:
