@@ -178,7 +178,7 @@ class Memory(Objects):
         at = f["odd"]
         return Source(
             address, known, words[f["place"] + 4], words[f["times"]], words[f["times"] + 1],
-            signed[at], signed[at + 2],
+            signed[at], signed[at + 2], bool(words[f["rank"]]),
         )  # fmt: skip
 
     def threshold(self, address: int) -> float:

@@ -63,6 +63,8 @@ class Source:
         What is appended to `numbers`.
     gid : int
         -1 for none.
+    is_called : bool
+        Whether `NetCon.record` has given it a statement or a function.
     """
 
     address: int
@@ -72,6 +74,7 @@ class Source:
     numbers: int
     record_as: int
     gid: int
+    is_called: bool
 
 
 @dataclass(frozen=True)

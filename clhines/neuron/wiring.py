@@ -123,6 +123,9 @@ class WireReader:
                 what = "NetCon whose source is neither a voltage nor an object that sends events"
                 self.rejected.append(Rejected("", what))
                 continue
+            if source.is_called:
+                what = "NetCon.record of a statement or a function"
+                self.rejected.append(Rejected("", what, "", 0, "record into a Vector"))
             places[source.address] = len(found.origins)
             threshold = memory.threshold(source.address)
             found.origins.append(

@@ -184,7 +184,7 @@ class ExtendedReference:
                 current = ion.variables[3]
                 variables.ions[current] += variables.ions[f"d{current}"] * dv
         variables.v = v + (2 * dv if model.secondorder else dv)
-        self._play(end)
+        self._play(end, is_end=True)
         for block in ("advance", "after_solve", "before_step"):
             for k in range(len(model.kinds)):
                 variables.run_block(k, block, {"begin": begin, "now": end, "end": end})
@@ -192,8 +192,10 @@ class ExtendedReference:
         self.failed[(self.failed == 0) & ~np.isfinite(after)] = step + 1
         self.events.detect(end)
 
-    def _play(self, t: float) -> None:
+    def _play(self, t: float, is_end: bool = False) -> None:
         for played in self.extended.played:
+            if is_end and not played.continuous:
+                continue  # NEURON sets these by events, after the states
             value = played_at(played, t)
             if not np.isnan(value):
                 self.variables.parameters[played.kind][played.parameter][played.instance] = value

@@ -156,7 +156,7 @@ ${copied(kind, ends)}\
             if (special && !opens) {
                 ${spec.times("old_end")}
                 for (int r = ints[first_played + a]; r < ints[first_played + a + 1]; r++)
-                    play(r, old_end, mem, clock, ints, regions);
+                    if (ints[played_continuous + r]) play(r, old_end, mem, clock, ints, regions);
             }
 % endif
 % for block in ends:

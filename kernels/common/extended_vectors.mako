@@ -219,7 +219,7 @@ static void finish_block(
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
-        play(p, t_end, mem, clock, ints, at);
+        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
 % endif
 % if spec.second_order_currents:
     for (int a = from; a < to; a++) {

@@ -113,7 +113,7 @@ ${kind.call("current", values, 12)}\
 <%def name="loose(indent)">\
 % if spec.played:
 ${indent}for (int p = ints[first_played + num_active]; p < num_played; p++)
-${indent}    play(p, t_end, mem, clock, ints, at);
+${indent}    play(p, ints[played_continuous + p] ? t_end : t_mid, mem, clock, ints, at);
 % endif
 ${indent}for (int r = mem_first[num_active]; r < num_mem; r++)
 ${indent}    mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
@@ -225,7 +225,7 @@ ${loose("        ")}\
     if (a < 0) return;
 % if spec.played:
     for (int p = ints[first_played + a]; p < ints[first_played + a + 1]; p++)
-        play(p, t_end, mem, clock, ints, at);
+        if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
 % endif
 % if spec.second_order_currents:
 % for ion in spec.ions:

@@ -328,8 +328,21 @@ def twice(soma):
         y.play(clamp._ref_amp, vectors[0], 1)
     return clamp, vectors
 
+def called(soma):
+    netcon = h.NetCon(soma(0.5)._ref_v, None, sec=soma)
+    netcon.record(lambda: None)
+    return netcon
+
+def silent(soma):
+    clamp = h.IClamp(soma(0.5))
+    netcon, times = h.NetCon(clamp, h.ExpSyn(soma(0.5))), h.Vector()
+    netcon.record(times)
+    h.finitialize(-65)
+    clhines.neuron.run(0.1, engine="reference")
+    return clamp, netcon, times
+
 nothing = lambda soma: None
-rejected("plain", nothing, None)
+rejected("plain", nothing, silent)  # a source that never sends
 rejected("threads of NEURON", lambda soma: pc.nthread(2), None)
 pc.nthread(1)
 rejected("CVode's variable steps", lambda soma: cvode.active(1), None)
@@ -340,6 +353,7 @@ rejected("`extracellular`", lambda soma: soma.insert("extracellular"), None)
 rejected("CVode.event", nothing, lambda soma: cvode.event(3, "x = 1"))
 rejected("Vector.play", held, None)
 rejected("two Vectors played", twice, None)
+rejected("NetCon.record of a statement", called, None)
 rejected("LinearMechanism", linear, None)
 """
 
@@ -360,6 +374,8 @@ def test_constructs_are_rejected_as_the_table_of_the_page_says():
         "VecStim",
         "PatternStim",
         "GLOBAL",
+        "FOR_NETCONS",
+        "v set",
         "artificial",
     )
     for row in told:

@@ -119,15 +119,22 @@ def streams():
 
 
 def played():
-    """Vector.play into a clamp, interpolated and in steps."""
+    """Vector.play into clamps, interpolated and in steps, and into what a state needs.
+
+    NEURON takes a value that is due in the second half of a step after the step's states.
+    """
     soma = section("soma", 1, 20, 20)
     clamps = [clamp(soma(0.5), 0), clamp(soma(0.5), 0)]
     t, y = h.Vector([0, 3, 7, 12]), h.Vector([0, 0.2, 0.05, 0.3])
     y.play(clamps[0]._ref_amp, t, 1)
     steps = h.Vector([0.0, 0.1, 0.0, 0.05])
     steps.play(clamps[1]._ref_amp, t)
-    KEPT.extend([t, y, steps])
-    return recorded(soma(0.5)._ref_v, soma(0.5).hh._ref_h)
+    synapse = h.ExpSyn(soma(0.5))
+    due, tau = h.Vector([0, 3.02, 7.024, 12.001]), h.Vector([1, 9, 2, 20])
+    tau.play(synapse._ref_tau, due)
+    netcon = h.NetCon(soma(0.5)._ref_v, synapse, -60, 0.5, 0.002, sec=soma)
+    KEPT.extend([t, y, steps, synapse, due, tau, netcon])
+    return recorded(soma(0.5)._ref_v, soma(0.5).hh._ref_h, synapse._ref_g, synapse._ref_tau)
 
 
 def gaps():
