@@ -325,8 +325,11 @@ def main(arguments: Sequence[str]) -> None:
     rows: list[dict[str, Any]] = []
     missing: list[dict[str, Any]] = []
     queue = record.queue(args.device)
-    for found in measured(args):
-        (missing if "reason" in found else rows).append(found)
+    try:
+        for found in measured(args):
+            (missing if "reason" in found else rows).append(found)
+    except KeyboardInterrupt:
+        print("stopped: the table has what was done before")
     good = []
     for r, wrong in compare(rows):
         if wrong and r["name"].startswith(OWN):

@@ -296,6 +296,7 @@ class CopiedNetwork(Network):
     def __init__(self, once: Network, copies: int) -> None:
         super().__init__(structure_of_copies(once.structure, copies))
         self._once, self._copies = once, copies
+        self.settings.update(once.settings)
         self.celsius, limit = once.celsius, once.threshold
         self.threshold = np.tile(limit, copies) if isinstance(limit, np.ndarray) else limit
         n = once.forest.num_nodes

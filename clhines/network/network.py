@@ -68,7 +68,7 @@ class Network(Additions):
     threshold : float or (num_cells,) float64, mV
         A cell spikes when the middle of its soma comes from below to this or above; 10 at first.
     settings : dict of str to float
-        NEURON's ``dt``, ``v_init``, ``secondorder``, if it is from there; defaults of `Population`.
+        NEURON's ``dt``, ``v_init``, ``secondorder`` and ``t``, if it is from there.
 
     Raises
     ------
@@ -383,3 +383,13 @@ class Network(Additions):
     def constant_sums(self) -> ConstantSums:
         """Return the sums of the constant mechanisms, to be summed again when these change."""
         return ConstantSums(self._groups, self.forest, self.area, self.structure.whole("g_total"))
+
+
+def check_begins(network: Network, what: str) -> None:
+    """Raise InputError if it was read from NEURON on the way, and `what` begins at t = 0."""
+    t = network.settings.get("t", 0.0)
+    if t > 0:
+        raise InputError(
+            f"{what}: the model was read from NEURON at t = {t:g} ms; expected h.finitialize() "
+            "before from_neuron()"
+        )

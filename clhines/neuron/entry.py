@@ -174,6 +174,7 @@ def _simulation(
     once, h = network_of(model), model.h
     v_init = float(h.v_init) if hasattr(h, "v_init") else -65.0
     once.network.settings.update(dt=float(h.dt), v_init=v_init, secondorder=int(h.secondorder))
+    once.network.settings["t"] = float(h.t)
     imported = once if copies == 1 else copied(once, copies)
     given = {"secondorder": int(h.secondorder), **options}
     sim = Simulation(

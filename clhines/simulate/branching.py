@@ -19,6 +19,7 @@ _OF_KIND = re.compile(r"(state|output|drawn|played|queue)(\d+)_(.+)")
 def network_of_copies(network: Network, changes: Changes, model: Model, count: int) -> Network:
     """Return copies of a network, with what a simulation has changed, in one network."""
     copies = Network(structure_of_copies(network.structure, count), branched_from=network)
+    copies.settings.update(network.settings)
     groups, wiring = changes.groups(network.groups), network.wiring(changes)
     fill(copies, network, groups, wiring, model.connections.rule, model)
     return copies

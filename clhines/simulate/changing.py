@@ -20,7 +20,7 @@ from clhines.network.compiled import with_values
 from clhines.network.constant import ConstantSums
 from clhines.network.groups import Group
 from clhines.network.model import Model
-from clhines.network.network import Network
+from clhines.network.network import Network, check_begins
 from clhines.simulate import saved as saved_states
 from clhines.simulate.branching import ExtendedCopies, network_of_copies, state_of_copies
 from clhines.simulate.decisions import incoming_scale
@@ -166,6 +166,7 @@ class Changing:
         The state is that of a new simulation: voltages `v_init`, states as they then are, no event
         under way, weights as given or `set`. Records stay. The first call takes longer.
         """
+        check_begins(self.network, "reset()")
         self._broken, self._fresh = "a reset failed", True
         self._settle_values()
         self._to_start()
@@ -183,10 +184,8 @@ class Changing:
         Returns
         -------
         Simulation
-            With no records yet. `set` takes the groups of this network for those of the copies:
-            a group has its instances copy after copy. Events under way, self events and streams of
-            random numbers of ``.mod`` files are those of this simulation in each copy; noise of
-            `inoise` differs between the copies, and from what this simulation goes on with.
+            With no records yet. `set` takes the groups of this network; those of the copies have
+            their instances copy after copy. Noise of `inoise` differs in all copies.
         """
         count = as_whole_number("count", count, 1)
         if self.ranks is not None:
@@ -227,8 +226,7 @@ class Changing:
         extended, k = self._model.extended, self._model.instances[group.number][0]
         if extended is None and name in group.mechanism.begins:
             raise InputError(
-                f"{group.mechanism.name}: {name} is set by its own blocks and cannot be set here; "
-                "expected it as an argument of insert() or add()"
+                f"{group.mechanism.name}: {name} is set by its blocks; expected a new Network"
             )
         if extended is not None and any(
             p.kind == k and p.parameter == name for p in extended.played

@@ -7,15 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from clhines.arrays import stretch_of
+from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.extended import Extended
 from clhines.network.model import Model
 from clhines.simulate.extended_tables import is_artificial
 from clhines.simulate.wires import Wires
 
 MOST_STEPS = 1024  # of a launch
-# Measured, ns: a node and an instance in a step, and what each launch takes
-NODE, INSTANCE, LAUNCH = 40.0, 12.0, 20_000.0
+# Measured, ns: a node and an instance in a step, a statement of its functions, and what a launch
+# takes when others wait for it
+NODE, INSTANCE, STATEMENT, LAUNCH = 40.0, 6.0, 0.6, 40_000.0
 LAUNCHES = 3  # of a step by `ExtendedSteps`
+LOOPS = 4  # times that statements of functions with loops are counted
 TIED = (np.inf, 16.0, 1.0)
 
 
@@ -77,8 +80,16 @@ def work_of(model: Model) -> np.ndarray:
     for kind in model.kinds:
         if not is_artificial(kind):
             cell = stretch_of(bounds, kind.node)
-            work += INSTANCE * np.bincount(cell, minlength=len(work))
+            work += _instance(kind.mechanism) * np.bincount(cell, minlength=len(work))
     return work
+
+
+def _instance(mechanism: Mechanism) -> float:
+    """Return what a step of an instance takes, ns."""
+    known = [b for b in ("current", "advance") if b in mechanism.program.blocks]
+    text = mechanism.functions("double", (), known) if known else ""
+    often = LOOPS if "for (" in text or "while (" in text else 1
+    return INSTANCE + often * STATEMENT * text.count(";")
 
 
 def blocks_of(

@@ -27,7 +27,7 @@ from clhines.checks import (
 )
 from clhines.device import devices as device_list
 from clhines.errors import InputError, meant
-from clhines.network.network import Network
+from clhines.network.network import Network, check_begins
 from clhines.simulate.mpi import agreed, own_queue
 from clhines.simulate.partition import ranks_of
 from clhines.simulate.population_batch import Batch, Found, Recipe, joined_features
@@ -162,7 +162,9 @@ class Population:
         for name, given in (("parameters", parameters), ("protocols", protocols)):
             if not isinstance(given, Mapping) or not given:
                 raise InputError(f"{name} is {shown(given)}; expected names with their values")
-        options = {**{k: v for k, v in model.settings.items() if k != "dt"}, **options}
+        check_begins(model, "Population")
+        known = {k: v for k, v in model.settings.items() if k not in ("dt", "t")}
+        options = {**known, **options}
         compiled = model.compile(model.settings.get("dt", 0.025) if dt is None else dt)
         self.names, self.protocols = tuple(parameters), tuple(protocols)
         if np.ndim(record or 0):

@@ -42,6 +42,17 @@ for k, (conductance, rise) in enumerate(sets):
     soma(0.5).hh.gnabar, synapse.tau1 = conductance, rise
     h.finitialize(h.v_init)
     h.continuerun(8)
+    late = clhines.from_neuron(engine="reference")[0]
+    refused = 0
+    for what in (
+        late.reset, lambda: late.branch(2).reset(),
+        lambda: clhines.Population(late.network, {"gna": ("hh", "gnabar")}, {"step": step}),
+    ):
+        try:
+            what()
+        except clhines.InputError as error:
+            refused += "read from NEURON at t = 8 ms" in str(error)
+    assert refused == 3  # events on their way, concentrations: not those of a start
     print(np.abs(np.array(v) - found.v[k, 0]).max(), found.spike_count[k, 0], max(v))
 """
 
