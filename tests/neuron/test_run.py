@@ -56,7 +56,7 @@ STEPS = [
     *CASES,
     *(
         (case, "steps")
-        for case in ("recorders", "events", "streams", "watched", "common", "clamped")
+        for case in ("recorders", "events", "played", "streams", "watched", "common", "clamped")
     ),
     *((case, "epochs") for case in ("recorders", "crossing", "played")),  # of whole cells
 ]

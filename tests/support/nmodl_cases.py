@@ -46,7 +46,10 @@ CASES = [
     ),
     _driven("nmwhen", ["n", "s", "b", "first", "last", "m"]),
     _driven("nmcount", ["calls", "peak"]),
-    _driven("nmhint", ["half", "kernel", "gk", "x"], ions=["k"]),
+    {
+        **_driven("nmhint", [], ions=["k", "na"]),
+        "records": [*(["nmhint", n] for n in ("half", "kernel", "gk", "x")), ["", "ena"]],
+    },
     {
         "name": "nmturns",
         "density": [PAS],

@@ -113,7 +113,12 @@ class _Work:
     def _keep(self, block: str, run: Run, results: Sequence[tuple[str, str, Node]] = ()) -> None:
         body = Body(list(results), loops=run.loops)
         for key in run.writes:
-            if self.names.elements[key] in self.concentrations:
+            name = self.names.elements[key]
+            if name in self.concentrations and not any(
+                name in ion.writes for ion in self.file.ions
+            ):
+                continue  # a copy of its own: what is only read does not change for others
+            if name in self.concentrations:
                 body.results.append(("ion", key, run.values[key]))
             else:
                 body.writes[key] = run.values[key]
