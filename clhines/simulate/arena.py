@@ -53,11 +53,20 @@ class Arena:
         size = int(np.prod(shape))
         if not size:
             return np.zeros(shape, self.dtype)
+        if self._parts:  # on the host so far
+            return self._joined()[begin : begin + size].reshape(shape).copy()
         return self.array[begin : begin + size].get(self._queue).reshape(shape)
 
     def set(self, name: str, values: np.ndarray) -> None:
         """Replace the values of a region."""
         array = np.ascontiguousarray(values, self.dtype).reshape(-1)
-        if len(array):
-            begin = self.offset[name]
+        begin = self.offset[name]
+        if self._parts:
+            self._joined()[begin : begin + len(array)] = array
+        elif len(array):
             self.array[begin : begin + len(array)].set(array, self._queue)
+
+    def _joined(self) -> np.ndarray:
+        """All regions, before they are on the device."""
+        self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]

@@ -142,6 +142,8 @@ class ExtendedBlocks(ExtendedSteps):
             of = self.blocks.target[wires.first_target[k] + some]
             emitters.append(np.stack((sources[some], of)))
         self._add_lists(ints, "emitter", *np.concatenate(emitters, axis=1))
+        crosses = crossing[wires.order]  # connections that come from other blocks
+        ints.set("connection_short", np.where(crosses, 2, ints.get("connection_short")))
         return arenas
 
     def _targets(self) -> tuple[np.ndarray, np.ndarray]:
@@ -164,10 +166,8 @@ class ExtendedBlocks(ExtendedSteps):
     # -- kernels -------------------------------------------------------------------------------
 
     def _compile(self, spec: ExtendedSpec, at: np.ndarray) -> None:
-        """Build the kernels, and say which connections come from other blocks."""
+        """Build the kernels."""
         super()._compile(ExtendedBlocksSpec.of(spec), at)
-        ints, crossing = self.arenas["ints"], self.blocks.crossing[self.wires.order]
-        ints.set("connection_short", np.where(crossing, 2, ints.get("connection_short")))
 
     def _bind(self) -> None:
         """Bind the arguments of all kernels."""

@@ -4,6 +4,7 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pyopencl as cl
@@ -26,8 +27,11 @@ from clhines.device.timing import FloorSpec
 from clhines.network.connections import random_connections
 from clhines.network.plasticity import STDP
 from clhines.plan.plan import Limits
+from clhines.simulate import extended, extended_choice
 from clhines.simulate.delivery import ALGORITHMS, Delivery
 from clhines.simulate.epoch_vector import CellEpochs
+from clhines.simulate.extended_block_plan import blocks_of, work_of
+from clhines.simulate.extended_blocks import ExtendedBlocks
 from clhines.simulate.passive import PassiveSpec
 from clhines.simulate.plasticity import Plasticity
 from clhines.simulate.tiled import Tiler
@@ -331,6 +335,25 @@ def extended_epochs_case(queue, dtype):
     assert all(np.isfinite(found[k]).all() for k in number)
 
 
+def extended_blocks_case(queue, dtype):
+    """The same by blocks of cells, a work-item each, as on CPUs."""
+    planned = extended_choice.plan_blocks
+    extended_choice.devices = extended.devices = SimpleNamespace(is_cpu=lambda _: True)
+    extended_choice.plan_blocks = lambda model, wires, _: blocks_of(
+        model, wires, work_of(model), extended_cells.CELLS, 1.0
+    )
+    try:
+        net, groups = extended_cells.network()
+        sim = Simulation(net, 0.05, dtype, queue=queue)
+    finally:
+        extended_choice.devices = extended.devices = devices
+        extended_choice.plan_blocks = planned
+    assert isinstance(sim.runner, ExtendedBlocks)
+    number = sim.record("v", net.soma), sim.record("n", groups["ext_table"])
+    found = sim.run(0.3)
+    assert all(np.isfinite(found[k]).all() for k in number)
+
+
 def tiled_case(queue, dtype):
     """Values and numbers of three copies; the last of seven places is empty."""
     tiler = Tiler(queue, np.dtype(dtype), 3)
@@ -377,6 +400,7 @@ def clean_cases():
     yield "network: constant factors", lambda queue, a=arguments: network_case(queue, *a)
     yield "network: extended", lambda queue: extended_case(queue, "float64")
     yield "network: extended epochs", lambda queue: extended_epochs_case(queue, "float64")
+    yield "network: extended blocks", lambda queue: extended_blocks_case(queue, "float64")
     for dtype in ("float64", "float32"):
         yield f"copies, {dtype}", lambda queue, a=dtype: tiled_case(queue, a)
     for dtype in (np.float64, np.float32):

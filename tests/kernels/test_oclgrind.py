@@ -141,11 +141,12 @@ def test_every_template_is_covered():
         "simulate/features",
         "simulate/reduced",
         "simulate/extended",
+        "simulate/extended_blocks",
         "simulate/spread",
         "simulate/tiled",
     }
     taken_in = {"common/reciprocal", "common/rates", "common/node_lists", "common/node_states"}
-    taken_in |= {f"common/extended_{part}" for part in ("functions", "lists", "states")}
+    taken_in |= {f"common/extended_{part}" for part in ("functions", "lists", "states", "vectors")}
     taken_in |= {"common/segment_registers"}
     assert templates == planned | alone | networks | taken_in
 
