@@ -12,8 +12,11 @@ from __future__ import annotations
 import numpy as np
 
 from clhines.network.extended import Extended
+from clhines.plan.kernel_spec import Word
 
-DETECTED = 2  # bit of a connection whose source is the crossing of a threshold
+# Of a connection: its target sees events of the step that sends them; its source is the crossing of
+# a threshold.
+SENDING = Word(short=1, crossed=1)
 TOLERANCE = 1e-10  # steps by which NEURON moves what is due at the end of a bin into the next one
 _SAME_DELAY = 3  # connections of one delay that NEURON puts into the queue together
 

@@ -18,6 +18,7 @@ from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks, Values
 
 SPECIAL = 1 << 30  # of the word of a node: it has detectors, or is played with
 HAS_SPECIAL = -(1 << 31)  # of the bits of a list, one of whose nodes is special
+MECHANISMS = ~HAS_SPECIAL  # the others
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class ExtendedEpochSpec(EpochSpec):
         ),
     }
     special: ClassVar[int] = SPECIAL
+    mechanisms: ClassVar[int] = MECHANISMS
     functions: ExtendedSpec | None = field(default=None, repr=False)
     blocks: tuple[EpochBlocks, ...] = field(default=(), repr=False)
     num_numbers: int = field(default=0, repr=False)

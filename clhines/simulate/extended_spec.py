@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from clhines.mechanisms.printer import wrapped
 from clhines.mechanisms.program import Argument
-from clhines.plan.kernel_spec import TemplateSpec
+from clhines.plan.kernel_spec import TemplateSpec, Word
+from clhines.simulate.bins import SENDING
 
 Values = dict[str, str]  # role, or role and name -> expression
 
@@ -300,6 +301,7 @@ class ExtendedSpec(TemplateSpec):
             "const int *at",
         ),
     }
+    sending: ClassVar[Word] = SENDING
     blocks: ClassVar[bool] = False  # whether blocks of cells see each other's events later
     real: str
     kinds: tuple[KindBlocks, ...]

@@ -183,7 +183,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     if extended.bins:
         ints.add("connection_rank", bins.connection_ranks(extended)[order])
         clock.add("bin_dt", np.array([variables.model.dt]))
-        short = short + bins.DETECTED * bins.detected(extended)
+        short = bins.SENDING.pack(short=short, crossed=bins.detected(extended))
     ints.add("connection_short", short[order])
     ints.add("cursor", variables.cursor[order])
     target = np.repeat(np.arange(wires.num_targets), np.diff(wires.first))

@@ -79,7 +79,7 @@ typedef struct { int connection, number; double key; } binned_;
 // How many events the source of a connection has sent, as far as its target may know.
 ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 {
-    const int counts = ints[connection_short + c] & 1 ? event_live : event_count;
+    const int counts = ${e.sending.read("short", "ints[connection_short + c]")} ? event_live : event_count;
     return ints[counts + ints[connection_source + c]];
 }
 
@@ -88,7 +88,7 @@ ${e.static} int sent_to(const int c, __global const int *ints, ${e.at})
 ${e.static} int in_bin(const int c, const int n, const double t_begin, const int all,
     __global const double *clock, __global const int *ints, ${e.at}, double *key)
 {
-    const int source = ints[connection_source + c], crossed = ints[connection_short + c] & 2;
+    const int source = ints[connection_source + c], crossed = ${e.sending.read("crossed", "ints[connection_short + c]")};
     const double then = clock[ring + ints[ring_first + source] + n % ints[ring_size + source]];
     const double step = clock[bin_dt], t_mid = t_begin + 0.5 * step;
     const double drift = ((t_mid + 0.5 * step) - t_begin) - step;

@@ -136,7 +136,7 @@ ${copied(kind, ends)}\
 % if spec.num_scalars:
             __global const real *scalar = node_scalars + q * ${spec.num_scalars};
 % endif
-            const int bits = list[0] & 0x7fffffff;
+            const int bits = list[0] & ${hex(spec.mechanisms)};
 % if e.ions:
             const bool shown = num_mem || step == first_step + num_steps - 1;   // currents of ions are
 % endif
