@@ -9,6 +9,8 @@ from clhines.neuron.memory import Memory
 from clhines.neuron.raw import Place, ref
 from clhines.neuron.tree import Tree
 
+ION = "_ion"  # behind the name of an ion that owns a variable
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -17,7 +19,8 @@ class Variable:
     Attributes
     ----------
     owner : str
-        Name of its mechanism or ion; empty for the voltage of a node and its membrane's current.
+        Name of its mechanism; of an ion with `ION` behind it, as a mechanism may be called like an
+        ion; empty for the voltage of a node and its membrane's current.
     name : str
         As ``v``, ``i_membrane``, ``m`` or ``cai``.
     number : int
@@ -100,7 +103,7 @@ class Places:
                 self._add_column(owner, name, size, instances)
         for owner, instances in self._ions.items():
             for name in (f"e{owner}", f"{owner}i", f"{owner}o", f"i{owner}"):
-                self._add_column(owner, name, 1, instances)
+                self._add_column(owner + ION, name, 1, instances)
 
     def _add_column(self, owner: str, name: str, size: int, instances: Instances) -> None:
         try:
@@ -112,7 +115,8 @@ class Places:
 
     def _instance(self, owner: str, name: str, place: Place) -> int:
         if owner not in self._rows:
-            instances = self._every.get(owner) or self._ions[owner]
+            ion = self._ions.get(owner.removesuffix(ION))
+            instances = self._every[owner] if owner in self._every or ion is None else ion
             size = instances.entry.ranges.get(name, 1)
             self._rows[owner] = {
                 self._memory.place(ref(thing, name, size)).row: k

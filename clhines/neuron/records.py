@@ -7,6 +7,7 @@ import numpy as np
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.neuron.convert import Rejected, RejectedError
 from clhines.neuron.importer import Imported, split_name
+from clhines.neuron.places import ION
 from clhines.neuron.played import Recorder
 from clhines.neuron.session import Hoc
 from clhines.simulate.result import Result
@@ -79,7 +80,7 @@ class Records:
         if variable is None:
             return 0.0  # the time
         imported = self._imported
-        ions = {ion.name for ion in imported.model.contents.ions.values()}
+        ions = {ion.name + ION for ion in imported.model.contents.ions.values()}
         if not variable.owner or variable.owner in ions:
             return variable.owner, variable.name
         if variable.owner not in imported.groups or variable.number < 0:
@@ -103,7 +104,7 @@ class Records:
         if owner in self._imported.groups:
             return self._sim.record(name, self._imported.groups[owner], numbers)
         instances = [i.instances for i in self._imported.model.contents.ions.values()
-                     if i.name == owner]  # fmt: skip
+                     if i.name + ION == owner]  # fmt: skip
         nodes = np.array(instances[0].nodes)[numbers] if instances else numbers
         return self._sim.record(name, nodes)
 

@@ -36,6 +36,7 @@ CASES = [
         "joined",
         "recorders",
         "events",
+        "named",
         "played",
         "gaps",
         "streams",

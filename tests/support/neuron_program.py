@@ -72,6 +72,21 @@ def recorders():
     return [*found, spikes]
 
 
+def named():
+    """A mechanism that is called like its ion, in the second of two sections with the ion."""
+    from support.mod_files import loaded
+
+    loaded("na")
+    soma, dendrite = section("soma", 1, 30, 20), section("dendrite", 3, 100, 2, "pas")
+    dendrite.insert("na")
+    dendrite.connect(soma(1))
+    clamp(soma(0.5))
+    first, at = soma(0.5), dendrite(0.5)
+    SEEN.extend([(at.na, "g"), (at.na, "m"), (at, "ina"), (first, "ina")])
+    found = recorded(first._ref_v, first._ref_ina, at._ref_ina, at._ref_ena, first.hh._ref_m)
+    return [*found, *recorded(at.na._ref_g, at.na._ref_m, at.na._ref_tau, at.na._ref_gbar)]
+
+
 def events():
     """Artificial cells, a chain of spikes under way, an event from hoc, several on one gid."""
     soma = section("soma", 1, 20, 20)
