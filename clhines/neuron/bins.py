@@ -75,24 +75,29 @@ def check_bins(
         what = "NetCon.event on its way, with CVode.queue_mode(1, 0), where it is in no bin"
         found.append(Rejected(name, what, "", 0, "CVode().queue_mode(0, 0), finitialize()"))
     _warn_of_order(wires, mechanisms)
-    return found + _short(wires, mechanisms, dt)
+    _warn_of_time(wires, mechanisms, dt)
+    return found
 
 
-def _short(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> list[Rejected]:
-    """Events that come back within half a step: NEURON's t is then that of the last self event."""
+def _warn_of_time(wires: Wires, mechanisms: dict[str, Mechanism], dt: float) -> None:
+    """Warn of events that come within half a step: NEURON's t is that of any last self event."""
     names = dict.fromkeys(
         wires.target[k][0]
         for k, origin in enumerate(wires.origin)
         if origin >= 0 and wires.origins[origin].sender is not None and wires.delay[k] < 0.5 * dt
     )
-    what = (
-        "with CVode.queue_mode(1, 0): NET_RECEIVE with t or net_send, NetCon of an object with a "
-    )
-    return [
-        Rejected(name, f"{what}delay below dt/2", "", 0, "a longer delay, or queue_mode(0, 0)")
+    told = [
+        name
         for name in names
         if name in mechanisms and any(a.role == "t" for a in mechanisms[name].calls("receive"))
     ]
+    if told:
+        warn_caller(
+            f"CVode.queue_mode(1, 0): NET_RECEIVE of {', '.join(told)} has the time of the sending "
+            "as t where an object sends with a delay below dt/2; in NEURON it is that of the last "
+            "self event of the model in that step, up to dt/2 later where there is another one",
+            UserWarning,
+        )
 
 
 def _warn_of_order(wires: Wires, mechanisms: dict[str, Mechanism]) -> None:

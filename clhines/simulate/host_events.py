@@ -128,12 +128,14 @@ class HostEvents:
         `every` is whether that has events that were sent after the begin of the step.
         """
         variables, wires = self.variables, self.variables.wires
-        connection, number, key = self._in_bin(layer, begin, every)
+        connection, number, key, then = self._in_bin(layer, begin, every)
         source, target = self._source[connection], self._target[connection]
         place = np.zeros(self.variables.extended.num_sources)  # order of sources
         np.maximum.at(place, self._source, self._rank)
         order = np.lexsort((-self._rank[connection], -number, -place[source], -key, target))
         connection, target = connection[order], target[order]
+        # in a second round NEURON's t is that of the last self event
+        times = np.maximum(begin, then[order]) if every else np.full(len(order), begin)
         turn = np.arange(len(order)) - np.searchsorted(target, target)
         np.add.at(variables.cursor, connection, 1)
         for some in (np.flatnonzero(turn == r) for r in range(int(turn.max(initial=-1)) + 1)):
@@ -141,13 +143,13 @@ class HostEvents:
                 instance = target[some] - wires.first_target[k]
                 mine = (instance >= 0) & (instance < variables.model.kinds[k].count)
                 if mine.any():
-                    t, flag = np.full(int(mine.sum()), begin), np.zeros(int(mine.sum()))
+                    t, flag = times[some[mine]], np.zeros(int(mine.sum()))
                     self.receive(k, instance[mine], t, flag, connection[some[mine]])
 
     def _in_bin(
         self, layer: int, begin: float, every: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return connections of the events of a bin, their numbers, and what orders them."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return connections of the events of a bin, their numbers, their order, and when sent."""
         variables, wires = self.variables, self.variables.wires
         lag = variables.count[self._source] - variables.cursor
         if (lag > wires.ring_size[self._source]).any():
@@ -167,7 +169,7 @@ class HostEvents:
         missed = np.cumsum(~taken)
         before = missed - ~taken
         taken = (missed - before[first]) == 0
-        return connection[taken], number[taken], key[taken]
+        return connection[taken], number[taken], key[taken], then[taken]
 
     def _take(
         self, k: int, layer: int, until: float, of_wire: tuple[np.ndarray, np.ndarray, np.ndarray]

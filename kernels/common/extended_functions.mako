@@ -381,7 +381,13 @@ ${e.static} void bin_${k}(
     for (;; any = 1) {
         next = next_in_bin(next, first, end, t_begin, all, clock, ints, ${e.regions_name});
         if (next.connection < 0) break;
-        receive_${k}(j, a, t_begin, 0, next.connection, 1, dt, capacity, v, spike_count,
+        double t = t_begin;
+% if e.bins > 1:   # NEURON's t is then that of the last self event before
+        const int source = ints[connection_source + next.connection];
+        const int entry = ints[ring_first + source] + next.number % ints[ring_size + source];
+        if (all) t = fmax(t_begin, clock[ring + entry]);
+% endif
+        receive_${k}(j, a, t, 0, next.connection, 1, dt, capacity, v, spike_count,
                      spike_source, spike_time, mem, clock, ints, ${e.regions_name});
     }
     if (any) end_bin(first, end, t_begin, all, clock, ints, ${e.regions_name});
