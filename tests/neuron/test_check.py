@@ -456,7 +456,7 @@ print(max(np.abs(a - b).max() / np.abs(a).max() for a, b in zip(truth, map(np.ar
 
 
 def test_time_of_an_event_within_half_a_step():
-    """With bins NEURON's t is that of the last self event, which is the sending's by one NetStim."""
+    """With bins NEURON's t is that of the last self event: of the sending, by one NetStim."""
     program = SHORT.replace("TESTS", repr(str(Path(__file__).parents[1])))
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=False
