@@ -162,6 +162,14 @@ class Extended:
     ring_size: np.ndarray | None = None
     remote_v: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
+    @property
+    def is_emitted(self) -> np.ndarray:
+        """(s,) bool: sources that are instances."""
+        found = np.zeros(self.num_sources, bool)
+        for sources in self.emitted.values():
+            found[sources[sources >= 0]] = True
+        return found
+
 
 def promoted(style: np.ndarray, concentration: int, reversal: int) -> np.ndarray:
     """Return the styles of an ion at nodes that get a mechanism that uses it, as NEURON does.

@@ -115,8 +115,7 @@ class Places:
 
     def _instance(self, owner: str, name: str, place: Place) -> int:
         if owner not in self._rows:
-            ion = self._ions.get(owner.removesuffix(ION))
-            instances = self._every[owner] if owner in self._every or ion is None else ion
+            instances = self._every.get(owner) or self._ions[owner.removesuffix(ION)]
             size = instances.entry.ranges.get(name, 1)
             self._rows[owner] = {
                 self._memory.place(ref(thing, name, size)).row: k

@@ -20,11 +20,11 @@ from clhines.simulate.axial import placed_neighbours
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
 from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import (
-    active_nodes,
     check_room_for_events,
     filled_arenas,
     locations,
     loose_targets,
+    node_numbers,
     num_active,
     one_of,
     owner_of,
@@ -248,10 +248,7 @@ class ExtendedSteps:
         self.place[model.forest.num_nodes :] = self._places + np.arange(remote)
         places = placed_neighbours(model.forest, gather, self.place)
         self._neighbours = [cla.to_device(self.queue, some) for some in places]
-        nodes = active_nodes(model)
-        number = np.full(model.forest.num_nodes, -1, np.int32)
-        number[nodes] = np.arange(len(nodes))
-        active = np.where(gather < 0, -1, number[gather]).astype(np.int32)
+        active = np.where(gather < 0, -1, node_numbers(model)[gather]).astype(np.int32)
         self._active = cla.to_device(self.queue, active)
 
     def build(self, variables: Variables) -> None:

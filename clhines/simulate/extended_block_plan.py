@@ -8,7 +8,6 @@ import numpy as np
 
 from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.network.extended import Extended
 from clhines.network.model import Model
 from clhines.simulate.extended_tables import is_artificial
 from clhines.simulate.wires import Wires
@@ -119,7 +118,7 @@ def blocks_of(
     netcons = extended.netcons
     first = np.array([wires.first_target.get(k, 0) for k in range(len(model.kinds))], np.int64)
     target = first[netcons.kind] + netcons.instance
-    near = _emitted(extended)[netcons.source] & (netcons.delay < tied * model.dt)
+    near = extended.is_emitted[netcons.source] & (netcons.delay < tied * model.dt)
     pairs = [(sender[netcons.source][near], own[target][near])]
     for (k, _), node in extended.pointers.items():
         of = stretch_of(model.forest.cell_offsets, np.stack((model.kinds[k].node, node)))
@@ -153,14 +152,6 @@ def _own(model: Model, wires: Wires) -> np.ndarray:
         if not is_artificial(kind):
             own[first : first + kind.count] = stretch_of(bounds, kind.node)
     return own
-
-
-def _emitted(extended: Extended) -> np.ndarray:
-    """(s,) bool: sources that are instances."""
-    found = np.zeros(extended.num_sources, bool)
-    for sources in extended.emitted.values():
-        found[sources[sources >= 0]] = True
-    return found
 
 
 def _senders(model: Model, wires: Wires, own: np.ndarray) -> np.ndarray:

@@ -22,7 +22,12 @@ from clhines.simulate.axial import placed_neighbours
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_block_plan import Blocks
 from clhines.simulate.extended_spec import ExtendedSpec
-from clhines.simulate.extended_tables import active_nodes, filled_arenas, is_artificial
+from clhines.simulate.extended_tables import (
+    active_nodes,
+    filled_arenas,
+    is_artificial,
+    node_numbers,
+)
 from clhines.simulate.variables import Variables
 
 _CHANGES = ("first_step", "num_steps", "first_time", "first_row", "v", "v_other")
@@ -105,10 +110,7 @@ class ExtendedBlocks(ExtendedSteps):
         ])  # fmt: skip
         self._places = len(self._node)
         self.place = np.argsort(self._node)
-        number = np.full(self._places, -1, np.int32)
-        nodes = active_nodes(model)
-        number[nodes] = np.arange(len(nodes))
-        self._active = cla.to_device(self.queue, number[self._node])
+        self._active = cla.to_device(self.queue, node_numbers(model)[self._node])
         places = placed_neighbours(forest, self._node, self.place)
         self._neighbours = [cla.to_device(self.queue, some) for some in places]
         self._constant_g = self._packed(model.constant_g)

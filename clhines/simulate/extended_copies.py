@@ -15,7 +15,7 @@ from clhines.simulate.arena import Arena
 from clhines.simulate.axial import neighbours
 from clhines.simulate.extended import ExtendedSteps
 from clhines.simulate.extended_reference import wanted_outputs
-from clhines.simulate.extended_tables import active_nodes, in_types_of
+from clhines.simulate.extended_tables import in_types_of, node_numbers
 from clhines.simulate.records import Record
 from clhines.simulate.state import Chunk, TimedChunk
 from clhines.simulate.tiled import Tiled, Tiler, tiled_arenas
@@ -91,9 +91,7 @@ class CopiedSteps(ExtendedSteps):
             given = Tiled(given, self.model, self.wires)
         super().build(given)
         once = self.model.once
-        number = np.full(once.forest.num_nodes, -1, np.int32)
-        nodes = active_nodes(once)
-        number[nodes] = np.arange(len(nodes))
+        number = node_numbers(once)
         at = self.arenas["ints"].offset["place_of"]
         self._tiler.find_places(self._gather, number, self._active, self._ints, at)
 

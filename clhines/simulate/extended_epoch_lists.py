@@ -38,8 +38,7 @@ def refusal(model: Model) -> str:
         return "pointers"
     if any(is_artificial(kind) for kind in model.kinds):
         return "artificial cells"
-    sent = np.concatenate([np.zeros(0, np.int64), *extended.emitted.values()])
-    short = np.isin(extended.netcons.source, sent) & (extended.netcons.delay < model.dt)
+    short = extended.is_emitted[extended.netcons.source] & (extended.netcons.delay < model.dt)
     if short.any():
         return "events between instances within a step"
     if extended.second_order_currents:

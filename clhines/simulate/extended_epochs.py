@@ -229,11 +229,9 @@ def steps_of_epoch(model: Model) -> int:
     """Count the steps of a launch, in which no event of the launch is due."""
     extended = model.extended
     assert extended is not None
-    detected = np.zeros(extended.num_sources, bool)
-    detected[extended.detector_source] = True
-    for sources in extended.emitted.values():
-        detected[sources[sources >= 0]] = True
-    delays = extended.netcons.delay[detected[extended.netcons.source]]
+    found = extended.is_emitted
+    found[extended.detector_source] = True
+    delays = extended.netcons.delay[found[extended.netcons.source]]
     if not len(delays):
         return MAX_EPOCH
     return int(np.clip(np.floor(delays.min() / model.dt + 1e-9), 1, MAX_EPOCH))

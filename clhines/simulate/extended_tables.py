@@ -115,6 +115,13 @@ def nernst_scale(extended: Extended, ion: IonNodes) -> float:
     return 1000.0 * GAS * kelvin / FARADAY / ion.valence if ion.valence else 0.0
 
 
+def node_numbers(model: Model) -> np.ndarray:
+    """(n,) int32: number of each node among the `active_nodes`, -1 of others."""
+    found, nodes = np.full(model.forest.num_nodes, -1, np.int32), active_nodes(model)
+    found[nodes] = np.arange(len(nodes))
+    return found
+
+
 def _add_kind(
     variables: Variables,
     k: int,
@@ -176,10 +183,7 @@ def add_wires(variables: Variables, arenas: tuple[Arena, Arena, Arena]) -> None:
     ints.add("event_live", variables.count)
     ints.add("first_connection", wires.first)
     ints.add("connection_source", netcons.source[order])
-    emitting = np.zeros(extended.num_sources, bool)
-    for sources in extended.emitted.values():
-        emitting[sources[sources >= 0]] = True
-    short = emitting[netcons.source] & (netcons.delay < variables.model.dt)
+    short = extended.is_emitted[netcons.source] & (netcons.delay < variables.model.dt)
     if extended.bins:
         ints.add("connection_rank", bins.connection_ranks(extended)[order])
         clock.add("bin_dt", np.array([variables.model.dt]))

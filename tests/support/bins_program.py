@@ -8,7 +8,7 @@ import json
 import sys
 
 import numpy as np
-from support.mod_files import loaded
+from support.mod_files import in_turns, loaded
 
 SEED, STOP = 3, 24.0
 
@@ -59,7 +59,6 @@ def built(h, rng, artificial):
 
 def compared(engine, dt, mode=1):
     """Largest differences of all Vectors, for a run in one piece and in turns with NEURON."""
-    import clhines
 
     h = loaded("ext_pulse")
     h.dt, h.steps_per_ms = dt, 1 / dt
@@ -76,12 +75,7 @@ def compared(engine, dt, mode=1):
     h.CVode().queue_mode(mode, 0)
     ways = {"whole": [(1, STOP)], "turns": [(0, 4.5), (1, 11), (0, 13), (1, STOP)]}
     for name, parts in ways.items():
-        h.finitialize(-65)
-        for ours, until in parts:
-            if ours:
-                clhines.neuron.run(until, engine=engine)
-            else:
-                h.continuerun(until)
+        in_turns(parts, engine)
         found[name] = same(truth, [np.array(v) for v in vectors])
     del kept
     return found

@@ -27,6 +27,20 @@ def loaded(prefix):
     return h
 
 
+def in_turns(parts, engine):
+    """Initialise NEURON's model and advance it by turns: (whether by this package, until when)."""
+    from neuron import h
+
+    import clhines
+
+    h.finitialize(-65)
+    for ours, until in parts:
+        if ours:
+            clhines.neuron.run(until, engine=engine)
+        else:
+            h.continuerun(until)
+
+
 def compiled(paths):
     """Folder in which nrnivmodl has compiled these files; made by the first process that asks.
 

@@ -371,7 +371,7 @@ def seen():
 
 def compared(case, engine):
     """Largest differences of all vectors, for a run in one piece and in turns with NEURON."""
-    import clhines
+    from support.mod_files import in_turns
 
     vectors = globals()[case]()
     stop, found = 20.0, {}
@@ -383,12 +383,7 @@ def compared(case, engine):
         first, second = steps_of_crossing(vectors)
         ways = {"neuron first": first, "neuron last": second}
     for name, parts in ways.items():
-        h.finitialize(-65)
-        for ours, until in parts:
-            if ours:
-                clhines.neuron.run(until, engine=engine)
-            else:
-                h.continuerun(until)
+        in_turns(parts, engine)
         got = [np.array(v) for v in vectors] + seen()
         found[name] = {
             "lengths": [[len(a), len(b)] for a, b in zip(truth, got, strict=True)],
