@@ -63,6 +63,8 @@ def row(
         engine=case["engine"],
         v_init=neurons.V_INIT,
     )
+    if case["engine"] == "auto" and simulation.engine == "steps" and "steps" in args.engines:
+        raise MissingError("auto takes steps, which have a row of their own")
     recorded = simulation.record("v", network.soma[[0, -1]])
     planned = time.perf_counter()
     compiled = sum(program.build_seconds[early:])
@@ -218,10 +220,11 @@ def cases(args: argparse.Namespace, gpu: bool) -> list[dict[str, Any]]:
                 continue
             here = {"cell": cell, "copies": copies}
             files = neurons.NEURONS[cell].from_files
-            engines = [e for e in args.engines if e != "epochs" or not files or gpu] or ["steps"]
+            of_blocks = files and not gpu  # where `auto` has epochs of another kind
+            engines = ["auto" if of_blocks and e == "epochs" else e for e in args.engines]
             own = [(t, e) for t in args.dtype for e in engines]
             found += [{**here, "dtype": t, "engine": e, "name": OWN} for t, e in own]
-            few = [p for p in args.peers if copies <= args.host_most or p == "Arbor GPU"]
+            few = [p for p in args.peers if copies <= args.host_most or p.endswith("GPU")]
             found += [{**here, "dtype": "float64", "engine": "", "name": p} for p in few]
     return found
 

@@ -33,6 +33,7 @@ PEERS = {
     "Arbor": "cells_arbor.arbor_host",
     "Arbor GPU": "cells_arbor.arbor_gpu",
     "Jaxley": "cells_jaxley.jaxley",
+    "Jaxley GPU": "cells_jaxley.jaxley_gpu",
 }  # function of `bench.peers`, whose module only the process of that simulator imports
 
 

@@ -188,7 +188,7 @@ class Compiled(Running):
 
 
 def jaxley(case: Case, clock: peer.Clock) -> Running:
-    """Jaxley on the CPU, its steps in a compiled loop."""
+    """Jaxley on the CPU: one neuron, its steps mapped over the copies in a compiled loop."""
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     import jax
 
@@ -200,23 +200,22 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
     cable = case.cable()
     with clock.part("build"), peer.printed_to(sys.stderr):
         cell = cell_of(jx, jnp, case, cable)
-        network = jx.Network([cell] * case.copies)
-        for copy in range(case.copies):
-            network.cell(copy).branch(0).loc(0.5).stimulate(np.zeros(1))
-        network.init_states(delta_t=neurons.DT)
-        network.to_jax()
-        init, step = build_init_and_step_fn(network)
-        states, params = init(network.get_parameters(), delta_t=neurons.DT)
-    inds = dict(network.external_inds)
-    somas = np.asarray(inds["i"]).reshape(-1)[[0, -1]]
+        cell.branch(0).loc(0.5).stimulate(np.zeros(1))
+        cell.init_states(delta_t=neurons.DT)
+        cell.to_jax()
+        init, step = build_init_and_step_fn(cell)
+        states, params = init(cell.get_parameters(), delta_t=neurons.DT)
+        states = jax.tree.map(lambda x: jnp.stack([x] * case.copies), states)
+    inds = dict(cell.external_inds)
+    soma = int(np.asarray(inds["i"]).reshape(-1)[0])
     amp, found = neurons.NEURONS[case.cell].amp, [np.zeros((2, 0))]
 
     def one(now: tuple[Any, Any], _: object) -> tuple[tuple[Any, Any], Any]:
         at, k = now
         on = (k + 1) * neurons.DT > neurons.START + 1e-9
-        current = jnp.where(on, amp, 0.0) * jnp.ones(case.copies)
-        at = step(at, params, {"i": current}, inds, delta_t=neurons.DT)
-        return (at, k + 1), at["v"][somas]
+        current = {"i": jnp.where(on, amp, 0.0) * jnp.ones(1)}
+        at = jax.vmap(lambda x: step(x, params, current, inds, delta_t=neurons.DT))(at)
+        return (at, k + 1), at["v"][jnp.array([0, -1]), soma]
 
     run = jax.jit(lambda now, n: jax.lax.scan(one, now, None, length=n), static_argnums=1)
     now = (states, jnp.zeros((), int))
@@ -232,15 +231,34 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
         now, v = ready[steps](now)
         found.append(np.asarray(v).T)
 
+    on_gpu = jax.default_backend() == "gpu"
     return Compiled(
         prepared=prepare,
-        name=f"Jaxley {jx.__version__}",
-        where=f"CPU, JAX {jax.__version__}",
+        name=f"Jaxley {jx.__version__}{' GPU' if on_gpu else ''}",
+        where=f"{jax.devices()[0].device_kind if on_gpu else 'CPU'}, JAX {jax.__version__}",
         advance=advance,
         voltages=lambda: np.concatenate(found, axis=1).tolist(),
         built=clock.parts,
         notes=[
-            "channels translated from the texts; cylinders with the areas of the others, dendrites "
-            "that begin at the end of the soma, states before the voltages of a step"
+            "one neuron, mapped over the copies; channels translated from the texts; cylinders with "
+            "the areas of the others, dendrites that begin at the end of the soma, states before "
+            "the voltages of a step"
         ],
     )
+
+
+def jaxley_gpu(case: Case, clock: peer.Clock) -> Running:
+    """The same on a GPU.
+
+    Raises
+    ------
+    MissingError
+        JAX has none.
+    """
+    os.environ["JAX_PLATFORMS"] = "cuda,cpu"
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+
+    if jax.default_backend() != "gpu":
+        raise MissingError("this JAX has no GPU")
+    return jaxley(case, clock)

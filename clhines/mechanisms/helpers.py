@@ -143,8 +143,7 @@ def _vector_bodies(
     What a number gets does not depend on the others: the ways are chosen for each of them.
     """
     one, half = p.number(1), p.number(0.5)
-    whole = f"{'long' if p.real == 'double' else 'int'}{p.width}"
-    near = [f"const {whole} near = x < {one} & x > -{one}"]
+    near = [f"const {p.mask} near = x < {one} & x > -{one}"]
 
     def unless(quotient: str, coefficients: Sequence[Fraction], value: str) -> list[str]:
         lines = summed([p.number(k) for k in coefficients], "y", p.type)
@@ -158,7 +157,7 @@ def _vector_bodies(
     weight = [
         f"const {p.type} z = b * dt",
         *summed(numbers, "z", p.type),
-        f"const {whole} small = z > {p.number(low)} & z < {p.number(high)}",
+        f"const {p.mask} small = z > {p.number(low)} & z < {p.number(high)}",
         f"const {p.type} value = dt * sum",
     ]
     return {

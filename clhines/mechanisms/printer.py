@@ -130,14 +130,23 @@ class Printer:
 
     def where(self, condition: Node, a: str, b: str) -> str:
         """Return a choice."""
+        holds = self.holds(condition)
+        if self.width > 1:
+            return f"(({holds}) ? ({self.type})({a}) : ({self.type})({b}))"
+        return f"np.where({holds}, {a}, {b})" if self.python else f"({holds} ? {a} : {b})"
+
+    def holds(self, condition: Node) -> str:
+        """Return whether a condition is true, which is -1 in components of a vector."""
         conditions = condition.args if condition.op == "both" else (condition,)
         tests = [self._test(c) for c in conditions]
-        joined = " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
-        if self.width > 1:  # true is -1 in each component
-            return f"(({joined}) ? ({self.type})({a}) : ({self.type})({b}))"
-        if not self.python:
-            return f"({' && '.join(tests)} ? {a} : {b})"
-        return f"np.where({joined}, {a}, {b})"
+        if not self.python and self.width == 1:
+            return " && ".join(tests)
+        return " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
+
+    @property
+    def mask(self) -> str:
+        """Type of conditions of vectors."""
+        return f"{'long' if self.real == 'double' else 'int'}{self.width}"
 
     def _test(self, condition: Node) -> str:
         if condition.op in ("less", "lessequal"):

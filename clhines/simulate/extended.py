@@ -20,6 +20,7 @@ from clhines.simulate.axial import placed_neighbours
 from clhines.simulate.extended_reference import Clock, ExtendedReference, Wanted, wanted_outputs
 from clhines.simulate.extended_spec import ExtendedSpec
 from clhines.simulate.extended_tables import (
+    add_vectors,
     check_room_for_events,
     filled_arenas,
     locations,
@@ -255,6 +256,8 @@ class ExtendedSteps:
         """Build the kernels, and put all variables on the device."""
         self._variables = variables
         self.arenas = tables = self.fill(variables)
+        if self.of_vectors:
+            add_vectors(self.model, tables)
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )

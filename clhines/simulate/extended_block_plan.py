@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
 from clhines.arrays import stretch_of
 from clhines.mechanisms.mechanism import Mechanism
 from clhines.network.model import Model
-from clhines.simulate.extended_tables import is_artificial
+from clhines.simulate.extended_tables import in_vectors, is_artificial
 from clhines.simulate.wires import Wires
 
 MOST_STEPS = 1024  # of a launch
-# Measured, ns: a node and an instance in a step, a statement of its functions, and what a launch
-# takes when others wait for it
-NODE, INSTANCE, STATEMENT, LAUNCH = 40.0, 6.0, 0.6, 40_000.0
+# Measured, ns: a node and an instance in a step, a statement of its functions, in vectors and not,
+# and what a launch takes when others wait for it
+NODE, INSTANCE, STATEMENT, ALONE, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
 LAUNCHES = 3  # of a step by `ExtendedSteps`
 LOOPS = 4  # times that statements of functions with loops are counted
+NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
+FAR = 1.2  # time of blocks of more
 TIED = (np.inf, 16.0, 1.0)
 
 
@@ -35,15 +38,15 @@ class Blocks:
         Connections to another block.
     epoch : int
         Steps of a launch, in which no event of the launch is due in another block.
-    cost : float
-        Of a step, ns, as predicted.
+    work : float
+        Of a step of the block that takes longest, ns, as predicted.
     """
 
     cells: np.ndarray
     target: np.ndarray
     crossing: np.ndarray
     epoch: int
-    cost: float
+    work: float
 
     @property
     def count(self) -> int:
@@ -64,11 +67,16 @@ def plan_blocks(model: Model, wires: Wires, units: int) -> Blocks | None:
         return None
     work = work_of(model)
     least, best = work.sum() / units + LAUNCHES * LAUNCH, None
-    for count in {1, min(units, len(work))}:
+    each = 8.0 * sum(NUMBERS * k.count for k in model.kinds) + 8.0 * NUMBERS * len(model.area)
+    for count in {min(n, len(work)) for n in (1, units, max(units, ceil(each / NEAR)))}:
         tries = (blocks_of(model, wires, work, count, tied) for tied in TIED)
         found = next((f for f in tries if f is not None), None)
-        if found is not None and found.cost < least:
-            least, best = found.cost, found
+        if found is None:
+            continue
+        cost = max(found.work, work.sum() / units) * (FAR if each / found.count > NEAR else 1)
+        cost += 2 * LAUNCH / found.epoch
+        if cost < least:
+            least, best = cost, found
     return best
 
 
@@ -85,10 +93,14 @@ def work_of(model: Model) -> np.ndarray:
 
 def _instance(mechanism: Mechanism) -> float:
     """Return what a step of an instance takes, ns."""
-    known = [b for b in ("current", "advance") if b in mechanism.program.blocks]
-    text = mechanism.functions("double", (), known) if known else ""
-    often = LOOPS if "for (" in text or "while (" in text else 1
-    return INSTANCE + often * STATEMENT * text.count(";")
+    time = INSTANCE
+    for block in ("current", "advance"):
+        if block in mechanism.program.blocks:
+            text = mechanism.functions("double", (), [block])
+            often = LOOPS if "for (" in text or "while (" in text else 1
+            each = STATEMENT if in_vectors(mechanism, block) else ALONE
+            time += often * each * text.count(";")
+    return time
 
 
 def blocks_of(
@@ -110,9 +122,8 @@ def blocks_of(
     assert extended is not None
     ends = np.cumsum(work)
     inner = np.searchsorted(ends - work / 2, ends[-1] * np.arange(1, count) / count)
-    cells = np.concatenate(([0], inner, [num_cells]))
-    if (np.diff(cells) == 0).any():
-        return None
+    cells = np.unique(np.concatenate(([0], inner, [num_cells])))
+    count = len(cells) - 1
     own = _own(model, wires)
     sender = _senders(model, wires, own)
     netcons = extended.netcons
@@ -139,8 +150,7 @@ def blocks_of(
         epoch = int(np.clip(np.floor(least + 1e-9), 0, MOST_STEPS))
     if not epoch:
         return None
-    cost = np.add.reduceat(work, cells[:-1]).max() + 2 * LAUNCH / epoch
-    return Blocks(cells, at[own], crossing, epoch, float(cost))
+    return Blocks(cells, at[own], crossing, epoch, float(np.add.reduceat(work, cells[:-1]).max()))
 
 
 def _own(model: Model, wires: Wires) -> np.ndarray:

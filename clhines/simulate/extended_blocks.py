@@ -30,6 +30,7 @@ from clhines.simulate.extended_tables import (
 )
 from clhines.simulate.variables import Variables
 
+TOGETHER = 4096  # nodes of cells whose depths are passed together, about
 _CHANGES = ("first_step", "num_steps", "first_time", "first_row", "v", "v_other")
 
 
@@ -105,9 +106,7 @@ class ExtendedBlocks(ExtendedSteps):
         """Put what does not change on the device, by place: parents come before children."""
         model, forest = self.model, self.model.forest
         self._base_d = model.capacitance_over_dt + model.constant_d
-        self._node = np.concatenate([
-            begin + tree for begin, tree in zip(forest.cell_offsets[:-1], _orders(model))
-        ])  # fmt: skip
+        self._node = _order(model, self.blocks)
         self._places = len(self._node)
         self.place = np.argsort(self._node)
         self._active = cla.to_device(self.queue, node_numbers(model)[self._node])
@@ -237,8 +236,20 @@ class ExtendedBlocks(ExtendedSteps):
                 self._v.reverse()
 
 
-def _orders(model: Model) -> list[np.ndarray]:
-    """Nodes of each cell, parents first."""
-    trees, shapes = model.forest.trees, model.forest.shape_of_cell
-    parts = [trees.order[a:b] - a for a, b in zip(trees.offsets, trees.offsets[1:])]
-    return [parts[shape] for shape in shapes]
+def _order(model: Model, blocks: Blocks) -> np.ndarray:
+    """(n,) int64: nodes block after block, of several cells together by depth, parents first.
+
+    What follows each other does then not wait for each other.
+    """
+    forest, trees = model.forest, model.forest.trees
+    bounds, first = forest.cell_offsets, forest.cell_offsets[blocks.cells]
+    block = stretch_of(blocks.cells, np.arange(forest.num_cells))
+    group = (bounds[:-1] - first[block]) // TOGETHER
+    node, depth = [], []
+    for begin, shape in zip(bounds[:-1], forest.shape_of_cell):
+        some = slice(trees.offsets[shape], trees.offsets[shape + 1])
+        node.append(begin + trees.order[some] - some.start)
+        depth.append(trees.depth[trees.order[some]])
+    cell = np.repeat(np.arange(forest.num_cells), np.diff(bounds))
+    by_depth = np.lexsort((np.concatenate(depth), group[cell], block[cell]))
+    return np.concatenate(node)[by_depth]

@@ -42,6 +42,8 @@ class KindBlocks:
         Of the network.
     vectors : tuple of (str, str)
         Blocks with a function for `ExtendedSpec.width` instances at once, and its name.
+    rows : bool
+        Whether a node has one instance at most.
     """
 
     number: int
@@ -61,6 +63,7 @@ class KindBlocks:
     emits: bool
     ions: tuple[str, ...]
     vectors: tuple[tuple[str, str], ...] = ()
+    rows: bool = False
 
     @property
     def leading(self) -> tuple[str, ...]:
@@ -138,6 +141,7 @@ class KindBlocks:
     def call_vectors(self, block: str, values: Values, width: int, indent: int) -> str:
         """Return statements that call a block of `n` instances from j on, at nodes ``node``."""
         space = " " * indent
+        suffix = "of" if self.rows else "at"
         before, given, after = [], [], []
         for a in self.arguments(block):
             known = a.role in ("parameter", "state", "output")
@@ -147,7 +151,7 @@ class KindBlocks:
             elif known:
                 value = f"some({where}, n)"
             elif a.role == "ion":
-                value = f"some_at(mem + ion_{a.name}, node, n)"
+                value = f"some_{suffix}(mem + ion_{a.name}, node, n)"
             else:
                 value = self.value(a, values) if a.direction != "out" else ""
             if a.direction == "in":
@@ -169,12 +173,13 @@ class KindBlocks:
     def _keep_vector(self, a: Argument, block: str, local: str) -> str:
         """Return the statement that puts a result of `n` instances where it belongs."""
         current = a.name in [f"i{ion}" for ion in self.ions] and block == "current"
+        suffix = "of" if self.rows else "at"
         if a.role == "ion_current" or (a.role == "ion" and current):
             where = f"mem + ion_{'d' * (a.role == 'ion_current')}{a.name}"
-            if self.kind == "point":
-                return f"add_points({local}, {where}, mem + area, node, n);"
-            return f"add_at({local}, {where}, node, n);"
-        return f"keep_at({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
+            if self.kind == "point":  # as a density
+                return f"add_at({local} * (100 / some_at(mem + area, node, n)), {where}, node, n);"
+            return f"add_{suffix}({local}, {where}, node, n);"
+        return f"keep_{suffix}({local}, mem + ion_{a.name}, node, n);" if a.role == "ion" else ""
 
     def _place(self, a: Argument) -> str:
         return self.parameter(a.name) if a.role == "parameter" else self.kept(a.role, a.name)
@@ -258,6 +263,8 @@ class ExtendedSpec(TemplateSpec):
     calls : bool
         Whether functions are called, and not copied to where they are called: a kernel of many
         mechanisms is then built several times faster, and is as fast on CPUs.
+    nernst : tuple of str
+        Ions whose reversal potentials the steps work out somewhere.
     bins : int
         Rounds of events in bins of a step, see `simulate.bins`; 0 where there are none.
     by_cell : bool
@@ -315,6 +322,7 @@ class ExtendedSpec(TemplateSpec):
     layered: bool
     width: int
     calls: bool
+    nernst: tuple[str, ...] = ()
     bins: int = field(default=0, repr=False)
     by_cell: bool = field(default=False, repr=False)
     far: bool = field(default=False, repr=False)

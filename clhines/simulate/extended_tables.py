@@ -10,7 +10,7 @@ import numpy as np
 from clhines.arrays import offsets, shifted
 from clhines.errors import InputError
 from clhines.mechanisms.mechanism import Mechanism
-from clhines.mechanisms.nmodl.model import vectors_of
+from clhines.mechanisms.nmodl.model import takes_vectors, vectors_of
 from clhines.mechanisms.noise import normal_source
 from clhines.network.copied import CopiedModel
 from clhines.network.extended import ADVANCE_REVERSAL, Extended, IonNodes
@@ -21,7 +21,7 @@ from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
-VECTOR_WIDTH = 8  # instances that CPUs advance at once
+VECTOR_BYTES = 64  # of the instances that CPUs advance at once
 _ACTIVE: WeakKeyDictionary[Extended, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
 
 
@@ -152,6 +152,17 @@ def _add_kind(
     for (of, name), node in variables.extended.pointers.items():
         if of == k:
             ints.add(f"pointer_{k}_{name}", place[node])
+
+
+def add_vectors(model: Model, arenas: dict[str, Arena]) -> None:
+    """Add what only vectors need: lists by active node, and room for v, d and b there."""
+    nodes, extended, ints = active_nodes(model), model.extended, arenas["ints"]
+    assert extended is not None
+    for name in ("here_v", "here_d", "here_b"):
+        arenas["mem"].add(name, np.zeros(len(nodes)))
+    ints.add("first_cell", np.searchsorted(model.soma, np.append(nodes, model.forest.num_nodes)))
+    ints.add("soma_of", np.searchsorted(nodes, model.soma))
+    ints.add("detector_at", np.searchsorted(nodes, np.sort(extended.detector_node)))
 
 
 def add_detectors(variables: Variables, arenas: tuple[Arena, Arena]) -> None:
@@ -332,7 +343,7 @@ def spec_of(
     regions["num_active"], regions["num_played"] = num_active(model), len(extended.played)
     regions["num_loose"] = len(loose_targets(variables))
     ions = tuple(ion.name for ion in extended.ions)
-    width = VECTOR_WIDTH if on_cpu else 1
+    width = VECTOR_BYTES // arenas["mem"].dtype.itemsize if on_cpu else 1
     kinds = tuple(
         _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
     )
@@ -346,6 +357,9 @@ def spec_of(
         second_order_currents=extended.second_order_currents,
         noise=normal_source(real) if noisy else "",
         layered=len(variables.wires.layers) > 1,
+        nernst=tuple(
+            ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()
+        ),
         bins=(1 + bins.has_second_round(extended, model.dt)) * extended.bins,
         calls=on_cpu,
         width=width,
@@ -373,8 +387,8 @@ def _blocks_of(
     given = real, tuple(outputs), width, tuple(single)
     wide, several = tuple[str, ...](), ""
     if width > 1 and mechanism.nmodl:
-        able = [b for b in ("current", "advance") if b in names and _side_by_side(mechanism, b)]
-        wide, several = vectors_of(mechanism.text, mechanism.nmodl, tuple(able), *given)
+        wide = tuple(b for b in names if in_vectors(mechanism, b))
+        several = vectors_of(mechanism.text, mechanism.nmodl, wide, *given)
     scalar = [b for b in names if b not in wide]
     functions = [mechanism.functions(real, outputs, scalar), several]
     return KindBlocks(
@@ -397,15 +411,21 @@ def _blocks_of(
         emits=k in extended_emitters(variables),
         ions=ions,
         vectors=tuple((b, f"{mechanism.name}__v{width}_{b}") for b in wide),
+        rows=width > 1 and bool(np.diff(kind.node).all()),
     )
 
 
-def _side_by_side(mechanism: Mechanism, block: str) -> bool:
-    """Whether instances, of which several may be at a node, do not need each other's results."""
-    ions = [a for a in mechanism.program.blocks[block] if a.role == "ion"]
+def in_vectors(mechanism: Mechanism, block: str) -> bool:
+    """Whether CPUs take several instances at once, which then do not need each other's results."""
+    arguments = mechanism.program.blocks.get(block)
+    if block not in ("current", "advance") or arguments is None or not mechanism.nmodl:
+        return False
+    ions = [a for a in arguments if a.role == "ion"]
     if block == "current":
-        return all(a.direction != "inout" for a in ions)
-    return mechanism.kind == "density" or all(a.direction == "in" for a in ions)
+        apart = all(a.direction != "inout" for a in ions)
+    else:
+        apart = mechanism.kind == "density" or all(a.direction == "in" for a in ions)
+    return apart and takes_vectors(mechanism.text, mechanism.nmodl, block)
 
 
 def extended_emitters(variables: Variables) -> set[int]:

@@ -8,58 +8,40 @@
 // A step of a block of places and nodes: instances of a kind at nodes that follow each other are
 // advanced ${W} at a time, the last ones of a block with copies of the last one, which are not kept.
 
-// n numbers from a place on, or at nodes
-${spec.static} ${V} some(__global const real *a, const int n)
+// Fewer than ${W} numbers from a place on
+${spec.static} ${V} few(__global const real *a, const int n)
 {
-    if (n == ${W}) return vload${W}(0, a);
     real part[${W}];
     for (int k = 0; k < ${W}; k++) part[k] = a[min(k, n - 1)];
     return vload${W}(0, part);
 }
 
-${spec.static} ${V} some_at(__global const real *a, __global const int *node, const int n)
+${spec.static} void keep_few(const ${V} x, __global real *a, const int n)
 {
-    real part[${W}];
-    if (n == ${W}) {
-        for (int k = 0; k < ${W}; k++) part[k] = a[node[k]];
-    } else
-        for (int k = 0; k < ${W}; k++) part[k] = a[node[min(k, n - 1)]];
-    return vload${W}(0, part);
-}
-
-${spec.static} ${V} some_v(__global const real *v, __global const int *node, __global const int *places,
-    const int n)
-{
-    real part[${W}];
-    if (node[0] == node[n - 1]) return v[places[node[0]]];  // nodes ascend
-    if (n == ${W}) {
-        for (int k = 0; k < ${W}; k++) part[k] = v[places[node[k]]];
-    } else
-        for (int k = 0; k < ${W}; k++) part[k] = v[places[node[min(k, n - 1)]]];
-    return vload${W}(0, part);
-}
-
-${spec.static} ${V} voltages(__global const real *x, __global const real *v_old,
-    __global const int *node, __global const int *places, const int n)
-{
-    real part[${W}];
-    for (int k = 0; k < ${W}; k++) {
-        const int i = places[node[min(k, n - 1)]];
-        part[k] = ${new.format("i")};
-    }
-    return vload${W}(0, part);
-}
-
-// keep n numbers
-${spec.static} void keep(const ${V} x, __global real *a, const int n)
-{
-    if (n == ${W}) {
-        vstore${W}(x, 0, a);
-        return;
-    }
     real part[${W}];
     vstore${W}(x, 0, part);
     for (int k = 0; k < n; k++) a[k] = part[k];
+}
+
+// n numbers from a place on
+static inline ${V} some(__global const real *a, const int n)
+{
+    return n == ${W} ? vload${W}(0, a) : few(a, n);
+}
+
+static inline void keep(const ${V} x, __global real *a, const int n)
+{
+    if (n == ${W}) vstore${W}(x, 0, a);
+    else keep_few(x, a, n);
+}
+
+// n numbers at nodes, which ascend
+${spec.static} ${V} some_at(__global const real *a, __global const int *node, const int n)
+{
+    if (node[0] == node[n - 1]) return a[node[0]];
+    real part[${W}];
+    for (int k = 0; k < ${W}; k++) part[k] = a[node[min(k, n - 1)]];
+    return vload${W}(0, part);
 }
 
 ${spec.static} void keep_at(const ${V} x, __global real *a, __global const int *node, const int n)
@@ -69,25 +51,63 @@ ${spec.static} void keep_at(const ${V} x, __global real *a, __global const int *
     for (int k = 0; k < n; k++) a[node[k]] = part[k];
 }
 
-// add n numbers at nodes, those of points as densities
+// add n numbers at nodes
 ${spec.static} void add_at(const ${V} x, __global real *a, __global const int *node, const int n)
 {
     real part[${W}];
     vstore${W}(x, 0, part);
-    for (int k = 0; k < n; k++) a[node[k]] += part[k];
+    for (int k = 0; k < n;) {
+        const int i = node[k];
+        real sum = a[i];
+        do sum += part[k]; while (++k < n && node[k] == i);
+        a[i] = sum;
+    }
 }
 
-${spec.static} void add_points(const ${V} x, __global real *a, __global const real *areas,
-    __global const int *node, const int n)
+// The same of a mechanism of which a node has one instance at most: ${W} nodes that follow each other
+// are read and written as a whole.
+static inline int is_row(__global const int *node, const int n)
 {
-    real part[${W}];
-    vstore${W}(x, 0, part);
-    for (int k = 0; k < n; k++) a[node[k]] += part[k] * (100 / areas[node[k]]);
+    return n == ${W} && node[${W - 1}] - node[0] == ${W - 1};
 }
 
+static inline ${V} some_of(__global const real *a, __global const int *node, const int n)
+{
+    return is_row(node, n) ? vload${W}(0, a + node[0]) : some_at(a, node, n);
+}
+
+static inline void keep_of(const ${V} x, __global real *a, __global const int *node, const int n)
+{
+    if (is_row(node, n)) vstore${W}(x, 0, a + node[0]);
+    else keep_at(x, a, node, n);
+}
+
+static inline void add_of(const ${V} x, __global real *a, __global const int *node, const int n)
+{
+    if (is_row(node, n)) vstore${W}(vload${W}(0, a + node[0]) + x, 0, a + node[0]);
+    else add_at(x, a, node, n);
+}
+
+% for ion in spec.nernst:
+// the reversal potentials of ${ion} at n active nodes become Nernst's where it is asked for
+${spec.static} void to_nernsts_${ion}(const int a, const int n, __global real *mem,
+    __global const int *ints, __global const int *at)
+{
+    const ${V} inside = some(mem + ion_${ion}i + a, n), outside = some(mem + ion_${ion}o + a, n);
+    const real scale = mem[nernst_${ion}];
+    ${V} e = scale * log(outside / inside);
+    e = outside <= 0 ? (${V})-1e6 : e;
+    e = inside <= 0 ? (${V})1e6 : e;
+    real part[${W}];
+    vstore${W}(e, 0, part);
+    for (int k = 0; k < n; k++)
+        if (ints[advances_${ion} + a + k]) mem[ion_e${ion} + a + k] = scale == 0 ? 0 : part[k];
+}
+
+% endfor
 // What flows into a node without the instances there; `above`, `below` and `beside` are the places of
 // its parent, of its first child and of its parent's next child, -1 for none.
-${spec.static} real passive(
+static real passive(
     const int i, __global const int *above, __global const int *below, __global const int *beside,
     __global const real *u, ${"__global const real *constant_g, __global const real *constant_b, " if spec.constant else ""}__global const real *v)
 {
@@ -119,8 +139,9 @@ static void begin_block(
     }
     for (int a = from; a < to; a++) {
         const int i = ints[place_of + a];
-        d[i] = mem[base_d + a];
-        b[i] = ${right.format("i")};
+        mem[here_v + a] = v[i];
+        mem[here_d + a] = mem[base_d + a];
+        mem[here_b + a] = ${right.format("i")};
     }
 % if not spec.layered:
 % for kind in spec.net_kinds:
@@ -146,16 +167,20 @@ static void begin_block(
 <% k = kind.number %>\
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
         const int a = ints[active_${k} + j];
-        const real v_now = v[ints[place_of + a]];
+        const real v_now = mem[here_v + a];
 ${kind.call("before_breakpoint", here, 8)}\
     }
 % endif
 % endfor
 % for ion in spec.ions:
-    for (int a = from; a < to; a++) {
-        mem[ion_i${ion} + a] = 0;
-        mem[ion_di${ion} + a] = 0;
-        if (ints[advances_${ion} + a]) to_nernst_${ion}(mem, at, a);
+    {
+        __global real *i = mem + ion_i${ion}, *di = mem + ion_di${ion};
+        for (int a = from; a < to; a++) i[a] = 0;
+        for (int a = from; a < to; a++) di[a] = 0;
+% if ion in spec.nernst:
+        for (int a = from; a < to; a += ${W})
+            to_nernsts_${ion}(a, min(${W}, to - a), mem, ints, at);
+% endif
     }
 % endfor
 % for kind in spec.kinds:
@@ -167,42 +192,43 @@ ${kind.call("before_breakpoint", here, 8)}\
     values = {**here, "noise": f"normal(seed, (ulong)(number_{k} + j), step)"}
 %>\
 % if "current" in dict(kind.vectors):
+<% suffix = "of" if kind.rows else "at" %>\
     for (int j = ints[first_${k} + from], end = ints[first_${k} + to]; j < end; j += ${W}) {
         const int n = min(${W}, end - j);
         __global const int *node = ints + active_${k} + j;
 % if kind.asks("current", "v"):
-        const ${V} v_now = some_v(v, node, ints + place_of, n);
+        const ${V} v_now = some_${suffix}(mem + here_v, node, n);
 % endif
 ${kind.call_vectors("current", values, W, 8)}\
 % if kind.asks("current", "i"):
-        real slope[${W}], outward[${W}];
-        vstore${W}(g_g, 0, slope);
-        vstore${W}(i_i, 0, outward);
-        for (int m = 0; m < n;) {
-            const int a = node[m], i = ints[place_of + a];
-            real at_d = d[i], at_b = b[i];
-            do {
-                at_d += ${factor}slope[m];
-                at_b -= ${factor}outward[m];
-            } while (++m < n && node[m] == a);
-            d[i] = at_d;
-            b[i] = at_b;
-        }
+% if density:
+        const ${V} share = some_${suffix}(mem + area, node, n) * (real)0.01;
+        add_${suffix}(share * g_g, mem + here_d, node, n);
+        add_${suffix}(-(share * i_i), mem + here_b, node, n);
+% else:
+        add_at(g_g, mem + here_d, node, n);
+        add_at(-i_i, mem + here_b, node, n);
+% endif
 % endif
     }
 % else:
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
-        const int a = ints[active_${k} + j], i = ints[place_of + a];
-        const real v_now = v[i];
+        const int a = ints[active_${k} + j];
+        const real v_now = mem[here_v + a];
 ${kind.call("current", values, 8)}\
 % if kind.asks("current", "i"):
-        d[i] += ${factor}g_g;
-        b[i] -= ${factor}i_i;
+        mem[here_d + a] += ${factor}g_g;
+        mem[here_b + a] -= ${factor}i_i;
 % endif
     }
 % endif
 % endif
 % endfor
+    for (int a = from; a < to; a++) {
+        const int i = ints[place_of + a];
+        d[i] = mem[here_d + a];
+        b[i] = mem[here_b + a];
+    }
 }
 
 // From x, the change of v, to the end of the step: voltages, states, spikes, recorded states.
@@ -217,6 +243,7 @@ static void finish_block(
 {
     const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
+    for (int a = from; a < to; a++) mem[here_v + a] = v_new[ints[place_of + a]];
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
         if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);
@@ -239,44 +266,40 @@ static void finish_block(
         const int n = min(${W}, end - j);
         __global const int *node = ints + active_${k} + j;
 % if kind.asks(block, "v"):
-        const ${V} v_now = voltages(x, v_old, node, ints + place_of, n);
+        const ${V} v_now = some_${"of" if kind.rows else "at"}(mem + here_v, node, n);
 % endif
 ${kind.call_vectors(block, values, W, 8)}\
     }
 % else:
     for (int j = ints[first_${k} + from]; j < ints[first_${k} + to]; j++) {
         const int a = ints[active_${k} + j];
-        const real v_now = ${new.format(f"ints[place_of + a]")};
+        const real v_now = mem[here_v + a];
 ${kind.call(block, values, 8)}\
     }
 % endif
 % endif
 % endfor
 % endfor
-    for (int a = from; a < to; a++) {
-        const real v_now = ${new.format("ints[place_of + a]")};
-        const int c = ints[cell + a];
-        if (c >= 0 && !isfinite(v_now) && failed[c] == 0) failed[c] = done + 1;
-        for (int j = ints[first_detector + a]; j < ints[first_detector + a + 1]; j++) {
-            const int above = v_now > mem[detector_threshold + j];
-            if (above && !ints[detector_above + j]) {
-                const int source = ints[detector_source + j];
-                const int number = ints[event_count + source]++;
-                clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
-                    t_end + 1e-10;
+    for (int c = ints[first_cell + from]; c < ints[first_cell + to]; c++)
+        if (!isfinite(mem[here_v + ints[soma_of + c]]) && failed[c] == 0) failed[c] = done + 1;
+    for (int j = ints[first_detector + from]; j < ints[first_detector + to]; j++) {
+        const int above = mem[here_v + ints[detector_at + j]] > mem[detector_threshold + j];
+        if (above && !ints[detector_above + j]) {
+            const int source = ints[detector_source + j];
+            const int number = ints[event_count + source]++;
+            clock[ring + ints[ring_first + source] + number % ints[ring_size + source]] =
+                t_end + 1e-10;
 % if spec.skips:
-                mark_targets(source, ints, at);
+            mark_targets(source, ints, at);
 % endif
-                const int place = atomic_inc(spike_count);
-                if (place < capacity) {
-                    spike_source[place] = source;
-                    spike_time[place] = t_end;
-                }
+            const int place = atomic_inc(spike_count);
+            if (place < capacity) {
+                spike_source[place] = source;
+                spike_time[place] = t_end;
             }
-            ints[detector_above + j] = above;
         }
-        for (int r = mem_first[a]; r < mem_first[a + 1]; r++)
-            mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
+        ints[detector_above + j] = above;
     }
+    for (int r = mem_first[from]; r < mem_first[to]; r++)
+        mem_rows[row * num_mem + mem_column[r]] = mem[mem_index[r]];
 }
-

@@ -18,6 +18,7 @@ from nmodl_compare import OWN, mechanism, simulated, wheel
 from clhines.errors import InputError
 from clhines.mechanisms import Mechanism
 from clhines.mechanisms.nmodl import NmodlError, rejections
+from clhines.simulate.extended_tables import in_vectors
 
 ORACLE = Path(__file__).parents[1] / "support" / "nmodl_oracle.py"
 STEPS = {0.025: 600, 0.1: 150}  # 15 ms
@@ -235,6 +236,24 @@ def test_opencl_as_numpy(path, fast_queue):
         assert np.array_equal(np.isnan(expected), np.isnan(found))
         # 300 operations, of exponentials within 3 units, on numbers as large as `size`
         assert np.nanmax(np.abs(expected - found) / size, initial=0) < 1e-11, block
+
+
+@pytest.mark.parametrize(("real", "width"), [("double", 8), ("float", 16)])
+@pytest.mark.parametrize("path", sorted(OWN.glob("*.mod")), ids=lambda p: p.stem)
+def test_opencl_of_several_instances_as_numpy(path, real, width, fast_queue):
+    """The functions that CPUs call for several instances at once: tables and loops, too."""
+    from nmodl_device import on_device
+
+    m = mechanism(path.stem)
+    for block in ("current", "advance"):
+        if not in_vectors(m, block):
+            continue
+        outputs = tuple(q.name for q in m.program.outputs)
+        expected, found, size = on_device(fast_queue, m, block, outputs, real=real, width=width)
+        assert np.array_equal(np.isnan(expected), np.isnan(found))
+        # as in `test_opencl_as_numpy`, in units of the precision
+        apart = np.nanmax(np.abs(expected - found) / size, initial=0)
+        assert apart < 1e-11 * (1 if real == "double" else 2.0**29), block
 
 
 @needs_neuron

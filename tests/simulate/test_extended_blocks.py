@@ -116,3 +116,35 @@ def test_too_many_events_between_blocks(cpu, by_cell):
     assert by_cell[0].crossing.any()
     with pytest.raises(InputError, match="more events than its ring has room for"):
         sim.run(5.0)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("engine", ["auto", "steps"])
+def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine):
+    """Instances at nodes that follow each other, that are left out, and twice at a node."""
+    n = 50
+    rng, parent = np.random.default_rng(3), np.arange(-1, n - 1)
+    parent[n // 2] = 3
+    area = rng.uniform(300, 900, n)
+    net = Network.from_arrays(parent, [0, n], area, rng.uniform(0.05, 0.2, n), 1e-5 * area)
+    net.insert("pas", np.arange(n), g=1e-4, e=-65.0)
+    rows = np.delete(np.arange(n), [20, 33])
+    for name in ("ext_cad", "ext_ca", "ext_kca", "na"):
+        net.insert(mod_files.ours(name), rows)
+    table = net.insert(mod_files.ours("ext_table"), rows, gbar=np.linspace(1e-4, 3e-4, n - 2))
+    twice = np.concatenate([[0, 0, 2], rows[3:36]])  # the first 8 span 8 nodes, with one left out
+    net.add(mod_files.ours("ext_clamp"), at=twice, amp=rng.uniform(0.005, 0.02, 36))
+    both = net.add(mod_files.ours("ext_nmda"), at=twice)
+    net.connect(net.trains([[1.0, 2.0, 5.0]]), both, np.arange(36), [[0.0005, 1.0]] * 36, 0.1)
+    found = []
+    for given in ({"engine": "reference"}, {"queue": cpu, "dtype": dtype, "engine": engine}):
+        sim = Simulation(net, DT, **given)
+        recorded = [sim.record("v", np.arange(n)), sim.record("cai", rows), sim.record("n", table)]
+        recorded.append(sim.record("g", both))
+        result = sim.run(8.0)
+        found.append([result[r] for r in recorded])
+    assert (sim.engine == "epochs") == (engine == "auto")
+    for expected, result in zip(*found, strict=True):
+        scale = np.abs(expected).max()
+        eps = EPS * np.finfo(dtype).eps / np.finfo(np.float64).eps
+        np.testing.assert_allclose(result, expected, 0, eps * scale)

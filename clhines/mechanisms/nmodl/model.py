@@ -87,6 +87,11 @@ def functions_of(
 
 
 @lru_cache(maxsize=256)
+def takes_vectors(text: str, nmodl: Nmodl, block: str) -> bool:
+    """Whether there can be a function of a block for several instances at once."""
+    return Functions(model_of(text, nmodl), "double").takes_vectors(block)
+
+
 def vectors_of(
     text: str,
     nmodl: Nmodl,
@@ -95,15 +100,14 @@ def vectors_of(
     outputs: tuple[str, ...],
     width: int,
     single: tuple[str, ...],
-) -> tuple[tuple[str, ...], str]:
-    """Return those of some blocks that have a function for `width` instances at once, and these.
+) -> str:
+    """Return the functions of blocks that `takes_vectors` for `width` instances at once.
 
     Their names begin with ``NAME__vWIDTH``; voltages, states, ions, results and parameters that are
     not in `single` are ``realWIDTH``.
     """
     functions = Functions(model_of(text, nmodl), real, outputs, width, single)
-    found = tuple(block for block in blocks if functions.takes_vectors(block))
-    return found, functions.text(found) if found else ""
+    return functions.text(blocks) if blocks else ""
 
 
 def calls_of(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> tuple[Argument, ...]:

@@ -46,7 +46,24 @@ _HELPER_ARGUMENTS = {
         "place, table, column, columns, n",
     ),
 }
-_IN_VECTORS = {"v", "t", "dt", "parameter", "state", "ion", "output", "ion_current", "i", "g"}
+_LOOKUP_OF_VECTORS = """\
+    const {int} row = clamp(convert_{int}(place), 0, n - 1), at = row * columns + column;
+    const {type} low = ({type})({low});
+    const {type} high = ({type})({high});
+    return low + (place - convert_{plain}(row)) * (high - low);"""
+_IN_VECTORS = {
+    "v",
+    "t",
+    "dt",
+    "parameter",
+    "state",
+    "ion",
+    "output",
+    "ion_current",
+    "i",
+    "g",
+    "table",
+}
 
 
 def name_of(a: Argument) -> str:
@@ -110,8 +127,7 @@ class Functions:
 
     def takes_vectors(self, block: str) -> bool:
         """Whether the function of a block can take several instances at once."""
-        known = all(a.role in _IN_VECTORS for a in self.calls(block))
-        return known and not self.model.bodies.blocks[block].loops
+        return all(a.role in _IN_VECTORS for a in self.calls(block))
 
     def calls(self, block: str) -> tuple[Argument, ...]:
         """Return the arguments of a block's function."""
@@ -151,9 +167,24 @@ class Functions:
             if self.real == "numpy":
                 result += f"def {self.prefix}_{name}_({plain}):\n{python}\n\n\n"
             else:
-                head = f"static real {self.prefix}_{name}_({typed})"
+                sort = vector(self.width)
+                if self.width > 1:
+                    c = self._of_vectors(name)
+                    typed = typed.replace("real xi", f"{sort} xi").replace("real p", f"{sort} p")
+                head = f"static {sort} {self.prefix}_{name}_({typed})"
                 result += f"// {comment}\n{head}\n{{\n{c}\n}}\n\n"
         return result
+
+    def _of_vectors(self, name: str) -> str:
+        """Return the statements of a helper of tables for several instances."""
+        sort, width = vector(self.width), self.width
+        if name == "place":
+            return f"    return xi <= 0 ? ({sort})0 : (xi >= (real)n ? ({sort})n : xi);"
+        rows = [f"table[at.s{k:x}]" for k in range(width)]
+        next_rows = [f"table[at.s{k:x} + columns]" for k in range(width)]
+        given = {"int": f"int{width}", "type": sort, "plain": f"{self.real}{width}"}
+        low, high = (wrapped(some, len(sort) + 26) for some in (rows, next_rows))
+        return _LOOKUP_OF_VECTORS.format(**given, low=low, high=high)
 
     # ------------------------------------------------------------------------------ one block
 
@@ -278,45 +309,64 @@ class _Body:
         steps: list[Node],
     ) -> None:
         p = self.p
-        python = p.python
         begin = [p.show(e) for e in starts]
-        still = "_open" if python else f"_open{self.loops.index(loop)}"
-        yes, no = ("True", "False") if python else ("1", "0")
-        opened = yes if entered is None else p.where(entered, yes, no)
-        if python:
-            p.line(f"{', '.join(loop.names)}, = {', '.join(begin)},")
-            p.line(f"_open = {opened}")
-            p.line(f"for _pass in range({loop.most}):")
-        else:
-            for name, value in zip(loop.names, begin, strict=True):
-                p.lines.append(folded(f"{p.indent}real {name} = {value};"))
-            p.line(f"int {still} = {opened};")
-            p.line(f"for (int _pass = 0; _pass < {loop.most} && {still}; _pass++) {{")
+        if p.python:
+            self._python_loop(loop, begin, values, go_on, entered, steps)
+            return
+        wide, still = p.width > 1, f"_open{self.loops.index(loop)}"
+        for name, value in zip(loop.names, begin, strict=True):
+            p.lines.append(folded(f"{p.indent}{p.type} {name} = {value};"))
+        opened = p.holds(entered) if entered is not None else "-1" if wide else "1"
+        p.lines.append(folded(f"{p.indent}{p.mask if wide else 'int'} {still} = {opened};"))
+        some_open = f"SOME({still})" if wide else still
+        p.line(f"for (int _pass = 0; _pass < {loop.most} && {some_open}; _pass++) {{")
         outside = p.indent
         p.indent += "    "
-        if python:
-            p.line("if not np.any(_open):")
-            p.line("    break")
         p.steps(steps)
         new = [f"{name}_new" for name in loop.names]
         for name, e in zip(new, values, strict=True):
             p.assign(name, p.show(e))
-        more = p.where(go_on, yes, no)
-        if python:
-            p.line(f"_more = {more}")
-            for name, value in zip(loop.names, new, strict=True):
-                p.line(f"{name} = np.where(_open, {value}, {name})")
-            p.line("_open = _open & _more")
+        if wide:
+            p.lines.append(folded(f"{p.indent}const {p.mask} _more = {p.holds(go_on)};"))
         else:
-            p.lines.append(folded(f"{p.indent}{still} = {more};"))
-            for name, value in zip(loop.names, new, strict=True):
-                p.line(f"{name} = {value};")
+            p.lines.append(folded(f"{p.indent}{still} = {p.holds(go_on)};"))
+        for name, value in zip(loop.names, new, strict=True):
+            p.line(f"{name} = {f'{still} ? {value} : {name}' if wide else value};")
+        if wide:
+            p.line(f"{still} &= _more;")
         p.indent = outside
-        if not python:
-            p.line("}")
+        p.line("}")
         for name, end in zip(loop.names, loop.ends, strict=True):
-            nan = f"np.where({still}, np.nan, {name})" if python else f"{still} ? NAN : {name}"
-            p.assign(end, nan)
+            p.assign(end, f"{still} ? {f'({p.type})' if wide else ''}NAN : {name}")
+
+    def _python_loop(
+        self,
+        loop: Loop,
+        begin: list[str],
+        values: list[Node],
+        go_on: Node,
+        entered: Node | None,
+        steps: list[Node],
+    ) -> None:
+        p = self.p
+        p.line(f"{', '.join(loop.names)}, = {', '.join(begin)},")
+        p.line(f"_open = {'True' if entered is None else p.where(entered, 'True', 'False')}")
+        p.line(f"for _pass in range({loop.most}):")
+        outside = p.indent
+        p.indent += "    "
+        p.line("if not np.any(_open):")
+        p.line("    break")
+        p.steps(steps)
+        new = [f"{name}_new" for name in loop.names]
+        for name, e in zip(new, values, strict=True):
+            p.assign(name, p.show(e))
+        p.line(f"_more = {p.where(go_on, 'True', 'False')}")
+        for name, value in zip(loop.names, new, strict=True):
+            p.line(f"{name} = np.where(_open, {value}, {name})")
+        p.line("_open = _open & _more")
+        p.indent = outside
+        for name, end in zip(loop.names, loop.ends, strict=True):
+            p.assign(end, f"np.where(_open, np.nan, {name})")
 
 
 __all__ = ["Functions", "name_of", "postorder"]
