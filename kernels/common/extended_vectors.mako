@@ -243,7 +243,10 @@ static void finish_block(
 {
     const double t_mid = t_begin + half_dt, t_end = t_mid + half_dt;
     for (int p = first_place; p < end_place; p++) v_new[p] = ${new.format("p")};
-    for (int a = from; a < to; a++) mem[here_v + a] = v_new[ints[place_of + a]];
+    for (int a = from; a < to; a++) {  // their places may be those of another work-item
+        const int p = ints[place_of + a];
+        mem[here_v + a] = ${new.format("p")};
+    }
 % if spec.played:
     for (int p = ints[first_played + from]; p < ints[first_played + to]; p++)
         if (ints[played_continuous + p]) play(p, t_end, mem, clock, ints, at);

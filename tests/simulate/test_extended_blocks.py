@@ -10,7 +10,7 @@ from extended_cells import CELLS, NODES, network
 
 from clhines import InputError, Network, Simulation
 from clhines.device import devices
-from clhines.simulate import extended_choice
+from clhines.simulate import extended, extended_choice
 from clhines.simulate.extended_block_plan import blocks_of, plan_blocks, work_of
 from clhines.simulate.extended_blocks import ExtendedBlocks
 from clhines.simulate.wires import wires_of
@@ -120,11 +120,15 @@ def test_too_many_events_between_blocks(cpu, by_cell):
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("engine", ["auto", "steps"])
-def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine):
-    """Instances at nodes that follow each other, that are left out, and twice at a node."""
+def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
+    """Instances at nodes that follow each other, that are left out, and twice at a node.
+
+    Steps share the nodes out among work-items, whose nodes and places are not the same.
+    """
+    monkeypatch.setattr(extended, "LEAST_NODES", 8)
     n = 50
-    rng, parent = np.random.default_rng(3), np.arange(-1, n - 1)
-    parent[n // 2] = 3
+    rng = np.random.default_rng(3)
+    parent = np.array([-1, *(int(rng.integers(max(0, k - 9), k)) for k in range(1, n))])
     area = rng.uniform(300, 900, n)
     net = Network.from_arrays(parent, [0, n], area, rng.uniform(0.05, 0.2, n), 1e-5 * area)
     net.insert("pas", np.arange(n), g=1e-4, e=-65.0)
