@@ -412,7 +412,11 @@ def main(arguments: Sequence[str]) -> None:
         {**r, "reason": f"{r['apart_mv']:g} mV from the reference"} for r in wrong
     ]
     known = record.record(queue, "cells", arguments) | {"load": load}
-    result = {"record": known, "cells": rows, "choices": choices(queue, rows), "missing": missing}
+    result = {"record": known, "cells": rows, "choices": [], "missing": missing}
+    try:
+        result["choices"] = choices(queue, rows)
+    except KeyboardInterrupt:
+        print("stopped: the table does not say how good the choices of auto are")
     record.write("cells", queue, result, text(result), args.out, draw if rows else None)
     if wrong:
         sys.exit(f"{wrong[0]['name']}: {wrong[0]['apart_mv']:g} mV from the reference")

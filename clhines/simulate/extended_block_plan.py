@@ -20,7 +20,7 @@ NODE, INSTANCE, STATEMENT, ALONE, LAUNCH = 15.0, 2.5, 0.16, 0.6, 40_000.0
 LAUNCHES = 3  # of a step by `ExtendedSteps`
 LOOPS = 4  # times that statements of functions with loops are counted
 NUMBERS, NEAR = 6, 2**19  # of a node or an instance, about; bytes that stay in a core's cache
-FAR = 1.2  # time of blocks of more
+FAR = 1.2  # time of more, in these
 TIED = (np.inf, 16.0, 1.0)
 
 
@@ -66,18 +66,23 @@ def plan_blocks(model: Model, wires: Wires, units: int) -> Blocks | None:
     if len(extended.remote_v) or extended.bins or any(artificial):
         return None
     work = work_of(model)
-    least, best = work.sum() / units + LAUNCHES * LAUNCH, None
-    each = 8.0 * sum(NUMBERS * k.count for k in model.kinds) + 8.0 * NUMBERS * len(model.area)
-    for count in {min(n, len(work)) for n in (1, units, max(units, ceil(each / NEAR)))}:
+    size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
+    least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
+    for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:
         tries = (blocks_of(model, wires, work, count, tied) for tied in TIED)
         found = next((f for f in tries if f is not None), None)
         if found is None:
             continue
-        cost = max(found.work, work.sum() / units) * (FAR if each / found.count > NEAR else 1)
+        cost = max(found.work, work.sum() / units) * _slower(size / found.count)
         cost += 2 * LAUNCH / found.epoch
         if cost < least:
             least, best = cost, found
     return best
+
+
+def _slower(size: float) -> float:
+    """Return how much longer what passes over so many bytes takes."""
+    return FAR if size > NEAR else 1.0
 
 
 def work_of(model: Model) -> np.ndarray:
