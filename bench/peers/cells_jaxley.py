@@ -240,15 +240,15 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
         voltages=lambda: np.concatenate(found, axis=1).tolist(),
         built=clock.parts,
         notes=[
-            "one neuron, mapped over the copies; channels translated from the texts; cylinders with "
-            "the areas of the others, dendrites that begin at the end of the soma, states before "
-            "the voltages of a step"
+            "one neuron, mapped over the copies; channels translated from the texts; cylinders "
+            "with the areas of the others, dendrites that begin at the end of the soma, states "
+            "before the voltages of a step"
         ],
     )
 
 
 def jaxley_gpu(case: Case, clock: peer.Clock) -> Running:
-    """The same on a GPU.
+    """Run the same on a GPU.
 
     Raises
     ------
