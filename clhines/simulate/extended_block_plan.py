@@ -63,9 +63,9 @@ def plan_blocks(model: Model, wires: Wires, units: int) -> Blocks | None:
     extended = model.extended
     assert extended is not None
     artificial = [is_artificial(model.kinds[p.kind]) for p in extended.played]
-    if len(extended.remote_v) or extended.bins or any(artificial):
-        return None
     work = work_of(model)
+    if len(extended.remote_v) or extended.bins or any(artificial) or not len(work):
+        return None
     size = 8.0 * NUMBERS * (len(model.area) + sum(k.count for k in model.kinds))
     least, best = work.sum() / units * _slower(size) + LAUNCHES * LAUNCH, None
     for count in {min(n, len(work)) for n in (1, units, max(units, ceil(size / NEAR)))}:

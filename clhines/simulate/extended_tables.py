@@ -387,7 +387,7 @@ def _blocks_of(
     given = real, tuple(outputs), width, tuple(single)
     wide, several = tuple[str, ...](), ""
     if width > 1 and mechanism.nmodl:
-        wide = tuple(b for b in names if in_vectors(mechanism, b))
+        wide = tuple(b for b in names if in_vectors(mechanism, b, tuple(outputs)))
         several = vectors_of(mechanism.text, mechanism.nmodl, wide, *given)
     scalar = [b for b in names if b not in wide]
     functions = [mechanism.functions(real, outputs, scalar), several]
@@ -415,8 +415,16 @@ def _blocks_of(
     )
 
 
-def in_vectors(mechanism: Mechanism, block: str) -> bool:
-    """Whether CPUs take several instances at once, which then do not need each other's results."""
+def in_vectors(mechanism: Mechanism, block: str, outputs: tuple[str, ...] = ()) -> bool:
+    """Whether CPUs take several instances at once, which then do not need each other's results.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    block : str
+    outputs : tuple of str
+        Variables that are recorded, for which the block may need more.
+    """
     arguments = mechanism.program.blocks.get(block)
     if block not in ("current", "advance") or arguments is None or not mechanism.nmodl:
         return False
@@ -425,7 +433,7 @@ def in_vectors(mechanism: Mechanism, block: str) -> bool:
         apart = all(a.direction != "inout" for a in ions)
     else:
         apart = mechanism.kind == "density" or all(a.direction == "in" for a in ions)
-    return apart and takes_vectors(mechanism.text, mechanism.nmodl, block)
+    return apart and takes_vectors(mechanism.text, mechanism.nmodl, block, outputs)
 
 
 def extended_emitters(variables: Variables) -> set[int]:

@@ -246,9 +246,9 @@ def test_opencl_of_several_instances_as_numpy(path, real, width, fast_queue):
 
     m = mechanism(path.stem)
     for block in ("current", "advance"):
-        if not in_vectors(m, block):
-            continue
         outputs = tuple(q.name for q in m.program.outputs)
+        if not in_vectors(m, block, outputs):
+            continue
         expected, found, size = on_device(fast_queue, m, block, outputs, real=real, width=width)
         assert np.array_equal(np.isnan(expected), np.isnan(found))
         # as in `test_opencl_as_numpy`, in units of the precision

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from extended_cells import CELLS, NODES, network
 
-from clhines import InputError, Network, Simulation
+from clhines import InputError, Mechanism, Network, Simulation
 from clhines.device import devices
 from clhines.simulate import extended, extended_choice
 from clhines.simulate.extended_block_plan import blocks_of, plan_blocks, work_of
@@ -152,3 +152,27 @@ def test_nodes_in_rows_twice_and_apart(cpu, dtype, engine, monkeypatch):
         scale = np.abs(expected).max()
         eps = EPS * np.finfo(dtype).eps / np.finfo(np.float64).eps
         np.testing.assert_allclose(result, expected, 0, eps * scale)
+
+
+SEES = """
+NEURON { POINT_PROCESS sees NONSPECIFIC_CURRENT i RANGE g, seen POINTER other }
+PARAMETER { g = 1e-3 (uS) }
+ASSIGNED { v (mV) i (nA) seen (mV) other (mV) }
+BREAKPOINT { seen = other i = g*(v + 60) }
+"""
+
+
+def test_what_is_recorded_may_need_more_than_a_vector(cpu):
+    """A function for several instances has no pointers, which only what is recorded reads here."""
+    n = 12
+    net = Network.from_arrays(np.arange(-1, n - 1), [0, n], *[[300.0] * n, [0.1] * n, [0.003] * n])
+    added = net.add(Mechanism.from_nmodl(SEES), at=np.arange(n), g=np.linspace(1e-3, 2e-3, n))
+    net.point(added, "other", to=np.arange(n)[::-1])
+    net.add("iclamp", at=[0], delay=0.0, dur=9.0, amp=0.2)
+    found = []
+    for given in ({"engine": "reference"}, {"queue": cpu}):
+        sim = Simulation(net, DT, **given)
+        seen = sim.record("seen", added)
+        found.append(sim.run(2.0)[seen])
+    assert np.ptp(found[0][-1]) > 0.1
+    np.testing.assert_allclose(found[1], found[0], 0, EPS * np.abs(found[0]).max())

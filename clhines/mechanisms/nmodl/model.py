@@ -87,9 +87,9 @@ def functions_of(
 
 
 @lru_cache(maxsize=256)
-def takes_vectors(text: str, nmodl: Nmodl, block: str) -> bool:
-    """Whether there can be a function of a block for several instances at once."""
-    return Functions(model_of(text, nmodl), "double").takes_vectors(block)
+def takes_vectors(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...]) -> bool:
+    """Whether there can be a function of a block, with outputs, for several instances at once."""
+    return Functions(model_of(text, nmodl), "double", outputs).takes_vectors(block)
 
 
 def vectors_of(
