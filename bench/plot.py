@@ -31,9 +31,11 @@ STYLES: dict[str, dict[str, Any]] = {
     "Jaxley on CPU, vmap": {"color": "#666666", "marker": "x", "ls": ":"},
     "Jaxley on GPU, vmap": {"color": "#666666", "marker": "x", "ls": ":"},
     "Jaxley": {"color": "#666666", "marker": "*"},
+    "Jaxley GPU": {"color": "#666666", "marker": "*", "ls": "--"},
     "NEURON": {"color": "#0072B2", "marker": "s"},
     "CoreNEURON": {"color": "#56B4E9", "marker": "D"},
     "Arbor": {"color": "#009E73", "marker": "^"},
+    "Arbor GPU": {"color": "#009E73", "marker": "^", "ls": "--"},
 }
 OTHER = {"color": "#666666", "marker": "."}
 LOOK = {"svg.fonttype": "path", "svg.hashsalt": "clhines", "font.size": 10}

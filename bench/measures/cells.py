@@ -370,7 +370,7 @@ def draw(result: dict[str, Any], path: Path) -> None:
         figure.supylabel(f"time of a step of {neurons.DT} ms")
         device = f"{result['record']['device']} ({result['record']['platform']})"
         others = sorted({r["where"] for r in rows if not name_of(r).startswith(OWN)})
-        figure.suptitle(f"clhines: {device}" + (f"; others: {', '.join(others)}" if others else ""))
+        figure.suptitle(f"clhines: {device}" + (f"; others: {'; '.join(others)}" if others else ""))
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:

@@ -234,7 +234,7 @@ def jaxley(case: Case, clock: peer.Clock) -> Running:
     on_gpu = jax.default_backend() == "gpu"
     return Compiled(
         prepared=prepare,
-        name=f"Jaxley {jx.__version__}{' GPU' if on_gpu else ''}",
+        name=f"Jaxley {'GPU ' if on_gpu else ''}{jx.__version__}",
         where=f"{jax.devices()[0].device_kind if on_gpu else 'CPU'}, JAX {jax.__version__}",
         advance=advance,
         voltages=lambda: np.concatenate(found, axis=1).tolist(),
