@@ -47,7 +47,8 @@ _HELPER_ARGUMENTS = {
     ),
 }
 _LOOKUP_OF_VECTORS = """\
-    const {int} row = clamp(convert_{int}(place), 0, n - 1), at = row * columns + column;
+    const {int} row = max(min(convert_{int}(place), ({int})(n - 1)), ({int})0);
+    const {int} at = row * columns + column;
     const {type} low = ({type})({low});
     const {type} high = ({type})({high});
     return low + (place - convert_{plain}(row)) * (high - low);"""
