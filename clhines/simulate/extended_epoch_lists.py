@@ -119,8 +119,6 @@ def with_blocks(
         blocks.append(
             epoch_blocks(text, tuple(given), k in held, len(of_lane), spec.kinds[k].local)
         )
-    extended = variables.extended
-    nernst = [ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()]
     kinds = tuple(_quick(kind, variables, spec) for kind in functions.kinds)
     spec = replace(
         spec,
@@ -130,7 +128,7 @@ def with_blocks(
         terms=counts_of_terms(k.functions for k in kinds),
         blocks=tuple(blocks),
         num_numbers=len(numbers),
-        nernst=tuple(nernst),
+        nernst=functions.nernst,
         currents_read=tuple(n for n in functions.ions if f"i{n}" in _read(functions.kinds)),
     )
     return spec, numbers

@@ -92,6 +92,7 @@ def takes_vectors(text: str, nmodl: Nmodl, block: str, outputs: tuple[str, ...])
     return Functions(model_of(text, nmodl), "double", outputs).takes_vectors(block)
 
 
+@lru_cache(maxsize=256)
 def vectors_of(
     text: str,
     nmodl: Nmodl,

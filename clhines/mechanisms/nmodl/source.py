@@ -323,10 +323,7 @@ class _Body:
         p.line(f"for (int _pass = 0; _pass < {loop.most} && {some_open}; _pass++) {{")
         outside = p.indent
         p.indent += "    "
-        p.steps(steps)
-        new = [f"{name}_new" for name in loop.names]
-        for name, e in zip(new, values, strict=True):
-            p.assign(name, p.show(e))
+        new = self._turn(loop, values, steps)
         if wide:
             p.lines.append(folded(f"{p.indent}const {p.mask} _more = {p.holds(go_on)};"))
         else:
@@ -339,6 +336,14 @@ class _Body:
         p.line("}")
         for name, end in zip(loop.names, loop.ends, strict=True):
             p.assign(end, f"{still} ? {f'({p.type})' if wide else ''}NAN : {name}")
+
+    def _turn(self, loop: Loop, values: list[Node], steps: list[Node]) -> list[str]:
+        """Add the statements of a turn; return the names of what the variables become."""
+        self.p.steps(steps)
+        new = [f"{name}_new" for name in loop.names]
+        for name, e in zip(new, values, strict=True):
+            self.p.assign(name, self.p.show(e))
+        return new
 
     def _python_loop(
         self,
@@ -357,10 +362,7 @@ class _Body:
         p.indent += "    "
         p.line("if not np.any(_open):")
         p.line("    break")
-        p.steps(steps)
-        new = [f"{name}_new" for name in loop.names]
-        for name, e in zip(new, values, strict=True):
-            p.assign(name, p.show(e))
+        new = self._turn(loop, values, steps)
         p.line(f"_more = {p.where(go_on, 'True', 'False')}")
         for name, value in zip(loop.names, new, strict=True):
             p.line(f"{name} = np.where(_open, {value}, {name})")
