@@ -13,9 +13,9 @@ import pyopencl as cl
 from numpy.typing import DTypeLike
 
 from clhines.device.guard import check_process
-from clhines.device.pocl import cache_problem
+from clhines.device.pocl import cache_problem, is_unnamed, register_bytes
 from clhines.errors import DeviceError, InputError, meant, shown
-from clhines.plan.plan import Limits
+from clhines.plan.plan import WIDEST_VECTOR, Limits
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -121,11 +121,13 @@ def alike(device: cl.Device, dtype: DTypeLike) -> list[cl.Device]:
 
 def limits(device: cl.Device) -> Limits:
     """Return what a plan needs to know of the device."""
+    vectors, trusted = _vector_bytes(device)
     return Limits(
         compute_units=device.max_compute_units,
         max_work_group=device.max_work_group_size,
         is_cpu=is_cpu(device),
-        vector_bytes=_vector_bytes(device),
+        vector_bytes=vectors,
+        trusted_bytes=trusted,
         local_bytes=device.local_mem_size,
         ptx="cl_nv_compiler_options" in device.extensions,
         clang=device.platform.name.strip() in _CLANG,
@@ -146,11 +148,19 @@ def small_groups(device: cl.Device, count: int) -> tuple[tuple[int], tuple[int]]
     return (-(-count // group) * group,), (group,)
 
 
-def _vector_bytes(device: cl.Device) -> int:
-    """Width of explicit vectors: the registers' on CPUs, as far as OpenCL has types for it."""
+def _vector_bytes(device: cl.Device) -> tuple[int, int]:
+    """Width of explicit vectors, and the width up to which the device is known to be right.
+
+    On CPUs the registers' width, as far as OpenCL has types for it. PoCL can report wider registers
+    than it compiles for, see `clhines.device.pocl`: then no vectors are wider than the latter.
+    """
     if not is_cpu(device):
-        return 16
-    return min(64, max(16, 4 * device.native_vector_width_float))
+        return 16, WIDEST_VECTOR
+    reported = min(64, max(16, 4 * device.native_vector_width_float))
+    compiled = register_bytes(device)
+    if compiled is None or (reported <= compiled and not is_unnamed(device)):
+        return reported, WIDEST_VECTOR
+    return min(reported, compiled), compiled
 
 
 def label(device: cl.Device) -> str:

@@ -1,10 +1,18 @@
-"""Let PoCL build kernels on processors that are newer than its compiler.
+"""Let PoCL build right kernels on processors that are newer than its compiler.
 
-PoCL takes the processor's name from LLVM. An LLVM that is older than the processor answers
-``generic``, which its own code generator then refuses, so that no kernel builds at all
+PoCL picks its library of built-in functions, and the vector widths that it reports, by what the
+processor can do, but compiles for LLVM's name of the processor. An LLVM that is older than the
+processor takes the nearest name that it knows: LLVM 14 calls AMD's Zen 4 ``znver3``, which has no
+AVX-512. Vectors of 64 bytes are then passed to built-in functions in registers that the caller
+does not use: some kernels never finish compiling, others compute wrong numbers. So vectors are
+as wide as the registers that the *name* stands for (`register_bytes`).
+
+An LLVM that knows no name near the processor answers ``generic``, which its own code generator then
+refuses, so that no kernel builds at all
 (PoCL issue 1049; the PoCL wheel on PyPI carries LLVM 14 of 2022). PoCL has no setting for the
 name, so it is replaced in the device's record in memory, by the x86-64 level that the processor
-reports. Nothing happens where the record does not look exactly as expected.
+reports, and vectors have 32 bytes at most. Nothing happens where the record does not look exactly
+as expected.
 """
 
 from __future__ import annotations
@@ -23,9 +31,39 @@ _LEVELS: tuple[tuple[bytes, set[str]], ...] = (
     (b"x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "abm"}),
     (b"x86-64", set()),
 )
+# Bytes of the vector registers that LLVM's names of x86-64 processors stand for; `_OTHER` for names
+# that are not listed, of other architectures too.
+_REGISTERS: dict[int, frozenset[str]] = {
+    64: frozenset(
+        "knl knm skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client "
+        "icelake-server rocketlake tigerlake sapphirerapids emeraldrapids graniterapids "
+        "graniterapids-d znver4 znver5 x86-64-v4".split()
+    ),
+    32: frozenset(
+        "sandybridge ivybridge haswell broadwell skylake alderlake raptorlake meteorlake "
+        "arrowlake bdver1 bdver2 bdver3 bdver4 btver2 znver1 znver2 znver3 x86-64-v3".split()
+    ),
+    16: frozenset("x86-64 x86-64-v2 nehalem westmere core2 penryn k8 amdfam10 btver1".split()),
+}
+_UNNAMED = re.compile(r"-(x86_64-[\w-]+)-generic\s*$")
+_OTHER = 32  # also where the name is replaced
 SWITCH = "CLHINES_NO_POCL_WORKAROUND"  # any value but "" and "0" turns `name_processor` off
 _RECORD_BYTES = 1024  # the names lie in the first part of PoCL's device record
 _NAMES = [ctypes.create_string_buffer(name) for name, _ in _LEVELS]  # must outlive the devices
+
+
+def register_bytes(device: cl.Device) -> int | None:
+    """Bytes of the vectors that a PoCL device compiles right; None for other platforms."""
+    if "Portable Computing" not in device.platform.name:
+        return None
+    version = device.version.strip()
+    sizes = [s for s, names in _REGISTERS.items() if any(version.endswith("-" + n) for n in names)]
+    return sizes[0] if sizes else _OTHER
+
+
+def is_unnamed(device: cl.Device) -> bool:
+    """Whether LLVM has no name for the processor of a PoCL device, which gets one."""
+    return "Portable Computing" in device.platform.name and bool(_UNNAMED.search(device.version))
 
 
 def name_processor(device: cl.Device) -> str | None:
@@ -38,7 +76,7 @@ def name_processor(device: cl.Device) -> str | None:
     """
     if switched_off():
         return None
-    version = re.search(r"-(x86_64-[\w-]+)-generic$", device.version.strip())
+    version = _UNNAMED.search(device.version)
     if "Portable Computing" not in device.platform.name or version is None:
         return None
     try:

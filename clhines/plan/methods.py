@@ -106,6 +106,7 @@ def make_plan(
     for name, value in options.items():
         _check_option(name, value, limits)
     real = real_name(dtype)
+    check_width(options.get("vector_width"), "vector_width", real, limits)
     if int(forest.sizes.max()) > schedule.MAX_CELL_NODES:
         raise InputError(
             f"cell {int(forest.sizes.argmax())} has {int(forest.sizes.max())} nodes; "
@@ -179,6 +180,16 @@ CHOICES: dict[str, tuple[Option, ...]] = {
     "level_shift": (True, False),
     "registers": (True, False),
 }  # options with few values; all others are whole numbers
+
+
+def check_width(width: Option, name: str, real: str, limits: Limits) -> None:
+    """Reject vectors that are wider than the device's compiler is known to get right."""
+    most = limits.trusted_bytes // (8 if real == "double" else 4)
+    if width is not None and int(width) > most:
+        raise InputError(
+            f"{name}={width} is wider than this device computes right in {real}; expected at most "
+            f"{most}"
+        )
 
 
 def _check_option(name: str, value: Option, limits: Limits) -> None:

@@ -18,6 +18,7 @@ COARSE = 256  # values of an array in local memory below which a few more do no 
 SMALL = 512  # values of one on a CPU, where only those that are touched cost anything
 MAX_RHS = 4  # right-hand sides per launch, of kernels for several
 STREAM_BYTES = 2 << 20  # a solution of more bytes is stored past the caches of a CPU
+WIDEST_VECTOR = 128  # bytes: 16 doubles are the widest vector of OpenCL
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Limits:
     is_cpu : bool
     vector_bytes : int
         Width of the vectors that explicit vector code should use.
+    trusted_bytes : int
+        Width of vectors up to which the device's compiler is known to be right; wider ones are
+        rejected.
     local_bytes : int
         Local memory of a work-group.
     ptx : bool
@@ -44,6 +48,7 @@ class Limits:
     max_work_group: int = 256
     is_cpu: bool = False
     vector_bytes: int = 16
+    trusted_bytes: int = WIDEST_VECTOR
     local_bytes: int = 48 << 10
     ptx: bool = False
     clang: bool = False

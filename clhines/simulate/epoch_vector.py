@@ -22,6 +22,7 @@ from clhines.mechanisms.mechanism import Mechanism
 from clhines.mechanisms.noise import normal_source
 from clhines.network.model import Kind
 from clhines.plan.kernel_spec import Parameter, TemplateSpec
+from clhines.plan.methods import check_width
 from clhines.plan.plan import real_name
 from clhines.simulate.constant_pivots import (
     eliminate_constant,
@@ -41,7 +42,7 @@ from clhines.simulate.sampling import REST, TABLES, Sample, arguments
 from clhines.simulate.spread import Storage
 from clhines.simulate.state import State
 
-_LANES = {"double": 8, "float": 16}
+_LANES_BYTES = 64  # of the cells of a block, at most
 _WIDEST = 16  # numbers of OpenCL's vectors
 _OF_MANY = 64  # bytes of a register, where a processor has enough of them for groups of two
 
@@ -125,17 +126,20 @@ class CellEpochs:
         self.max_steps = state.epoch
         model, real = self.model, real_name(state.dtype)
         device, chosen = self.queue.device, lanes
-        lanes = chosen or choose_lanes(model.forest, _LANES[real], device.max_compute_units)
+        limits = devices.limits(device)
+        check_width(lanes, "lanes", real, limits)
+        widest = min(_LANES_BYTES, limits.trusted_bytes) // state.dtype.itemsize
+        lanes = chosen or choose_lanes(model.forest, widest, device.max_compute_units)
         split, network = state.decisions.split, state.decisions.network
         whole = network if split else model
         own = nodes_in_part(model, network) if split else slice(None)
         variable, classes = variable_nodes(whole)[own], node_classes(whole)[own]
         self.blocks = make_blocks(model.forest, variable, lanes, classes)
-        most = devices.limits(device).vector_bytes // state.dtype.itemsize
+        most = limits.vector_bytes // state.dtype.itemsize
         several = dict[Mechanism, bool]()
         if split:
             units = devices.whole_device(device).max_compute_units
-            lanes_of_all = chosen or choose_lanes(network.forest, _LANES[real], units)
+            lanes_of_all = chosen or choose_lanes(network.forest, widest, units)
             several = in_groups(network, lanes_of_all, most)
         twice = 2 * most <= _WIDEST and most * state.dtype.itemsize == _OF_MANY
         self.groups = [

@@ -261,8 +261,8 @@ class ExtendedSteps:
         self._mem, self._clocks, self._ints = (
             tables[name].put(self.queue) for name in ("mem", "clock", "ints")
         )
-        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted,
-                           self.of_vectors)  # fmt: skip
+        width = devices.limits(self.queue.device).vector_bytes if self.of_vectors else 0
+        spec, at = spec_of(variables, tables, real_name(self.dtype), self._wanted, width)
         self._compile(spec, at)
         self._bind()
 

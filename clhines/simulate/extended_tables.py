@@ -21,7 +21,6 @@ from clhines.simulate.extended_spec import ExtendedSpec, KindBlocks
 from clhines.simulate.records import Record
 from clhines.simulate.variables import ABSOLUTE_ZERO, FARADAY, GAS, Variables, is_time
 
-VECTOR_BYTES = 64  # of the instances that CPUs advance at once
 _ACTIVE: WeakKeyDictionary[Extended, np.ndarray] = WeakKeyDictionary()  # of `active_nodes`
 
 
@@ -331,9 +330,12 @@ def spec_of(
     arenas: dict[str, Arena],
     real: str,
     wanted: object,
-    on_cpu: bool = False,
+    vector_bytes: int = 0,
 ) -> tuple[ExtendedSpec, np.ndarray]:
-    """Return the spec of the kernels, and what ``at`` holds."""
+    """Return the spec of the kernels, and what ``at`` holds.
+
+    On CPUs instances advance in vectors of `vector_bytes`; elsewhere that is 0.
+    """
     model, extended = variables.model, variables.extended
     regions = {n: at for arena in arenas.values() for n, at in arena.offset.items()}
     for k, kind in enumerate(model.kinds):
@@ -343,7 +345,7 @@ def spec_of(
     regions["num_active"], regions["num_played"] = num_active(model), len(extended.played)
     regions["num_loose"] = len(loose_targets(variables))
     ions = tuple(ion.name for ion in extended.ions)
-    width = VECTOR_BYTES // arenas["mem"].dtype.itemsize if on_cpu else 1
+    width = vector_bytes // arenas["mem"].dtype.itemsize or 1
     kinds = tuple(
         _blocks_of(variables, k, kind, real, ions, width) for k, kind in enumerate(model.kinds)
     )
@@ -361,7 +363,7 @@ def spec_of(
             ion.name for ion in extended.ions if ((ion.style & ADVANCE_REVERSAL) > 0).any()
         ),
         bins=(1 + bins.has_second_round(extended, model.dt)) * extended.bins,
-        calls=on_cpu,
+        calls=vector_bytes > 0,
         width=width,
         played=bool(extended.played),
         constant=has_constants(one_of(model)),

@@ -144,7 +144,7 @@ def extended_specs(dtype):
         variables = Variables(model, model.extended, wires_of(model, model.extended))
         place, base_d = np.arange(model.forest.num_nodes), model.capacitance_over_dt
         tables = filled_arenas(variables, np.dtype(dtype), place, base_d + model.constant_d)
-        spec, _ = spec_of(variables, tables, real, None, on_cpu=secondorder == 1)
+        spec, _ = spec_of(variables, tables, real, None, vector_bytes=64 * (secondorder == 1))
         yield spec
         if spec.wide:
             yield ExtendedBlocksSpec.of(spec)

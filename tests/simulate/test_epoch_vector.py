@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from networks import CABLES, DT, mixed_network, truth
+from solvers import skip_too_wide
 
 from clhines import Network, Simulation
 from clhines.device.devices import limits
@@ -19,6 +20,7 @@ def test_lanes_do_not_change_cells(fast_queue, needs, lanes, dtype):
     """Cells of three shapes in vectors, with lanes that idle; on other devices than CPUs too."""
     needs(fast_queue, dtype)
     _, v = truth(mixed_network)
+    skip_too_wide(fast_queue, lanes, dtype)
     engine = partial(CellEpochs, lanes=lanes)
     sim = Simulation(mixed_network()[0], DT, dtype, queue=fast_queue, engine=engine, seed=7)
     sim.run(10.0)
@@ -69,6 +71,7 @@ def test_groups_of_two_registers_change_no_bit(fast_queue, needs, monkeypatch):
     """As many as fill them take two, where a register has eight doubles."""
     needs(fast_queue, "float64")
     most = limits(fast_queue.device).vector_bytes // 8
+    skip_too_wide(fast_queue, 2 * most, "float64")
     found, widths = [], []
     for of_many in (8 * most, 0):
         monkeypatch.setattr(epoch_vector, "_OF_MANY", of_many)

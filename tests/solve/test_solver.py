@@ -4,7 +4,7 @@ import numpy as np
 import pyopencl as cl
 import pyopencl.array as cla
 import pytest
-from solvers import CONFIGS, ONE_EACH, assert_solved, forest_of, make_solver, on_device
+from solvers import CONFIGS, ONE_EACH, assert_solved, forest_of, make_solver, on_device, too_wide
 from systems import (
     System,
     cells_for,
@@ -95,7 +95,8 @@ def test_methods_agree_with_each_other(fast_queue, needs):
 
 def assert_agreement(queue, forest, configs):
     system = make_system(forest, symmetric=False, rows=2)
-    solutions = {c: make_solver(queue, forest, c).solve(**system.arrays) for c in configs}
+    able = [c for c in configs if not too_wide(queue, c)]
+    solutions = {c: make_solver(queue, forest, c).solve(**system.arrays) for c in able}
     assert len(solutions) >= 11
     for config, x in solutions.items():
         assert_solved(config, system, x)

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pyopencl.array as cla
+import pytest
 from systems import forest_for, updates_for
 
 from clhines import METHODS, Solver
+from clhines.device.devices import limits
 
 DTYPES = [np.float64, np.float32]
 SHORT = 6  # nodes of a segment: a shorter kernel, sooner built
@@ -69,8 +71,24 @@ CONFIGS |= {name: (name, {}) for name in OTHERS}  # a new row is tested from its
 ONE_EACH += OTHERS
 
 
+def too_wide(queue, config, dtype=np.float64):
+    """Whether the configuration asks for vectors that the device is not trusted with."""
+    return width_too_wide(queue, CONFIGS[config][1].get("vector_width", 1), dtype)
+
+
+def width_too_wide(queue, width, dtype):
+    return width * np.dtype(dtype).itemsize > limits(queue.device).trusted_bytes
+
+
+def skip_too_wide(queue, width, dtype):
+    if width_too_wide(queue, width, dtype):
+        pytest.skip(f"vectors of {width} are wider than this device computes right")
+
+
 def make_solver(queue, forest, config="fine_5", dtype=np.float64, **more):
+    """Solver of a configuration; skips the test where its vectors are too wide for the device."""
     method, options = CONFIGS[config]
+    skip_too_wide(queue, options.get("vector_width", 1), dtype)
     return Solver(forest, method, dtype, queue=queue, **options, **more)
 
 
