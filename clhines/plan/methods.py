@@ -187,8 +187,8 @@ def check_width(width: Option, name: str, real: str, limits: Limits) -> None:
     most = limits.trusted_bytes // (8 if real == "double" else 4)
     if width is not None and int(width) > most:
         raise InputError(
-            f"{name}={width} is wider than this device computes right in {real}; expected at most "
-            f"{most}"
+            f"{name}={width} is wider than this device computes right in "
+            f"{'float64' if real == 'double' else 'float32'}; expected at most {most}"
         )
 
 

@@ -22,6 +22,7 @@ def fake(name, kind, double=True, platform="Some Platform"):
         name=name,
         type=kind,
         platform=SimpleNamespace(name=platform),
+        version="OpenCL 3.0",
         extensions="cl_khr_fp64 cl_khr_icd" if double else "cl_khr_icd",
         double_fp_config=0,
     )
@@ -183,6 +184,43 @@ def test_explicit_vectors_are_as_wide_as_the_registers_of_a_cpu(width, expected)
     assert devices.limits(device).vector_bytes == expected
     device.type = cl.device_type.GPU
     assert devices.limits(device).vector_bytes == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "reported", "vectors", "trusted"),
+    [
+        ("znver3", 64, 32, 32),  # Zen 4 in LLVM 14
+        ("generic", 64, 32, 32),  # replaced
+        ("generic", 32, 32, 32),
+        ("skylake", 64, 32, 32),
+        ("some-later-name", 64, 32, 32),
+        ("skylake-avx512", 64, 64, 128),
+        ("icelake-client", 64, 64, 128),
+        ("sapphirerapids", 64, 64, 128),
+        ("x86-64-v4", 64, 64, 128),
+        ("znver3", 32, 32, 128),
+        ("haswell", 32, 32, 128),
+        ("x86-64", 16, 16, 128),
+        ("x86-64-v2", 64, 16, 16),
+    ],
+)
+def test_vectors_of_pocl_are_as_wide_as_the_name_of_the_processor(name, reported, vectors, trusted):
+    """Whatever the device reports; wider ones are rejected."""
+    device = fake("A CPU", CPU, platform="Portable Computing Language")
+    device.version = f"OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-{name} "
+    device.native_vector_width_float, device.local_mem_size = reported // 4, 1 << 15
+    device.max_compute_units, device.max_work_group_size = 2, 64
+    found = devices.limits(device)
+    assert (found.vector_bytes, found.trusted_bytes) == (vectors, trusted)
+    most = min(16, trusted // 8)
+    for method in ("fine", "block_interleaved"):
+        make_plan(Forest.repeated([chain(9)], 8), method, limits=found, vector_width=most)
+        if most < 16:
+            message = f"vector_width={2 * most} is wider .* in float64; expected at most {most}"
+            with pytest.raises(InputError, match=message):
+                make_plan(
+                    Forest.repeated([chain(9)], 8), method, limits=found, vector_width=2 * most
+                )
 
 
 @pytest.mark.parametrize(

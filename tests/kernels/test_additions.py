@@ -72,6 +72,7 @@ def copy(tmp_path):
     shutil.copytree(Path(clhines.__file__).parent, tmp_path / "clhines", ignore=ignored)
     folder = Path(str(files("clhines.kernels"))).resolve()
     shutil.copytree(folder, tmp_path / "kernels", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "clhines" / "kernels").symlink_to(tmp_path / "kernels")  # before an editable one
     for path in ("docs/reference", "tests/plan/by_cell"):
         (tmp_path / path).mkdir(parents=True)
     page = TESTS.parent / "docs" / "reference" / "methods.md"
