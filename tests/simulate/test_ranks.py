@@ -239,10 +239,9 @@ def ranks(one_process):
     return run
 
 
-@pytest.mark.slow
 @pytest.mark.mpi
 @needs_mpi
-@pytest.mark.parametrize("count", [4])
+@pytest.mark.parametrize("count", [2, 3, 4])  # 18, 12 and 12, 6 and more nodes per rank
 def test_extended_networks_have_the_same_bits_on_ranks(extended, count):
     """Events, pointers over ranks, artificial cells; a state saved by one process."""
     folder, expected = extended

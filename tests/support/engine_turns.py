@@ -1,0 +1,89 @@
+"""Two engines and more in turn in one process: ``engine_turns.py DEVICE BYTES RUN [RUN ...]``.
+
+DEVICE is an index pair, BYTES the width of vectors (0: the device's
+own), a RUN the name of a model and an engine, ``texts:steps``. Prints, for each run, how far its
+voltages are from those of the host, NEURON's or the reference's, and the range of the latter (mV).
+"""
+
+import json
+import sys
+
+import numpy as np
+from extended_cells import network as extended_network
+from networks import DT, mixed_network
+
+from clhines import Simulation
+from clhines.device import devices
+
+STOP = 10.0  # ms
+
+
+def neuron_model():
+    """A soma with channels and a passive dendrite, in NEURON's memory."""
+    from neuron import h
+
+    h.load_file("stdrun.hoc")
+    soma, dendrite = h.Section(name="soma"), h.Section(name="dendrite")
+    soma.L = soma.diam = 20
+    dendrite.L, dendrite.diam, dendrite.nseg = 200, 2, 5
+    soma.insert("hh")
+    dendrite.insert("pas")
+    dendrite.connect(soma(1))
+    clamp, synapse = h.IClamp(soma(0.5)), h.ExpSyn(dendrite(0.5))
+    clamp.delay, clamp.dur, clamp.amp = 1, 3, 0.3
+    connection = h.NetCon(soma(0.5)._ref_v, synapse, sec=soma)
+    connection.delay, connection.weight[0] = 1, 0.002
+    recorded = [h.Vector().record(s._ref_v) for section in (soma, dendrite) for s in section]
+    return recorded, [soma, dendrite, clamp, synapse, connection]
+
+
+def in_neuron(models=[]):  # noqa: B006
+    """Voltages by the engine that `clhines.neuron.run` is told, or by NEURON itself."""
+    from neuron import h
+
+    import clhines.neuron
+
+    models += [] if models else [neuron_model()]
+
+    def run(engine, device):
+        h.finitialize(-65)
+        if engine == "reference":
+            h.continuerun(STOP)
+        else:
+            clhines.neuron.run(STOP, engine=engine, device=device)
+        return np.array(models[0][0])
+
+    return run
+
+
+def of_network(net, dt):
+    def run(engine, device):
+        sim = Simulation(net, dt, device=device, engine=engine, seed=7)
+        record = sim.record("v", np.arange(net.forest.num_nodes))
+        return sim.run(STOP)[record]
+
+    return run
+
+
+def main(index, width, *runs):
+    models = {
+        "texts": lambda: of_network(mixed_network()[0], DT),
+        "mod": lambda: of_network(extended_network()[0], 0.05),
+        "neuron": in_neuron,
+    }
+    device = dict(devices.all_devices())[index]
+    if int(width):
+        devices._vector_bytes = lambda device: (int(width), int(width))
+    found, made = {}, {}
+    for run in runs:
+        model, engine = run.split(":")
+        if model not in made:
+            made[model] = models[model]()
+        expected = made[model]("reference", None)
+        difference = made[model](engine, device) - expected
+        found[run] = float(np.abs(difference).max()), float(np.ptp(expected))
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
