@@ -28,6 +28,7 @@ MEASURES = {
     "coverage": "measures.coverage",
     "spikes": "measures.spikes",
     "features": "measures.features",
+    "guard": "measures.guard",
     "papers": "papers.command",
     "checks": "measures.checks.command",
     "random": "measures.random.command",

@@ -1,0 +1,323 @@
+"""Compare a short list of times with the record of this device; 1 where one is slower.
+
+    python -m bench guard [--device SPEC] [--rows NAME ...] [--record]
+
+Each time is divided by that of a yardstick that runs just before it: the memory floor, a kernel of
+exponentials, copies of the same arrays, or NEURON's own building of the model. Rows take turns, and
+the ratio is that of the least times of both: other work on the machine only adds to a time. A row
+more than 5 % above the record is measured again, up to three times; the least times of all count.
+The record, ``guard-<device>.json``, changes with ``--record`` only: small losses do not add up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pyopencl.array as cla
+
+import clhines
+from bench import MissingError, neurons, record, systems, table
+from clhines import reference
+from clhines.device import devices, timing
+from clhines.errors import ClhinesError
+from clhines.network import ring
+
+BOUND = 0.05  # of the record's ratio, by which a row may be slower
+AGAIN = 3  # times that a row above the bound is measured again
+ROUNDS, SECONDS = 8, 0.25  # of all rows; of a row in a round, its yardstick included
+LEAST = 3  # runs of a row in a round
+NODES, SHAPES, STEPS = 512, 64, 400
+EXPONENTIALS = """
+#define real REAL
+__kernel void yardstick(__global real *values) {
+    real x = values[get_global_id(0)];
+    for (int k = 0; k < 128; ++k) x = exp(-x);
+    values[get_global_id(0)] = x;
+}
+"""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the rows on one kind of device: cells of solves, of the ring, copies, of NEURON."""
+
+    cells: int
+    ring: int
+    copies: int
+    neuron: int = 100
+
+
+GPU, CPU = Sizes(25_600, 1024, 1000), Sizes(2560, 64, 4)
+TINY = Sizes(16, 2, 1, 2)  # for tests
+
+
+@dataclass
+class Row:
+    """Something that is timed, and its yardstick; both return the seconds of one run."""
+
+    name: str
+    beside: str
+    run: Callable[[], float]
+    yardstick: Callable[[], float]
+    seconds: list[float] = field(default_factory=list)
+    beside_seconds: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """Least time over the yardstick's least time."""
+        return min(self.seconds) / min(self.beside_seconds)
+
+    def measure(self) -> None:
+        """Time both in turns for one round."""
+        begin, runs = time.perf_counter(), 0
+        while runs < LEAST or time.perf_counter() - begin < SECONDS:
+            self.beside_seconds.append(self.yardstick())
+            self.seconds.append(self.run())
+            runs += 1
+
+
+# -- what is measured --------------------------------------------------------------------------
+
+
+def timed(queue: cl.CommandQueue, launch: timing.Launch) -> Callable[[], float]:
+    """Return what times one launch: by events of a GPU, by wall time on a CPU."""
+    count = iter(range(1 << 60))
+    return lambda: timing.median_seconds(queue, lambda _: launch(next(count)), 1, warmup=0)
+
+
+def walled(run: Callable[[], object]) -> Callable[[], float]:
+    """Return what times one call by wall time."""
+
+    def seconds() -> float:
+        begin = time.perf_counter()
+        run()
+        return time.perf_counter() - begin
+
+    return seconds
+
+
+def solve(
+    queue: cl.CommandQueue, name: str, forest: clhines.Forest, method: str, dtype: str
+) -> Row:
+    """Return solves of values in device order beside the memory floor; one solution is checked."""
+    solver = clhines.Solver(forest, method, dtype, queue=queue)
+    sets = [[a.astype(dtype) for a in systems.system(forest, record.SEED + k)] for k in range(2)]
+    launch, result = systems.in_device_order(solver, sets)
+    launch(0)
+    worst = reference.residual(forest, *sets[0], result(0))
+    if not worst < systems.TOLERANCE[dtype]:
+        raise SystemExit(f"{name}: residual {worst:.3g}: wrong, so not timed")
+    floor = timing.floor(queue, forest.num_nodes, dtype)
+    return Row(name, "memory floor", timed(queue, launch), timed(queue, floor))
+
+
+def from_numpy(queue: cl.CommandQueue, sizes: Sizes, dtype: str) -> Row:
+    """Return a call from NumPy and back beside copies of three arrays there and of one back."""
+    forest = systems.batch(sizes.cells, NODES, 50, SHAPES)
+    solver = clhines.Solver(forest, "auto", dtype, queue=queue)
+    arrays = [a.astype(dtype) for a in systems.system(forest)]
+    there, out = [cla.empty(queue, a.shape, a.dtype) for a in arrays], np.empty_like(arrays[2])
+
+    def copies() -> None:
+        for device_array, a in zip(there, arrays):
+            cl.enqueue_copy(queue, device_array.data, a)
+        cl.enqueue_copy(queue, out, there[0].data)
+
+    return Row(
+        "call from NumPy", "copies", walled(lambda: solver.solve(*arrays)), walled(copies)
+    )  # fmt: skip
+
+
+def exponentials(queue: cl.CommandQueue, dtype: str) -> Callable[[], float]:
+    """Return the time of a kernel that does arithmetic alone."""
+    real = {"float64": "double", "float32": "float"}[dtype]
+    program = cl.Program(queue.context, EXPONENTIALS.replace("REAL", real)).build()
+    kernel = cl.Kernel(program, "yardstick")
+    items = 1024 * queue.device.max_compute_units
+    values = cla.to_device(queue, np.random.default_rng(1).random(items).astype(dtype))
+    return timed(queue, lambda _: kernel(queue, values.shape, (64,), values.data))
+
+
+def steps(
+    queue: cl.CommandQueue, name: str, network: clhines.Network, v_init: float, dtype: str
+) -> Row:
+    """Return pieces of a simulation beside exponentials, by wall time."""
+    simulation = clhines.Simulation(network, neurons.DT, dtype, queue=queue, v_init=v_init)
+    simulation.run(STEPS * neurons.DT)
+    run = walled(lambda: simulation.run(STEPS * neurons.DT))
+    return Row(name, "exponentials", lambda: run() / STEPS, exponentials(queue, dtype))
+
+
+def imported(sizes: Sizes) -> Row:
+    """Return the import of a network of NEURON, without a device, beside NEURON's building it."""
+    try:
+        from neuron import h
+    except ImportError as error:
+        raise MissingError(f"not installed: {error}") from error
+    from clhines.neuron.importer import network_of
+    from clhines.neuron.model import read_model
+
+    kept: list[Any] = []  # what keeps the model in NEURON's memory
+
+    def build() -> None:
+        kept.clear()
+        for k in range(sizes.neuron):
+            soma, dend = h.Section(name=f"soma{k}"), h.Section(name=f"dend{k}")
+            dend.connect(soma(1))
+            dend.nseg = 15
+            soma.insert("hh")
+            dend.insert("pas")
+            kept.append((soma, dend, h.ExpSyn(dend(0.2)), []))
+        for k, (soma, *_, connections) in enumerate(kept):
+            for j in range(1, 11):
+                target = kept[(k + j) % len(kept)][2]
+                connections.append(h.NetCon(soma(0.5)._ref_v, target, sec=soma))
+        h.finitialize(-65)
+
+    return Row(
+        "import from NEURON", "NEURON builds", walled(lambda: network_of(read_model(h, {}))),
+        walled(build),
+    )  # fmt: skip
+
+
+def made(
+    queue: cl.CommandQueue, sizes: Sizes, names: Sequence[str], dtype: str
+) -> Iterator[Row | tuple[str, str]]:
+    """Yield the rows that are asked for, or the name of one with the reason why it is missing."""
+
+    def trees() -> clhines.Forest:
+        return systems.batch(sizes.cells, NODES, 50, SHAPES)
+
+    def ring_cells(hh: str) -> clhines.Network:
+        cables = ring.ring_cables(min(SHAPES, sizes.ring), seed=record.SEED)
+        return ring.ring_network(cables, sizes.ring, hh=hh)
+
+    def pyramidal() -> clhines.Network:
+        return neurons.neurons("l5pc", neurons.cable_of("l5pc"), sizes.copies)
+
+    makers: dict[str, Callable[[str], Row]] = {
+        "trees": lambda n: solve(queue, n, trees(), "auto", dtype),
+        "trees, float32": lambda n: solve(queue, n, trees(), "auto", "float32"),
+        "chains": lambda n: solve(queue, n, systems.chains(sizes.cells, NODES), "auto", dtype),
+        "trees, fine": lambda n: solve(queue, n, trees(), "fine", dtype),
+        "call from NumPy": lambda n: from_numpy(queue, sizes, dtype),
+        "ring": lambda n: steps(queue, n, ring_cells("soma"), ring.V_INIT, dtype),
+        "ring, hh everywhere": lambda n: steps(queue, n, ring_cells("all"), ring.V_INIT, dtype),
+        "pyramidal cell": lambda n: steps(queue, n, pyramidal(), neurons.V_INIT, dtype),
+        "import from NEURON": lambda n: imported(sizes),
+    }
+    for name in names or makers:
+        if name not in makers:
+            raise MissingError(f"--rows {name}: expected some of {', '.join(makers)}")
+        try:
+            yield makers[name](name)
+        except (MissingError, ClhinesError) as error:
+            yield name, str(error).splitlines()[0]
+
+
+# -- what it says ------------------------------------------------------------------------------
+
+
+def losses(rows: Iterable[Row], before: dict[str, float], bound: float) -> list[Row]:
+    """Return the rows whose ratio is above the record's by more than the bound."""
+    return [r for r in rows if r.name in before and r.ratio > before[r.name] * (1 + bound)]
+
+
+def measure(rows: Sequence[Row], before: dict[str, float], bound: float) -> list[Row]:
+    """Measure all rows in turns, those above the bound again; those that stay above it."""
+    slow = list(rows)
+    for _ in range(1 + AGAIN):
+        for _ in range(ROUNDS):
+            for row in slow:
+                row.measure()
+        slow = losses(rows, before, bound)
+        if not slow:
+            break
+    return slow
+
+
+def text(result: dict[str, Any]) -> str:
+    """Return the rows as text."""
+    head = (
+        f"{'row':<22} {'us':>11} {'yardstick':<14} {'us':>10} {'ratio':>8} {'record':>8} "
+        f"{'change':>7}"
+    )
+    lines = []
+    for r in result["rows"]:
+        old = r.get("before")
+        change = f"{r['ratio'] / old - 1:+.1%}" if old else "-"
+        lines.append(
+            f"{r['row']:<22} {r['seconds'] * 1e6:>11.1f} {r['beside']:<14} "
+            f"{r['beside_seconds'] * 1e6:>10.1f} {r['ratio']:>8.4g} "
+            f"{format(old, '.4g') if old else '-':>8} {change:>7}"
+        )
+    missing = table.missing((m["row"], m["reason"], "guard") for m in result["missing"])
+    return "\n".join([table.ruled(head, lines), *[""][: len(missing)], *missing])
+
+
+def recorded(path: Path) -> tuple[dict[str, float], str]:
+    """Return the ratios of a record by row, and its commit; nothing where there is none."""
+    if not path.is_file():
+        return {}, ""
+    result = json.loads(path.read_text("utf-8"))
+    return {r["row"]: r["ratio"] for r in result["rows"]}, result["record"]["commit"]
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = record.parser("guard", __doc__)
+    add = parser.add_argument
+    add("--rows", nargs="+", default=[], metavar="NAME", help="some rows; default: all")
+    add("--record", action="store_true", help="write the record in --out; the exit code is 0")
+    add("--before", type=Path, metavar="FILE", help="record to compare with; default: in results")
+    add("--bound", type=float, default=BOUND, help="a row may be slower by this part of its ratio")
+    add("--size", choices=["auto", "tiny"], default="auto", help="tiny: for tests")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure; 1 where a row is slower than the record, or is in the record and missing."""
+    args = parsed(arguments)
+    queue = record.queue(args.device)
+    path = args.before or record.RESULTS / f"guard-{record.slug(queue.device)}.json"
+    before, commit = recorded(path)
+    dtype = "float64" if devices.has_fp64(queue.device) else "float32"
+    sizes = TINY if args.size == "tiny" else CPU if devices.is_cpu(queue.device) else GPU
+    found = list(made(queue, sizes, args.rows, dtype))
+    rows = [f for f in found if isinstance(f, Row)]
+    slow = measure(rows, before, args.bound)
+    shown = [
+        {
+            "row": r.name,
+            "beside": r.beside,
+            "seconds": min(r.seconds),
+            "beside_seconds": min(r.beside_seconds),
+            "ratio": r.ratio,
+            "runs": len(r.seconds),
+            **({"before": before[r.name]} if r.name in before else {}),
+        }
+        for r in rows
+    ]
+    missing = [{"row": f[0], "reason": f[1]} for f in found if not isinstance(f, Row)]
+    known = {**record.record(queue, "guard", arguments), "sizes": vars(sizes)}
+    result = {"record": known, "rows": shown, "missing": missing}
+    if args.record:
+        record.write("guard", queue, result, text(result), args.out)
+        return 0
+    print(text(result))
+    print(f"\nrecord: {path.name}, commit {commit}" if before else f"\nno record: {path}")
+    gone = [m["row"] for m in missing if m["row"] in before]
+    for name in gone:
+        print(f"{name}: in the record, and missing now")
+    for r in slow:
+        loss = r.ratio / before[r.name] - 1
+        print(f"{r.name}: {loss:.1%} slower than the record; allowed {args.bound:.0%}")
+    return 1 if slow or gone else 0
